@@ -12,7 +12,7 @@ from campaign import collect, simulation
 from campaign.budgets import CASES, REQUESTS, Limiting, Shared, run
 from campaign.controls import CAUGHT, OF_FAULTS, OF_ORDERS, OF_SIMULATION, SURELY_CAUGHT
 from campaign.judge import Finding
-from campaign.plan import Plan, Result
+from campaign.settings import Plan, Result
 from campaign.simulation import Batch
 from postgresql import required_programs
 from redis_server import need_redis

@@ -1,22 +1,35 @@
 """The campaign of collections over sockets: a storm, sweeps, and the judge before and after the last orders are paid.
 
-This process runs the service and its customers; others collect with `stk.collect_once`, sweep, and hear callbacks, and
-are killed and frozen.
+This process runs the service and its customers, who pay, cancel, forget, or pay when it is too late. Others collect
+with `stk.collect_once`, sweep, and hear callbacks, and are killed and frozen.
 """
 
 from __future__ import annotations
 
+import random
+import threading
 import time
 from collections import Counter
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from datetime import datetime
+from typing import Any
+from unittest.mock import patch
 
-from campaign.judge import Finding, Verdict, by_order, judge
+from campaign.judge import Finding, Payment, Verdict, by_order, judge
 from campaign.parent import Parent
-from campaign.plan import Result
-from campaign.settings import TIMEOUT, Settings
-from campaign.storm import LIST_CATCHES_UP
-from campaign.till import Customers, Till
+from campaign.settings import TIMEOUT, Result, Settings
+from campaign.storm import LIST_CATCHES_UP, Service, Storm
+from momopay.sandbox import Refusal, Sandbox, _lifecycle
+from momopay.sandbox._records import COMPLETED, Kind, Status, Transaction
 from postgresql import PostgresqlServer
 
+WAYS = {"pays": 4, "cancels": 4, "forgets": 2, "leaves it open": 1}
+"""What a customer does about a prompt, and how often; one that is left open is decided when the storm is over."""
+SOON = (0.1, 2.5)
+"""Seconds until the customer decides."""
+LATE = (0.5, 8.0)
+"""Seconds from the end of a prompt to its late PIN: within ten minutes of the service's time."""
 LATE_ENOUGH = 700.0
 """Seconds of the service's time that pass before the last sweep: it runs more than ten minutes after every end."""
 LATE_PIN, OFTEN_LATE = 0.25, 0.9
@@ -25,6 +38,126 @@ TRIES = 6
 """How often every order is asked for in the end."""
 CAUGHT = frozenset({Finding.TWO_OPEN, Finding.DOUBLE, Finding.READS_UNPAID, Finding.FORGOTTEN})
 """What a control must be caught at."""
+
+
+class Till(Service):
+    def __init__(self, sandbox: Sandbox, storm: Storm) -> None:
+        super().__init__(sandbox, storm)
+        self._account.switches.health_rule = False
+        self._ends: dict[str, datetime] = {}
+        self._late: set[str] = set()
+
+    @contextmanager
+    def watched(self) -> Generator[None]:
+        """Note when each prompt ends for the first time."""
+        enter = _lifecycle.enter
+
+        def noting(state: Any, transaction: Transaction, status: Status, code: str | None, now: datetime) -> None:
+            if status in COMPLETED:
+                self._ends.setdefault(transaction.id, now)
+            enter(state, transaction, status, code, now)
+
+        with patch.object(_lifecycle, "enter", noting):
+            yield
+
+    def prompts(self) -> list[Payment]:
+        """Return every prompt that was made, oldest first."""
+        return [
+            Payment(
+                each.reference,
+                each.amount,
+                each.phone,
+                each.id,
+                each.description,
+                self._seconds(each.created_at),
+                None if each.id not in self._ends else self._seconds(self._ends[each.id]),
+                each.status is Status.SUCCESS,
+                each.id in self._late,
+            )
+            for each in self._stk()
+        ]
+
+    def pay_late(self, transaction_id: str) -> bool:
+        """Let a prompt that ended without success be paid after all; return whether it was."""
+        return bool(self.sandbox._started.on_loop(lambda: self._pay_late(transaction_id)))
+
+    def _pay_late(self, transaction_id: str) -> bool:
+        state, now = self._engine.state, self._engine.catch_up()
+        transaction = state.transactions[transaction_id]
+        if transaction.status not in COMPLETED - {Status.SUCCESS}:
+            return False
+        self._late.add(transaction_id)
+        if len(self._late) % 4:
+            transaction.callback_mode = "lost"
+        transaction.plan = []
+        _lifecycle.enter(state, transaction, Status.SUCCESS, "0", now)
+        self._engine.commit()
+        return True
+
+    def open_ids(self) -> list[str]:
+        return [each.id for each in self._stk() if each.status is Status.PENDING]
+
+    def is_busy(self) -> bool:
+        return any(each.status not in COMPLETED for each in self._stk())
+
+    def ended_ids(self) -> list[str]:
+        return [each.id for each in self._stk() if each.status in COMPLETED - {Status.SUCCESS}]
+
+    def _stk(self) -> list[Transaction]:
+        return [each for each in list(self._engine.state.transactions.values()) if each.kind is Kind.STK]
+
+
+class Customers:
+    """Everybody who was prompted."""
+
+    def __init__(self, till: Till, seed: int, *, late_pin: float) -> None:
+        """`late_pin`: how likely a prompt that was cancelled or has expired is paid after all."""
+        self.events: Counter[str] = Counter()
+        self._till = till
+        self._late_pin = late_pin
+        self._rng = random.Random(f"customers {seed}")
+        self._due: dict[str, tuple[float, str]] = {}
+        self._late: dict[str, float] = {}
+        self._over = threading.Event()
+        self.eager = False
+        """The storm is over: everybody pays at once, and nobody pays late."""
+
+    @contextmanager
+    def at_home(self) -> Generator[None]:
+        thread = threading.Thread(target=self._live)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._over.set()
+            thread.join()
+
+    def _live(self) -> None:
+        while not self._over.wait(0.05):
+            now = time.monotonic()
+            for prompt in self._till.open_ids():
+                due, way = self._due.setdefault(prompt, self._decided(now))
+                if self.eager and way == "leaves it open":
+                    self._act(prompt, "pays")
+                elif now >= due:
+                    self._act(prompt, way)
+            for prompt in self._till.ended_ids():
+                drawn = self._rng.uniform(*LATE) if self._rng.random() < self._late_pin else float("inf")
+                if now >= self._late.setdefault(prompt, now + drawn) and not self.eager and self._till.pay_late(prompt):
+                    self.events["pays late, after the end"] += 1
+
+    def _decided(self, now: float) -> tuple[float, str]:
+        (way,) = self._rng.choices(list(WAYS), list(WAYS.values()))
+        return now + self._rng.uniform(*SOON), "pays" if self.eager else way
+
+    def _act(self, prompt: str, way: str) -> None:
+        sandbox = self._till.sandbox
+        acts = {"pays": sandbox.enter_pin, "cancels": sandbox.cancel, "forgets": sandbox.ignore}
+        if way in acts:
+            self._due[prompt] = (float("inf"), way)
+            with suppress(Refusal):
+                acts[way](prompt)
+                self.events[way] += 1
 
 
 class Shop(Parent[Till]):

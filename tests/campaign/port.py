@@ -1,4 +1,7 @@
-"""The simulation's port: virtual time, the bank for sockets, and a fault, a kill or another's turn at each step."""
+"""The simulation's port: virtual time, the bank for sockets, and a fault, a kill or another's turn at each step.
+
+Tasks are stepped in an order that a seed chooses.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import json
 import random
 from collections import Counter
 from collections.abc import Callable, Coroutine, Generator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from email.utils import format_datetime
 from functools import partial
@@ -77,6 +80,8 @@ INSTEAD: Mapping[str, tuple[int, bytes, dict[str, str]]] = {
     "redirect_after_commit": (307, b"", {"Location": PAYOUT}),
 }
 """Faults whose answer is not the bank's: its status, body and headers."""
+CREEP = 0.02
+"""Virtual seconds that one step takes at most."""
 FROZEN = (1.5, 4.5)
 """Virtual seconds for which a process stops at a payout: longer than its row counts as fresh, shorter than its time."""
 
@@ -327,3 +332,72 @@ async def awaited(result: Any) -> Any:
     if isawaitable(result):
         result = await result
     return result
+
+
+@dataclass(eq=False)
+class Task:
+    """One coroutine of one process."""
+
+    process: Alive
+    coroutine: Coroutine[Any, Any, None] | None = None
+    wakes: float = 0.0
+    cancellable: bool = False
+
+
+class Scheduler:
+    """Runs tasks until none is left; time creeps while they run, and leaps when all sleep."""
+
+    def __init__(self, rng: random.Random, bank: Bank, cancels: Callable[[], bool]) -> None:
+        self._rng = rng
+        self._bank = bank
+        self._cancels = cancels
+        self._tasks: list[Task] = []
+        self.current: Alive | None = None
+
+    def spawn(self, process: Alive, work: Callable[[Task], Coroutine[Any, Any, None]]) -> None:
+        task = Task(process)
+        task.coroutine = work(task)
+        self._tasks.append(task)
+
+    @contextmanager
+    def running(self, process: Alive) -> Generator[None]:
+        self.current, interrupted = process, self.current
+        try:
+            yield
+        finally:
+            self.current = interrupted
+
+    def run(self) -> None:
+        """Go on until nothing is left to do, now or later."""
+        bank = self._bank
+        while self._tasks or bank.next_due is not None:
+            ready = [task for task in self._tasks if _wakes(task) <= bank.now or not task.process.alive]
+            if ready:
+                self._step(self._rng.choice(ready))
+                bank.advance(bank.now + self._rng.random() * CREEP)
+            else:
+                due = [_wakes(task) for task in self._tasks]
+                bank.advance(min(due if bank.next_due is None else [*due, bank.next_due]))
+
+    def _step(self, task: Task) -> None:
+        assert task.coroutine is not None
+        self.current = task.process
+        try:
+            if task.cancellable and task.process.alive and self._cancels():
+                until = task.coroutine.throw(asyncio.CancelledError())
+            else:
+                until = task.coroutine.send(None)
+        except (StopIteration, KilledError):
+            self._tasks.remove(task)
+        except Exception:
+            self._tasks.remove(task)
+            if task.process.alive:  # what a dead process's code still says, nobody hears
+                raise
+        else:
+            task.wakes = 0.0 if until is None else until
+        finally:
+            self.current = None
+
+
+def _wakes(task: Task) -> float:
+    return max(task.wakes, task.process.frozen_until)

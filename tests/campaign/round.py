@@ -16,8 +16,7 @@ from campaign.clocks import A_DAY
 from campaign.human import BY
 from campaign.judge import Finding, Said, Verdict, judge
 from campaign.parent import LOOKS_EVERY, Parent
-from campaign.plan import Result
-from campaign.settings import DEADLINE, SPEED, TIMEOUT, Settings
+from campaign.settings import DEADLINE, SPEED, TIMEOUT, Result, Settings
 from campaign.storm import LIST_CATCHES_UP, Service
 from momopay import Journal, JournalError, JournalState
 from postgresql import PostgresqlServer

@@ -23,13 +23,11 @@ from typing import Literal
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from campaign import controls, worker
-from campaign.collect import Shop
+from campaign.collect import Shop, Till
 from campaign.parent import STORM
-from campaign.plan import Plan, Result
 from campaign.round import Round
-from campaign.settings import LANES, Settings
+from campaign.settings import LANES, Plan, Result, Settings
 from campaign.storm import Service, Storm, service_in_storm
-from campaign.till import Till
 from campaign.troubles import enter_namespace
 from postgresql import running_postgresql
 

@@ -1,4 +1,4 @@
-"""What the parent of a campaign tells the processes that it starts, and what they leave for it in files."""
+"""What a campaign is asked for and came to; what its parent tells its processes, and what they leave in files."""
 
 from __future__ import annotations
 
@@ -6,19 +6,22 @@ import json
 import logging
 import multiprocessing
 import os
+import pickle
+import subprocess
+import sys
 import threading
+from collections import Counter
 from collections.abc import Generator
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import TypeAdapter
 
 from campaign import controls
-from campaign.judge import Word
-from campaign.plan import Plan
-from momopay import CallbackSigner
+from campaign.judge import Verdict, Word
+from momopay import CallbackSigner, EntryKind
 
 KEY = "pk_test_campaign"
 SIGNER = CallbackSigner("a secret of the campaign")
@@ -26,9 +29,74 @@ TIMEOUT = 0.6
 DEADLINE = 3.0
 SPEED = 20.0
 """Virtual seconds a second: a callback comes after 1.75 s, a late list catches up within 3 s."""
+SHOWN = 5
+"""How many cases of a finding are reported in full."""
 LANES = 4
 """Threads or tasks of a worker."""
 WORD = TypeAdapter(Word)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a campaign over sockets is asked for.
+
+    `database` is sqlite or postgresql; `fault` is one that storms have only on demand: late, restored or struck.
+    """
+
+    what: Literal["payouts", "orders"]
+    size: int
+    seconds: float
+    seed: int
+    database: str = "sqlite"
+    fault: str | None = None
+    control: str | None = None
+
+    @property
+    def kind(self) -> EntryKind:
+        return EntryKind.PAYOUT if self.what == "payouts" else EntryKind.COLLECTION
+
+    @property
+    def command(self) -> list[str]:
+        """The command that repeats it."""
+        words = ["tests/campaign/run.py", f"--{self.what}", str(self.size), "--seconds", f"{self.seconds:g}"]
+        words += ["--seed", str(self.seed), "--database", self.database]
+        words += ["--fault", self.fault] if self.fault else []
+        return words + (["--control", self.control] if self.control else [])
+
+    def run(self, folder: Path) -> tuple[Result, str]:
+        """Run it in a process of its own, which has a network of its own; return its result and its report."""
+        path, root = folder / f"{self.seed}.pickle", Path(__file__).resolve().parents[2]
+        command = [sys.executable, *self.command, "--result", str(path)]
+        done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+        assert path.exists(), done.stderr
+        return pickle.loads(path.read_bytes())  # type: ignore[no-any-return]
+
+
+@dataclass
+class Result:
+    verdict: Verdict = field(default_factory=Verdict)
+    details: Counter[str] = field(default_factory=Counter[str])
+    counts: dict[str, Counter[str]] = field(default_factory=dict[str, Counter[str]])
+
+    def add(self, other: Result) -> None:
+        self.verdict.add(other.verdict)
+        self.details.update(other.details)
+        for name, counts in other.counts.items():
+            self.counts.setdefault(name, Counter()).update(counts)
+
+    def report(self, *head: str) -> str:
+        lines = [
+            *head,
+            *(f"{name}: {number}" for name, number in [*self.details.items(), *self.verdict.figures.items()]),
+        ]
+        for title, counted in self.counts.items():
+            lines.append(f"{title}: {counted.total()}")
+            lines += [f"- {name}: {number}" for name, number in sorted(counted.items())]
+        for finding, cases in self.verdict.findings.items():
+            lines += [f"FOUND {finding.value}: {case}" for case in cases[:SHOWN]]
+            if len(cases) > SHOWN:
+                lines.append(f"FOUND {finding.value}: and {len(cases) - SHOWN} more")
+        return "\n".join(lines)
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from campaign import controls
-from campaign.plan import Result
 from campaign.port import Weather
+from campaign.settings import Result
 from campaign.world import World
 
 BATCH = 200

@@ -19,9 +19,19 @@ from campaign.bank import FORGERIES, STYLES, Bank, forged
 from campaign.clocks import SKEWS, end_lease, own_time, settle_near
 from campaign.judge import Order, Verdict, Word, judge
 from campaign.orders import asked, heard, make_orders
-from campaign.plan import Result
-from campaign.port import Fate, KilledError, SimulatedIO, SuspendingIO, Weather, another_turn, awaited, drive
-from campaign.scheduler import Scheduler, Task
+from campaign.port import (
+    Fate,
+    KilledError,
+    Scheduler,
+    SimulatedIO,
+    SuspendingIO,
+    Task,
+    Weather,
+    another_turn,
+    awaited,
+    drive,
+)
+from campaign.settings import Result
 from momopay import (
     AsyncClient,
     CallbackError,

@@ -20,8 +20,7 @@ import trio
 from momopay import AsyncClient, MomoPayError, RateBudget, parse_callback
 from momopay._polling.wait import Confirmation
 from momopay.models.transactions import Transaction
-from scale.service import Service
-from scale.simulation import BASE, WARM_UP, Report, TrioIO, in_virtual_time
+from scale.simulation import BASE, WARM_UP, Report, Service, TrioIO, in_virtual_time
 from virtual import install_backend
 
 CEILING = 58.0

@@ -20,8 +20,7 @@ import httpx
 import trio
 
 from momopay import AsyncClient, MomoPayError, PollSchedule, RateBudget, WaitTimeoutError
-from scale.service import Service
-from scale.simulation import BASE, TrioIO, in_virtual_time
+from scale.simulation import BASE, Service, TrioIO, in_virtual_time
 from virtual import install_backend
 
 PAYMENTS_A_MINUTE = 20.0
