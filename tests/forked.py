@@ -1,9 +1,15 @@
-"""Work in a forked child. Apart from the kits, so that the processes that tests start do not load pytest."""
+"""Work in another process: a forked child, or one that shares nothing with this one."""
 
 from __future__ import annotations
 
 import multiprocessing
+import os
+import sys
 from collections.abc import Callable
+from multiprocessing.context import ForkServerProcess
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -24,3 +30,18 @@ def in_a_fork(work: Callable[[], object], seconds: float = 30.0) -> int | None:
 def succeeds_in_child(work: Callable[[], object]) -> bool:
     """Return whether the work ends well in a forked child, within ten seconds."""
     return in_a_fork(work, 10.0) == 0
+
+
+def in_a_fresh_process(work: Callable[..., object], *arguments: Any) -> ForkServerProcess:
+    """Start a function in a process that shares nothing with this one, and does not import all that it needs anew.
+
+    It is forked by a server that has imported the module of the first such function.
+    """
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([work.__module__])
+    process = context.Process(target=work, args=arguments)
+    # Before Python 3.12.4, the server of forks does not know this process's sys.path.
+    path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    with patch.dict("os.environ", {"PYTHONPATH": path}):
+        process.start()
+    return process

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import random
 import signal
-import sys
 import threading
 import time
 from collections import Counter
@@ -15,11 +13,11 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
-from unittest.mock import patch
 
 from campaign import worker
 from campaign.human import Human
 from campaign.settings import DEADLINE, Settings
+from forked import in_a_fresh_process
 
 PATIENCE = 10.0
 SHORT = (0.1, 1.0)
@@ -40,15 +38,9 @@ class Child:
     done: bool = False
 
     def start(self) -> None:
-        """Start it, under a name of this generation: forked by a server that has the imports behind it."""
+        """Start it, under a name of this generation."""
         named = replace(self.settings, name=f"{self.settings.name}.{self.generation}")
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload([worker.__name__])
-        self.process = context.Process(target=self.work, args=(named,))
-        # Before Python 3.12.4, the server of forks does not know this process's sys.path.
-        path = os.pathsep.join([str(Path(__file__).resolve().parents[1]), *sys.path])
-        with patch.dict("os.environ", {"PYTHONPATH": path}):
-            self.process.start()
+        self.process = in_a_fresh_process(self.work, named)
         self.generation += 1
 
     def kill(self) -> None:

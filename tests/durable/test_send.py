@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import socket
 import sqlite3
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Generator
@@ -30,23 +28,23 @@ from durable.kit import (
     listed,
     long_ago,
     of_both_kinds,
-    on_both_databases,
     over_both_clients,
     pay,
     record,
     release,
     requests,
 )
+from forked import in_a_fresh_process
 from journal.kit import (
     ACCEPTED,
     NOT_SENT,
     REFUSED,
     SENDING,
-    TESTS,
     UNKNOWN,
     execute,
     found,
     just_before,
+    pay_and_die,
     put,
     state_of,
 )
@@ -240,27 +238,18 @@ def test_a_call_that_waited_for_its_slot_does_not_vouch_for_what_it_read_before(
 
 # Processes that die, and calls that are cancelled or interrupted.
 
-KILLED = """
-import sys
-from momopay import Client, Journal
-with Client(sys.argv[1], base_url=sys.argv[2], journal=Journal(sys.argv[3])) as client:
-    client.payouts.pay_once(reference="r", amount=10, phone="0712345678")
-"""
 
-
-@on_both_databases
 def test_a_process_that_was_killed_while_it_paid_is_reconciled(
     sdk: Driver, sandbox: Sandbox, key: str, journal: Journal, url: str
 ) -> None:
     PAYOUTS.fail_next(sandbox, Fault.hang_after_commit)
-    process = subprocess.Popen([sys.executable, "-c", KILLED, key, sandbox.base_url, url], cwd=TESTS)
+    process = in_a_fresh_process(pay_and_die, key, sandbox.base_url, url, ["r"], 10)
     while not PAYOUTS.paid(sandbox):
-        assert process.poll() is None
+        assert process.is_alive()
         time.sleep(0.01)
     assert state_of(journal) is SENDING
     process.kill()
-    process.wait()
-    until(journal.unresolved, "the database saw the process go")
+    process.join()
     assert [entry.state for entry in journal.unresolved()] == [UNKNOWN]
     assert [entry.state for entry in sdk(journal.reconcile_all)] == [ACCEPTED]
     assert not sdk(pay(journal)).is_new

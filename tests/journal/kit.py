@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
+import os
+import signal
 import threading
 import time
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from decimal import Decimal
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
 from pathlib import Path
 from types import EllipsisType
 from typing import Any, TypeVar
@@ -17,8 +19,10 @@ from typing import Any, TypeVar
 import pytest
 from sqlalchemy import Engine, event
 
+from forked import in_a_fresh_process
 from momopay import (
     Callback,
+    Client,
     EntryKind,
     Journal,
     JournalEntry,
@@ -326,14 +330,32 @@ def refused_in_time(match: str | None = None) -> Generator[None]:
 # Other processes
 
 
+def hold(url: str, told: Connection) -> None:
+    """Hold the payout "r" and the callback "c", say so, and keep them until this process is killed."""
+    with Journal(url) as journal, lease_of(journal) as lease, journal.handling(callback("c", "c")):
+        assert begin(journal, lease) is None
+        told.send("held")
+        told.recv()
+
+
+def pay_and_die(key: str, base_url: str, url: str, references: Sequence[str], amount: int) -> None:
+    """Pay under each reference, and kill this process."""
+    client, journal = Client(key, base_url=base_url, budget=None), Journal(url)
+    for reference in references:
+        client.payouts.pay_once(journal=journal, reference=reference, amount=amount, phone=PHONE)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 @contextmanager
-def sender(url: str, kind: str = "payout") -> Generator[None]:
-    """Hold the payout, or the callback, "r" in another process, which is killed when the context ends."""
-    program = [sys.executable, "-m", "journal.sender", url, kind]
-    with subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=TESTS) as process:
-        try:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "held\n"
-            yield
-        finally:
-            process.kill()
+def sender(url: str) -> Generator[None]:
+    """Hold the payout "r" and the callback "c" in another process, which is killed when the context ends."""
+    ours, theirs = Pipe()
+    process = in_a_fresh_process(hold, url, theirs)
+    try:
+        assert ours.recv() == "held"
+        yield
+    finally:
+        process.kill()
+        process.join()
+        ours.close()
+        theirs.close()

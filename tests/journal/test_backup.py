@@ -83,7 +83,6 @@ def test_a_backup_that_fails_leaves_nothing(journal: Journal, tmp_path: Path) ->
     assert [each.name for each in tmp_path.iterdir() if "copy" in each.name] == []
 
 
-@pytest.mark.both_databases
 def test_a_backup_is_of_one_moment_while_others_write(url: str, journal: Journal, tmp_path: Path) -> None:
     """A writer adds a payout, then its transaction: a copy never has one whose payout is missing."""
     put(journal, "0")
@@ -98,7 +97,7 @@ def test_a_backup_is_of_one_moment_while_others_write(url: str, journal: Journal
     writer = threading.Thread(target=write)
     writer.start()
     try:
-        for number in range(5):
+        for number in range(3):
             before = written[0]
             journal.backup(tmp_path / f"{number}.db")
             while written[0] == before:  # nobody waits for the backup for long
@@ -106,7 +105,7 @@ def test_a_backup_is_of_one_moment_while_others_write(url: str, journal: Journal
     finally:
         done.set()
         writer.join()
-    for number in range(5):
+    for number in range(3):
         with opened(tmp_path / f"{number}.db") as copy:
             rows = [each[0] for each in execute(copy, "SELECT reference FROM momopay_payments")]
             made = [each[0] for each in execute(copy, "SELECT reference FROM momopay_transactions")]

@@ -25,12 +25,10 @@ from journal.kit import (
     payout,
     put,
     put_collection,
-    sender,
 )
 from momopay import Callback, CallbackError, CallbackMismatchError, Journal, JournalState, Payout, Transaction
 from momopay.journal.journal import parts_of
 from momopay.models.callbacks import mark_confirmed
-from patience import until
 
 ANSWER = Payout.model_validate(
     {"transactionId": "the-id", "status": "PENDING", "amount": 10, "phone": PHONE, "reference": "r"}
@@ -43,8 +41,10 @@ ABANDON = f"{END_LEASES}, handled = (1 = 0)"
 # The service's own record
 
 
-@pytest.mark.parametrize("evidence", [payout(), callback(), callback(status="FAILED"), ANSWER])
-@pytest.mark.parametrize("state", [UNKNOWN, REFUSED])
+@pytest.mark.parametrize(
+    ("state", "evidence"),
+    [(UNKNOWN, payout()), (REFUSED, callback()), (UNKNOWN, callback(status="FAILED")), (REFUSED, ANSWER)],
+)
 def test_a_record_of_the_service_is_recorded_as_accepted(
     journal: Journal, state: JournalState, evidence: Transaction | Callback | Payout
 ) -> None:
@@ -109,7 +109,6 @@ def test_of_orders_that_share_a_reference_a_record_is_about_the_one_that_fits(jo
 # Callbacks
 
 
-@pytest.mark.both_databases
 @pytest.mark.parametrize("state", [ACCEPTED, UNKNOWN])
 def test_all_that_a_callback_says_is_kept(journal: Journal, state: JournalState) -> None:
     """That of an unresolved payout shows that it was made."""
@@ -230,7 +229,6 @@ def test_of_two_entries_with_one_receipt_the_newest_is_shown(
 # The entry of a transaction.
 
 
-@pytest.mark.both_databases
 def test_the_order_and_the_payout_of_one_reference_are_told_apart(journal: Journal) -> None:
     put_collection(journal, "INV-1", 10)
     put(journal, "INV-1", UNKNOWN)
@@ -328,20 +326,6 @@ def test_what_failed_is_handled_when_it_comes_again_to_any_process(journal: Jour
     with pytest.raises(KeyError), journal.handling(callback()):
         raise KeyError
     assert not is_handled(other)
-
-
-@pytest.mark.both_databases
-def test_what_a_killed_process_was_handling_is_handled_again(journal: Journal, url: str) -> None:
-    with sender(url, "callback"), pytest.raises(CallbackError):
-        is_handled(journal, callback("callback", "callback"))
-
-    def handled() -> bool:
-        with suppress(CallbackError):
-            return not is_handled(journal, callback("callback", "callback"))
-        return False
-
-    until(handled, "the database saw the process go")
-    assert is_handled(journal, callback("callback", "callback"))
 
 
 @pytest.mark.parametrize("failure", [None, KeyError])

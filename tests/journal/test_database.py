@@ -83,7 +83,6 @@ def test_the_shortest_bound_of_a_thread_counts() -> None:
     assert seconds_left() == LONGEST_WAIT
 
 
-@pytest.mark.both_databases
 def test_nothing_begins_after_the_bound(journal: Journal) -> None:
     journal.get("r")
     with bounded(0):
@@ -268,7 +267,6 @@ def test_text_that_no_database_holds_is_a_journal_error(journal: Journal) -> Non
     assert PHONE not in "".join(f"{each!r} {each}" for each in everything(caught.value))
 
 
-@pytest.mark.both_databases
 def test_a_closed_journal_is_not_used(journal: Journal) -> None:
     journal.get("r")
     journal.close()
@@ -299,7 +297,6 @@ def test_a_forked_child_is_a_process_of_its_own(journal: Journal) -> None:
 
 
 @forks
-@pytest.mark.both_databases
 def test_a_child_records_nothing_of_its_parents_call(journal: Journal) -> None:
     with lease_of(journal) as lease:
         begin(journal, lease)

@@ -10,7 +10,6 @@ import pytest
 
 from journal.kit import COLLECTION, PAYOUT, put, put_collection
 from momopay import ConfigurationError, Journal
-from momopay.journal.journal import parts_of
 
 
 @pytest.mark.parametrize(
@@ -77,8 +76,3 @@ def test_a_reference_is_found_by_itself_unless_there_are_two(journal: Journal) -
         journal.get("r")
     assert journal.get("r", PAYOUT) == made
     assert journal.get("r", COLLECTION) == order
-
-
-def test_what_is_no_journal_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match=r"must be a momopay\.Journal"):
-        parts_of("sqlite:///payouts.db")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

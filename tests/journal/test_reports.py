@@ -113,7 +113,10 @@ def test_a_sender_that_died_reads_as_unknown(journal: Journal) -> None:
 def test_nothing_of_another_account_is_shown(url: str, journal: Journal) -> None:
     put_collection(journal, statuses=["FAILED", "SUCCESS", "SUCCESS", "PENDING"])
     put(journal, "u", UNKNOWN)
+    put(journal, "r", transaction_id="the-id")
+    assert journal.record(callback(momo_receipt="QK12"))
     with Journal(url, account="other") as other:
+        assert other.by_receipt("QK12") is None
         assert list(other.entries()) == other.open() == other.unresolved() == []
         assert reports_of(other).ended_prompts() == {}
         assert reports_of(other).count_open() == (0, None)
@@ -131,7 +134,6 @@ def test_a_filter_that_cannot_be_is_refused_at_once(journal: Journal, filters: d
         journal.entries(**filters)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
-@pytest.mark.both_databases
 def test_every_entry_comes_once_over_many_pages_while_others_write(journal: Journal) -> None:
     fill(journal, 1999)
     seen: list[str] = []
@@ -177,7 +179,6 @@ def test_what_has_not_settled_is_open_and_counted(journal: Journal) -> None:
         assert each.transaction in each.entry.transactions
 
 
-@pytest.mark.both_databases
 def test_a_prompt_that_ended_without_success_is_read_once_more(journal: Journal) -> None:
     put_collection(journal, statuses=["CANCELLED", "FAILED", "PENDING"])
     put(journal, "p", status="FAILED")
@@ -222,7 +223,6 @@ def test_a_second_look_comes_ten_minutes_later_by_the_clock_that_is_known(
     assert Followed(entry, prompt, None if learned is None else learned.isoformat(), known_for).is_due(now) is due
 
 
-@pytest.mark.both_databases
 def test_what_was_released_is_searched_for_once_ten_minutes_later(journal: Journal) -> None:
     reports, store = reports_of(journal), store_of(journal)
     for reference in ("r", "s"):
@@ -271,7 +271,6 @@ def test_an_end_is_for_a_handler_until_it_was_handled(journal: Journal) -> None:
 # What needs a person
 
 
-@pytest.mark.both_databases
 def test_a_check_finds_what_needs_a_person(journal: Journal) -> None:
     put(journal, "a")
     put(journal, "b", REFUSED)
@@ -345,7 +344,6 @@ def test_phones_of_what_ended_before_are_removed_and_nothing_else(journal: Journ
     assert journal.anonymise(before=NOON) == 0
 
 
-@pytest.mark.both_databases
 def test_what_is_sent_again_meanwhile_keeps_its_phone(journal: Journal) -> None:
     dated(journal, "a", NOON, REFUSED)
 

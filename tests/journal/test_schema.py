@@ -80,7 +80,6 @@ def test_the_databases_clock_measures_a_lease(journal: Journal) -> None:
 # Versions
 
 
-@pytest.mark.both_databases
 def test_a_journal_of_another_version_is_refused_and_left_as_it_is(journal: Journal, url: str) -> None:
     put(journal)
     execute(journal, "UPDATE momopay_journal SET version = 99")

@@ -23,6 +23,7 @@ from journal.kit import (
     UNKNOWN,
     before_each,
     begin,
+    callback,
     draft,
     execute,
     found,
@@ -39,7 +40,7 @@ from journal.kit import (
     store_of,
 )
 from model.rules import may_follow
-from momopay import EntryKind, Journal, JournalError, JournalState, RequestValidationError
+from momopay import CallbackError, EntryKind, Journal, JournalError, JournalState, RequestValidationError
 from momopay.journal.evidence import KeyIdentity
 from momopay.journal.journal import parts_of
 from momopay.journal.rules import RELEASE_AFTER_LEASE, Cause, transitions
@@ -193,9 +194,9 @@ def test_the_offset_is_that_of_the_clock_that_wrote_the_time(
     assert found(journal).clock_offset == (None if expected is None else pytest.approx(expected, abs=1.0))
 
 
-@pytest.mark.both_databases
-@pytest.mark.parametrize("news", [CANCELLED, PAID, report("b", "PENDING")])
-@pytest.mark.parametrize("state", [ACCEPTED, REFUSED, NOT_SENT])
+@pytest.mark.parametrize(
+    ("state", "news"), [(ACCEPTED, CANCELLED), (REFUSED, PAID), (NOT_SENT, report("b", "PENDING"))]
+)
 def test_what_became_known_of_a_prompt_meanwhile_stops_a_call(journal: Journal, state: JournalState, news: Any) -> None:
     prompt(journal)
     put(journal, "o", state, COLLECTION, transaction_id="c")
@@ -219,15 +220,25 @@ def test_one_of_many_threads_begins(journal: Journal, earlier: JournalState | No
 
 @pytest.mark.both_databases
 def test_a_live_process_holds_its_row_and_a_killed_one_leaves_it_unknown(journal: Journal, url: str) -> None:
+    """So with the callback that it was handling."""
+
+    def handles() -> bool:
+        with suppress(CallbackError), journal.handling(callback("c", "c")) as is_new:
+            return is_new
+        return False
+
     with sender(url):
         assert state_of(journal) is SENDING
         assert journal.unresolved() == []
+        assert not handles()
         with lease_of(journal) as lease:
             assert begin(journal, lease) == found(journal)
     until(lambda: state_of(journal) is UNKNOWN, "the database saw the process go")
     with lease_of(journal) as lease:
         assert begin(journal, lease) == found(journal)
     assert journal.unresolved() == [found(journal)]
+    assert handles()
+    assert not handles()
 
 
 @pytest.mark.parametrize("earlier", [None, REFUSED])
@@ -284,7 +295,6 @@ def test_a_lease_that_ended_records_nothing(journal: Journal) -> None:
     assert state_of(journal) is UNKNOWN
 
 
-@pytest.mark.both_databases
 def test_an_outcome_that_comes_late_counts_while_nobody_decided(journal: Journal, other: Journal) -> None:
     with lease_of(other) as lease:
         begin(other, lease, seconds=0)
@@ -672,7 +682,6 @@ def test_what_is_known_to_be_of_others_is_found_by_the_shared_reference(journal:
     }
 
 
-@pytest.mark.both_databases
 def test_the_payouts_to_some_phones_are_found_in_any_state(journal: Journal) -> None:
     put(journal, "r1", UNKNOWN)
     put(journal, "r2", REFUSED)
@@ -684,7 +693,6 @@ def test_the_payouts_to_some_phones_are_found_in_any_state(journal: Journal) -> 
     assert list(parts_of(journal).reports.to_phones(others)) == list(parts_of(journal).reports.to_phones([])) == []
 
 
-@pytest.mark.both_databases
 def test_unresolved_is_what_needs_a_search_oldest_first(journal: Journal) -> None:
     for number, state in enumerate([*ENDS, UNKNOWN]):
         put(journal, f"r{number}", state)
@@ -738,7 +746,6 @@ def test_a_release_of_what_was_sent_again_meanwhile_does_nothing(journal: Journa
         assert state_of(journal) is SENDING
 
 
-@pytest.mark.both_databases
 @pytest.mark.parametrize("reported", [True, False])
 def test_a_release_waits_for_a_minute_after_the_lease_of_the_latest_attempt(journal: Journal, reported: bool) -> None:
     """Also one that reported UNKNOWN itself: what it sent may still be under way."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +11,8 @@ from typing import Any
 import pytest
 
 from drivers import Drive
+from forked import in_a_fresh_process
+from journal.kit import pay_and_die
 from momopay import ConfigurationError, Journal
 from momopay.sandbox import Account, Sandbox
 from safety.kit import Call, collect, moved, pay, refund, release, sweep
@@ -120,16 +120,6 @@ def leave(wal: Path) -> None:
 
 
 LOST = [f"LOST-{number}" for number in range(8)]
-PAY_AND_DIE = """
-import os, signal, sys
-from momopay import Client, Journal
-
-url, base_url, key, *references = sys.argv[1:]
-client, journal = Client(key, base_url=base_url, budget=None), Journal(url)
-for reference in references:
-    client.payouts.pay_once(journal=journal, reference=reference, amount=100, phone="0712345678")
-os.kill(os.getpid(), signal.SIGKILL)
-"""
 
 
 @pytest.mark.parametrize(
@@ -140,8 +130,9 @@ def test_a_wal_that_was_harmed_after_a_kill_is_noticed(
 ) -> None:
     """A killed process leaves its newest rows in the WAL; without them, nothing may be paid. Untouched: all goes on."""
     open_journal(paying("KEPT"))
-    ended = subprocess.run([sys.executable, "-c", PAY_AND_DIE, url, sandbox.base_url, key, *LOST], check=False)
-    assert ended.returncode == -9
+    process = in_a_fresh_process(pay_and_die, key, sandbox.base_url, url, LOST, 100)
+    process.join(30)
+    assert process.exitcode == -9
     harm(Path(f"{path}-wal"))
     for reference in LOST:
         if harm is leave:
