@@ -26,7 +26,9 @@ KEY_CHECK = "GET /wallets/service/balance"
 """The request that a key costs which the journal does not know. Requests are counted without it."""
 
 over_both_clients = pytest.mark.parametrize("client_kind", ["blocking", "async"])
-on_both_databases = pytest.mark.parametrize("url", ["sqlite", "postgresql"], indirect=True)
+with_each_client_and_database = pytest.mark.parametrize(
+    ("client_kind", "url"), [("blocking", "sqlite"), ("async", "postgresql")], indirect=["url"]
+)
 
 
 def pay(journal: Journal, reference: str = "r", **fields: Any) -> Call:

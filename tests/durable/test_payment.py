@@ -101,13 +101,6 @@ def test_a_payment_can_be_waited_for_and_has_its_receipt(
 ITEM = PayoutItem(reference="SAL-1", amount=10, phone="0712 345 678", metadata={"file": "a.csv"})
 
 
-def test_an_item_is_made_from_the_arguments_of_pay_once() -> None:
-    assert item_of(ITEM) is ITEM
-    given = {"reference": "SAL-1", "amount": 10, "phone": "0712 345 678", "metadata": {"file": "a.csv"}}
-    assert item_of(given) == ITEM
-    assert (hash(item_of(given)), ITEM.currency) == (hash(ITEM), "KES")
-
-
 @pytest.mark.parametrize(
     ("given", "names"),
     [

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from drivers import Driver
-from durable.kit import on_both_databases, over_both_clients, pay, refund, requests
+from durable.kit import pay, refund, requests, with_each_client_and_database
 from journal.kit import ACCEPTED, COLLECTION, PHONE, REFUSED, found, put, put_collection, state_of
 from momopay import (
     DuplicatePayoutError,
@@ -24,8 +24,7 @@ def paid_back(sandbox: Sandbox) -> dict[str | None, Decimal]:
     return {each.reference: abs(each.amount) for each in sandbox.ledger if each.kind == "payout"}
 
 
-@over_both_clients
-@on_both_databases
+@with_each_client_and_database
 def test_what_was_paid_is_paid_back_once(sdk: Driver, sandbox: Sandbox, journal: Journal) -> None:
     put_collection(journal)
     first, again = sdk(refund(journal, metadata={"why": "broken"})), sdk(refund(journal))

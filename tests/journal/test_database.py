@@ -48,8 +48,6 @@ from momopay.journal.database import (
     LONGEST_WAIT,
     ConnectionStack,
     Database,
-    Lease,
-    LeaseHolder,
     bounded,
     is_over,
     seconds_left,
@@ -349,53 +347,3 @@ def test_the_threads_of_a_child_open_the_journal_once(journal: Journal) -> None:
     of_the_parent: Any = database_of(journal).register_process()
     assert in_a_fork(child) == 0
     assert database_of(journal).is_alive(of_the_parent)
-
-
-# Leases
-
-
-class Processes:
-    """A database by which two processes are alive; this one is the first."""
-
-    def __init__(self) -> None:
-        self.backend, self.sender = self, "this"
-
-    def register_process(self) -> str:
-        return self.sender
-
-    def is_alive(self, sender: str) -> bool:
-        return sender in {"this", "another"}
-
-
-@pytest.fixture
-def holder() -> LeaseHolder:
-    processes: Any = Processes()
-    return LeaseHolder(processes)
-
-
-def test_a_lease_ends_with_its_context_and_outlasts_its_time_in_its_own_process(holder: LeaseHolder) -> None:
-    with holder.lease() as lease, holder.lease() as second:
-        assert holder.columns(lease, 60) == {"claim": lease.id, "sender": "this", "lease_seconds": 60}
-        rows = [{"claim": lease.id, "sender": "this", "lease_left": left} for left in (60, -1)]
-        assert lease.id != second.id
-        assert holder.holds(lease)
-        assert not holder.holds(Lease(id=lease.id, process=lease.process + 1)), "in a child"
-        assert [holder.has_ended(row) for row in rows] == [False, False]
-    assert not holder.holds(lease)
-    assert [holder.has_ended(row) for row in rows] == [True, True]
-    with pytest.raises(KeyError), holder.lease() as lease:
-        raise KeyError
-    assert not holder.holds(lease)
-    assert not holder.holds(Lease(id="never taken"))
-    with holder.lease() as lease:  # of a call that gave up
-        holder.end(lease)
-        assert not holder.holds(lease)
-
-
-@pytest.mark.parametrize("sender", ["another", "dead"])
-@pytest.mark.parametrize("left", [24 * 3600, -1])  # -1: it is frozen, or cut off
-def test_a_lease_of_another_process_ends_with_its_time_or_its_process(
-    holder: LeaseHolder, sender: str, left: float
-) -> None:
-    ended = holder.has_ended({"claim": "lease", "sender": sender, "lease_left": left})
-    assert ended is (sender == "dead" or left < 0)

@@ -618,6 +618,20 @@ def test_a_refund_is_refused_at_the_limit_and_nothing_is_left_of_it(journal: Jou
     assert (found(journal, "o-R1").refund_of, found(journal, "o-R1").paid_before) == ("o", Decimal(100))
 
 
+def test_refunds_count_in_their_own_account(journal: Journal, url: str) -> None:
+    with Journal(url, account="other") as other:
+        for each, paid in ((journal, 100), (other, 300)):
+            with pytest.raises(RequestValidationError):  # nothing of the other one's order
+                begin_refund(each, "early", 10)
+            put_collection(each, amount=paid)
+        assert begin_refund(other, "o-R1", 250)
+        assert begin_refund(journal, "o-R1", 60)
+        with pytest.raises(RequestValidationError):
+            begin_refund(journal, "o-R2", 41)
+        assert begin_refund(journal, "o-R2", 40)
+        assert begin_refund(other, "o-R2", 50)
+
+
 def test_a_refund_that_is_sent_again_is_checked_again(journal: Journal) -> None:
     put_collection(journal)
     assert begin_refund(journal, "first", 60, REFUSED)

@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal
 from email.utils import format_datetime, parsedate_to_datetime
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -20,12 +18,11 @@ import pytest
 from sqlalchemy import Engine, event
 
 from drivers import Driver
-from momopay import Callback, EntryKind, Journal, JournalEntry, parse_callback
+from journal.kit import PHONE
+from momopay import EntryKind, Journal, JournalEntry
 from momopay.sandbox import Account, Outcome, Sandbox, phone_for
 from virtual import refusal
 
-TESTS = Path(__file__).parents[1]
-PHONE = "254712345678"
 OTHER_PHONE = "254722000111"
 BY_HAND = phone_for(Outcome.by_hand)
 """A customer who does what the test says."""
@@ -61,33 +58,6 @@ def release(journal: Journal, reference: str = "PAY-1", **fields: Any) -> Call:
 
 def sweep(journal: Journal, handler: Any = None) -> Call:
     return lambda client: client.transactions.sweep(journal=journal, handler=handler)
-
-
-def callback_for(identity: str, reference: str, status: str = "SUCCESS", **fields: Any) -> dict[str, Any]:
-    """Make the body of a callback about KES 100."""
-    now = datetime.now(UTC).isoformat()
-    return {
-        "event": "transaction.updated",
-        "event_type": f"transaction.{status.lower()}",
-        "transaction": {
-            "id": identity,
-            "type": "B2C",
-            "status": status,
-            "amount": 100,
-            "currency": "KES",
-            "phone_number": PHONE,
-            "external_reference": reference,
-            "result_code": "0" if status == "SUCCESS" else "1032",
-            "created_at": now,
-            "updated_at": now,
-            **fields,
-        },
-    }
-
-
-def parsed(body: Mapping[str, Any]) -> Callback:
-    """Parse a callback's body as it comes over the wire."""
-    return parse_callback(json.dumps(body).encode())
 
 
 class Between(httpx.BaseTransport, httpx.AsyncBaseTransport):
@@ -228,14 +198,6 @@ class Shop:
     def collect(self, reference: str = "O-1", **fields: Any) -> Any:
         return self(collect(self.journal, reference, **fields))
 
-    def made(self, kind: EntryKind, **fields: Any) -> tuple[str, Any, dict[str, Any]]:
-        """Make a payment; return its reference, it, and the body of its callback."""
-        if kind is EntryKind.PAYOUT:
-            payout = self.pay()
-            return "PAY-1", payout, callback_for(payout.transaction_id, "PAY-1", **fields)
-        prompt, fields = self.collect(), {"type": "STK", "phone_number": BY_HAND, **fields}
-        return "O-1", prompt, callback_for(prompt.transaction_id, "O-1", **fields)
-
     def refund(self, of: str = "O-1", **fields: Any) -> Any:
         return self(refund(self.journal, of, **fields))
 
@@ -289,9 +251,6 @@ def moved(sandbox: Sandbox, kind: str, tenant: str | None = None) -> Counter[str
     total: Counter[str] = Counter()
     for each in sandbox.ledger:
         if str(each.kind) == kind and tenant in {None, each.tenant_id}:
-            total[each.reference] += int(each.amount) if each.amount == int(each.amount) else _fail(each.amount)
+            assert each.amount == int(each.amount), "tests of safety use whole shillings"
+            total[each.reference] += int(each.amount)
     return total
-
-
-def _fail(amount: Decimal) -> int:
-    raise AssertionError(f"tests of safety use whole shillings, not {amount}")

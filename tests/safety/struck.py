@@ -21,8 +21,8 @@ from typing import Any
 import httpx
 
 from campaign.bank import Bank
+from journal.kit import PHONE
 from momopay import Client, EntryKind, Journal, MomoPayError
-from safety.kit import PHONE
 from strikes import Striker
 
 LONGEST = 0.004

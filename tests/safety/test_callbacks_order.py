@@ -10,14 +10,23 @@ from uuid import uuid4
 import pytest
 from flask import Flask
 
-from momopay import Callback, CallbackSigner, EntryKind, OutcomeUnknownError, RequestValidationError
+from journal.kit import callback_body
+from momopay import (
+    Callback,
+    CallbackSigner,
+    EntryKind,
+    OutcomeUnknownError,
+    RequestValidationError,
+    parse_callback,
+)
 from momopay.integrations.flask import callback_endpoint
 from momopay.sandbox import Fault, Outcome
-from safety.kit import BY_HAND, SEARCH_AGAIN, Shop, callback_for, parsed, records_of
+from safety.kit import BY_HAND, SEARCH_AGAIN, Shop, records_of
 
 
-def to_prompt(identity: str, status: str = "SUCCESS", **fields: Any) -> dict[str, Any]:
-    return callback_for(identity, "O-1", status, **{"type": "STK", "phone_number": BY_HAND, **fields})
+def to_prompt(identity: str) -> dict[str, Any]:
+    body: dict[str, Any] = callback_body("O-1", identity, amount=100, type="STK", phone_number=BY_HAND)
+    return body
 
 
 def webhook(shop: Shop) -> Callable[[dict[str, Any]], object]:
@@ -38,12 +47,15 @@ def test_what_a_callback_paid_stays_paid_whatever_reads_a_stale_record(
     shop: Shop, kind: EntryKind, status: str
 ) -> None:
     """By the same call again, sweeps, a day's reconciliation and `settle`: no second prompt, and no other status."""
-    reference, made, body = shop.made(kind)
     if kind is EntryKind.PAYOUT:
+        reference, made = "PAY-1", shop.pay()
+        body = callback_body(reference, made.transaction_id, amount=100)
         shop.later(60)
     else:
+        reference, made = "O-1", shop.collect()
+        body = to_prompt(made.transaction_id)
         shop.settle(made)
-    shop.journal.record(parsed(body))
+    shop.journal.record(parse_callback(body))
     handled: list[str] = []
 
     def stale(_path: str, data: Any) -> None:

@@ -8,11 +8,12 @@ from datetime import UTC, datetime
 import httpx
 import pytest
 
+from journal.kit import PHONE
 from momopay import (
     Journal,
     OutcomeUnknownError,
 )
-from safety.kit import PHONE, Call, Shop, collect, pay
+from safety.kit import Call, Shop, collect, pay
 
 
 def initiate_payout(_journal: Journal) -> Call:

@@ -7,16 +7,10 @@ from contextlib import suppress
 
 import pytest
 
+from journal.kit import PHONE, callback
 from momopay import DuplicateCollectionError, JournalState, OutcomeUnknownError, RequestValidationError
 from momopay.sandbox import Fault
-from safety.kit import (
-    BY_HAND,
-    OTHER_PHONE,
-    PHONE,
-    Shop,
-    callback_for,
-    parsed,
-)
+from safety.kit import BY_HAND, OTHER_PHONE, Shop
 
 METER = "METER-7"
 
@@ -120,7 +114,7 @@ def test_an_answer_with_a_foreign_id_takes_nothing_from_its_owner(shop: Shop, kn
         shop.pay("BROKEN", amount=70)
     shop.later(60)
     if known_by == "callback":
-        recorded = shop.journal.record(parsed(callback_for(owners, "OWNER")))
+        recorded = shop.journal.record(callback("OWNER", owners, amount=100))
         assert recorded is not None
         assert recorded.reference == "OWNER"
     for _ in range(2):  # one shows that the id is not the other's, the next that it is the owner's

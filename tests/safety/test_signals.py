@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from safety.kit import TESTS
+from journal.kit import TESTS
 
 STRIKES = 100
 HANG = 8.0
