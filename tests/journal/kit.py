@@ -12,7 +12,6 @@ from contextlib import AbstractContextManager, contextmanager
 from decimal import Decimal
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
-from pathlib import Path
 from types import EllipsisType
 from typing import Any, TypeVar
 
@@ -39,7 +38,6 @@ from momopay.journal.store import Store
 
 T = TypeVar("T")
 PHONE = "254712345678"
-TESTS = Path(__file__).parents[1]
 PAYOUT, COLLECTION = EntryKind.PAYOUT, EntryKind.COLLECTION
 SENDING, ACCEPTED, REFUSED, NOT_SENT, UNKNOWN = (
     JournalState.SENDING,

@@ -185,8 +185,7 @@ def test_one_connection_is_used_again_and_again_and_closed_with_the_journal(jour
 # Transactions
 
 
-@pytest.mark.both_databases
-@pytest.mark.parametrize("error", [KeyError, KeyboardInterrupt])
+@pytest.mark.parametrize("error", [KeyError, pytest.param(KeyboardInterrupt, marks=pytest.mark.both_databases)])
 def test_a_transaction_that_raises_leaves_nothing_and_blocks_nobody(
     journal: Journal, other: Journal, error: type[BaseException]
 ) -> None:
@@ -207,8 +206,14 @@ def test_a_transaction_that_raises_leaves_nothing_and_blocks_nobody(
     assert found(other).phone == ""
 
 
-@pytest.mark.both_databases
-@pytest.mark.parametrize("statement", ["BEGIN", "UPDATE momopay_journal", "INSERT", "COMMIT"])
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "BEGIN",
+        "UPDATE momopay_journal",
+        *(pytest.param(n, marks=pytest.mark.both_databases) for n in ("INSERT", "COMMIT")),
+    ],
+)
 def test_an_interrupt_within_a_transaction_blocks_nobody(journal: Journal, other: Journal, statement: str) -> None:
     def interrupt() -> None:
         raise KeyboardInterrupt
@@ -336,7 +341,6 @@ def test_a_child_in_another_folder_has_its_parents_journal(tmp_path: Path, monke
 
 
 @forks
-@pytest.mark.both_databases
 def test_the_threads_of_a_child_open_the_journal_once(journal: Journal) -> None:
     put(journal)
 

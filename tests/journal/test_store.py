@@ -207,8 +207,7 @@ def test_what_became_known_of_a_prompt_meanwhile_stops_a_call(journal: Journal, 
     assert order(journal).state is (ACCEPTED if news.transaction_id == "b" else state)
 
 
-@pytest.mark.both_databases
-@pytest.mark.parametrize("earlier", [None, REFUSED])
+@pytest.mark.parametrize("earlier", [pytest.param(None, marks=pytest.mark.both_databases), REFUSED])
 def test_one_of_many_threads_begins(journal: Journal, earlier: JournalState | None) -> None:
     if earlier is not None:
         put(journal, "r", earlier)
@@ -577,8 +576,9 @@ def begin_refund(journal: Journal, reference: str, amount: int, state: JournalSt
     return begun
 
 
-@pytest.mark.both_databases
-@pytest.mark.parametrize(("mine", "theirs", "fits"), [(60, 60, False), (60, 40, True)])
+@pytest.mark.parametrize(
+    ("mine", "theirs", "fits"), [pytest.param(60, 60, False, marks=pytest.mark.both_databases), (60, 40, True)]
+)
 def test_two_refunds_that_begin_at_once_never_exceed_what_was_paid(
     journal: Journal, other: Journal, mine: int, theirs: int, fits: bool
 ) -> None:

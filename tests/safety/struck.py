@@ -1,7 +1,6 @@
-"""Calls the journal while signals strike it at random instructions: WORK URL SEED STRIKES HANG.
+"""Calls the journal while signals strike it at random instructions, as a process of its own.
 
-Each strike raises out of the signal handler, as Celery's soft time limit and Ctrl-C do. Prints what came of it as JSON.
-A call that takes longer than HANG seconds ends the process with a traceback of all its threads.
+Each strike raises out of the signal handler, as Celery's soft time limit and Ctrl-C do.
 """
 
 from __future__ import annotations
@@ -9,13 +8,13 @@ from __future__ import annotations
 import faulthandler
 import json
 import random
-import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -44,8 +43,13 @@ def hold_naively() -> Callable[[], object]:
     return work
 
 
-def main(work: str, url: str, seed: str, strikes: str, hang: str) -> None:
-    striker, bank = Striker(int(seed), LONGEST), Bank(random.Random(int(seed)), lambda _url, _body: None)
+def strike(work: str, folder: Path, seed: int, strikes: int, hang: float) -> None:
+    """Write what came of so many strikes to `result.json`.
+
+    A call that takes longer than `hang` seconds ends the process, with a traceback of all its threads in `stuck`.
+    """
+    striker, bank = Striker(seed, LONGEST), Bank(random.Random(seed), lambda _url, _body: None)
+    stuck = (folder / "stuck").open("w")
 
     def answer(request: httpx.Request) -> httpx.Response:
         path = request.url.raw_path.decode().removeprefix("/v1")
@@ -54,7 +58,10 @@ def main(work: str, url: str, seed: str, strikes: str, hang: str) -> None:
 
     transport = httpx.MockTransport(answer)
     options: dict[str, Any] = {"base_url": "https://api.example/v1", "budget": None, "deadline": 2.0}
-    with Journal(url) as journal, Client("pk_test_struck", transport=transport, **options) as client:
+    with (
+        Journal(f"sqlite:///{folder}/journal.db") as journal,
+        Client("pk_test_struck", transport=transport, **options) as client,
+    ):
 
         def pay(reference: str) -> Any:
             return client.payouts.pay_once(journal=journal, reference=reference, amount=100, phone=PHONE)
@@ -74,15 +81,15 @@ def main(work: str, url: str, seed: str, strikes: str, hang: str) -> None:
         pay("r0")
         worker = hold_naively() if work == "control" else read_and_pay
         slowest = 0.0
-        while striker.strikes < int(strikes):
-            faulthandler.dump_traceback_later(float(hang), exit=True)
+        while striker.strikes < strikes:
+            faulthandler.dump_traceback_later(hang, exit=True, file=stuck)
             striker.strike(worker)
             began = time.monotonic()
             worker() if work == "control" else read()
             slowest = max(slowest, time.monotonic() - began)
             faulthandler.cancel_dump_traceback_later()
         # All connections and locks are still there: many threads at once, and every reference once more.
-        faulthandler.dump_traceback_later(60.0, exit=True)
+        faulthandler.dump_traceback_later(60.0, exit=True, file=stuck)
         with ThreadPoolExecutor(MANY) as threads:
             reads = [threads.submit(read) for _ in range(4 * MANY)]
         assert all(each.result() for each in reads)
@@ -103,8 +110,4 @@ def main(work: str, url: str, seed: str, strikes: str, hang: str) -> None:
             "paid": len(count),
             "twice": [name for name, times in count.items() if times > 1],
         }
-        sys.stdout.write(json.dumps(result) + "\n")
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+        (folder / "result.json").write_text(json.dumps(result))
