@@ -176,6 +176,20 @@ def test_what_the_service_does_not_know_stops_nothing(
     assert "no-such-id" in caplog.text
 
 
+def test_a_prompt_that_ended_is_read_once_more_and_not_for_ever(
+    sdk: Driver, sandbox: Sandbox, journal: Journal
+) -> None:
+    sdk(collect(journal, phone=CANCELLING))
+    made: list[int] = []
+    for _ in range(3):  # its end, the second look, and nothing
+        sandbox.advance(HOUR)
+        before = len(sandbox.requests)
+        swept(sdk, journal)
+        made.append(len(sandbox.requests) - before)
+    assert made[1] > 0
+    assert made[2] == 0
+
+
 def test_a_status_that_is_new_stays_open(drive: Drive, journal: Journal) -> None:
     put(journal, "r", ACCEPTED, COLLECTION, transaction_id="t-1")
     now = datetime.now(UTC).isoformat()
