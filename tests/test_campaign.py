@@ -9,13 +9,11 @@ from pathlib import Path
 import pytest
 
 from campaign import collect, simulation
-from campaign.budgets import CASES, REQUESTS, Limiting, Shared, run
 from campaign.controls import CAUGHT, OF_FAULTS, OF_ORDERS, OF_SIMULATION, SURELY_CAUGHT
 from campaign.judge import Finding
 from campaign.settings import Plan, Result
 from campaign.simulation import Batch
 from postgresql import required_programs
-from redis_server import need_redis
 
 FIRST = ("repeat_on_read_timeout", "no_lease", "send_again_when_absent")
 """Controls that the default tests try; `whole` tries the others."""
@@ -130,19 +128,3 @@ def test_the_campaign_catches_a_safety_that_is_off(
             return
         told.append(report)
     pytest.fail("\n".join(told))
-
-
-@pytest.mark.campaign
-@pytest.mark.parametrize(("shared", "limiting", "outage"), CASES)
-def test_processes_that_share_a_budget_meet_no_limit(shared: Shared, limiting: Limiting, outage: bool) -> None:
-    """Without a shared budget they break that promise: the control."""
-    if shared == "redis":
-        need_redis()
-    result = run(36.0 if outage else 20.0, limiting, shared, outage=outage)
-    if shared == "nothing":
-        assert not result.keeps_the_promise, result
-        return
-    assert result.keeps_the_promise, result
-    # How much else there was depends on the machine; it must have been more than one window holds.
-    assert result.payments > 10, result
-    assert outage or (result.answers.total() > REQUESTS and result.commands and result.crashes), result
