@@ -52,7 +52,7 @@ class SqliteBackend(Backend):
         try:
             url.database.encode()
             self._path = Path(url.database).resolve()  # a link to the file leads to the same folder
-            self.folder = self._folder = self._path.with_name(self._path.name + "-senders")
+            self._folder = self._path.with_name(self._path.name + "-senders")
         except ValueError as error:  # the root, a NUL, or text that is not Unicode
             raise ConfigurationError(
                 f"{url.database!r} cannot be the name of a journal's file; payments.db can"
@@ -60,6 +60,7 @@ class SqliteBackend(Backend):
         super().__init__(url.set(database=str(self._path)), uuid4().hex, {"factory": TrackedConnection})
         event.listen(self.engine, "checkout", _wait_in_time)
         _engines.add(self.engine)
+        self.folder: Path | None = self._folder
         self._given = url.database
         self._marker = self._folder / "README"
         # The device and the inode of the file that this process uses.
