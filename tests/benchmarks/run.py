@@ -8,6 +8,7 @@ alone: servers run in processes of their own, on another core where cores can be
 """
 
 import argparse
+import logging
 import platform
 import sys
 from collections.abc import Callable, Iterable
@@ -81,6 +82,7 @@ def main() -> None:
     unknown = [name for name in options.names if name not in BENCHMARKS]
     if unknown or options.rounds < 1:
         parser.error(f"no benchmark {', '.join(unknown)}" if unknown else "at least one round")
+    logging.getLogger("momopay").setLevel(logging.ERROR)  # some benchmarks let hundreds wait for the rate budget
     rows: list[Row] = []
     for name in options.names or BENCHMARKS:
         sys.stderr.write(f"{name} ...\n")
