@@ -34,6 +34,10 @@ class OpenEnum(StrEnum):
         member._name_ = member._value_ = value
         return member
 
+    def __reduce_ex__(self, _protocol: object) -> tuple[type[Self], tuple[str]]:
+        # By its value: Python 3.11.2 copies by name, by which an unknown member is not found.
+        return type(self), (self._value_,)
+
 
 class TransactionStatus(OpenEnum):
     """The states of a transaction (service page, "States")."""
