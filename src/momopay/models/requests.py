@@ -89,7 +89,13 @@ class Request(MaskedModel):
 
     def given(self) -> dict[str, Any]:
         """Return what is sent, by its name on the wire."""
-        return self.model_dump(by_alias=True, exclude_unset=True)
+        # Not by `model_dump`, which raises an error of its own for the exception of a signal handler.
+        fields = type(self).model_fields
+        return {
+            field.serialization_alias or name: getattr(self, name)
+            for name, field in fields.items()
+            if name in self.model_fields_set and not field.exclude
+        }
 
     def to_json(self) -> bytes:
         """Return the body. Written here, because a JSON library would write an amount as a float or as text."""
