@@ -39,6 +39,15 @@ def test_what_was_paid_is_paid_back_once(sdk: Driver, sandbox: Sandbox, journal:
     assert paid_back(sandbox) == {"o-R1": 100}
 
 
+def test_a_part_that_was_paid_back_is_the_refund_until_the_order_is_paid_again(
+    sdk: Driver, sandbox: Sandbox, journal: Journal
+) -> None:
+    put_collection(journal)
+    first, again = sdk(refund(journal, amount=40)), sdk(refund(journal))
+    assert (again.is_new, again.amount, again.transaction_id) == (False, 40, first.transaction_id)
+    assert paid_back(sandbox) == {"o-R1": 40}
+
+
 def test_a_refund_that_is_unresolved_counts_and_one_that_was_refused_does_not(
     sdk: Driver, sandbox: Sandbox, account: Account, journal: Journal
 ) -> None:

@@ -18,6 +18,7 @@ from momopay.models.requests import (
     ChannelChanges,
     ChannelRequest,
     Fit,
+    OrderRequest,
     PayoutRequest,
     Request,
     Search,
@@ -221,3 +222,12 @@ def test_the_id_of_a_transaction_is_taken_from_a_record() -> None:
     with pytest.raises(RequestValidationError) as caught:
         transaction_id_of(None)
     assert set(caught.value.fields) == {"transaction_id"}
+
+
+@in_turn(
+    ("reference", "wire_reference"),
+    [("order-000042", "order-000042"), ("order-2026-000042", "MOCQYFU2MEBY"), ("order-2026-000043", "5WTZJHVDLSR3")],
+)
+def test_a_long_reference_of_an_order_is_sent_as_the_same_token_for_ever(reference: str, wire_reference: str) -> None:
+    """By another one, no release of this package would find the prompts of an order again."""
+    assert OrderRequest.checked(reference=reference).wire_reference == wire_reference
