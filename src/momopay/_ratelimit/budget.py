@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -109,28 +110,28 @@ def _position(queue: OrderedDict[Ticket, None], ticket: Ticket) -> int:
     return next(place for place, other in enumerate(queue) if other is ticket)
 
 
-class Slots:
+class Slots(ABC):
     """The slots of one account, and the line of those who wait for them in this process."""
 
     def __init__(self) -> None:
         self.line: Line = Line()
 
+    @abstractmethod
     async def reserve_now(self, backend: Backend, lane: Lane, place: Place) -> float:
         """Take a slot if there is one for this call now and return 0; else return the seconds until there may be."""
-        raise NotImplementedError
 
+    @abstractmethod
     async def stop(self, backend: Backend, seconds: float) -> None:
         """Hand out no slot for so long, to nobody who shares the budget."""
-        raise NotImplementedError
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027  what is in memory has nothing to close
         """Close what is open; the next request opens it again."""
 
-    def abandon(self) -> None:
+    def abandon(self) -> None:  # noqa: B027  as above
         """Close, in the child of a fork, what it inherited. A thread of the parent may hold any lock."""
 
 
-class BaseBudget:
+class BaseBudget(ABC):
     """A number of requests in any window, and the slots of each account that uses it."""
 
     def __init__(self, requests: int, window: float) -> None:
@@ -152,8 +153,9 @@ class BaseBudget:
         """Return this process's slots of one address and key."""
         return self._accounts.get(account_hash) or self._accounts.setdefault(account_hash, self._open(account_hash))
 
+    @abstractmethod
     def _open(self, account_hash: str) -> Slots:
-        raise NotImplementedError
+        """Return new slots of one address and key."""
 
     def _start_again(self) -> None:
         """Share no lock, line, open file or connection with the process that this one was forked from."""
@@ -195,10 +197,11 @@ class RateBudget(BaseBudget):
         with self._lock:
             return self._log.expect(now, lane, place)
 
-    def _slots(self, account_hash: str) -> Slots:  # noqa: ARG002  one log, and so one line, for all who use it
+    def _open(self, account_hash: str) -> Slots:  # noqa: ARG002  one log, and so one line, for all who use it
         return self._local
 
     def _start_again(self) -> None:
+        super()._start_again()
         self._lock = threading.Lock()
         self._local = LocalSlots(self)
 

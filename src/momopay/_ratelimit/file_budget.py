@@ -23,6 +23,7 @@ import stat
 import sys
 import tempfile
 import threading
+from abc import abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -139,9 +140,9 @@ class SharedSlots(Slots):
         self._stopped_until = max(self._stopped_until, backend.now() + seconds)
         await self._change(backend, lambda _state, _at: 0.0)
 
+    @abstractmethod
     async def _change(self, backend: Backend, change: Change) -> float:
         """Change the shared state and return the delay."""
-        raise NotImplementedError
 
     def _apply(self, change: Change, state: SharedState, at: float, now: float) -> float:
         """Change a state at a time of its own clock, which is `now` on this machine's."""
