@@ -174,7 +174,13 @@ class Listener:
         pending.attempts += 1
         ended = pending.transaction
         delivery = Delivery(
-            at, ended.transaction_id, ended.account_reference, ended.status, pending.attempts, status, problem
+            at=at,
+            transaction_id=ended.transaction_id,
+            reference=ended.account_reference,
+            status=ended.status,
+            attempt=pending.attempts,
+            http_status=status,
+            problem=problem,
         )
         if delivery.is_acknowledged or pending.attempts > len(RETRY_DELAYS):
             self._pending.remove(pending)
