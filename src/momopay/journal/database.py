@@ -113,6 +113,12 @@ def seconds_left() -> float:
     return LONGEST_WAIT if left == inf else left
 
 
+def pause() -> None:
+    """Sleep for a moment before another try; raise JournalError if this thread's time is over."""
+    seconds_left()
+    time.sleep(_PAUSE)
+
+
 # Connections
 
 
@@ -145,8 +151,7 @@ class ConnectionStack(Pool):
                 self._alive.discard(slot)  # the traceback would keep it
                 raise
             self._alive.discard(slot)
-            seconds_left()
-            time.sleep(_PAUSE)
+            pause()
 
     def _do_return_conn(self, record: ConnectionPoolEntry) -> None:
         self._idle.append(record)

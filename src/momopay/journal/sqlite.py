@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import time
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -29,7 +28,7 @@ from sqlalchemy.ext.compiler import compiles
 from typing_extensions import override
 
 from momopay.errors import ConfigurationError, JournalError
-from momopay.journal.database import Backend, begun, problem_of, seconds_left
+from momopay.journal.database import Backend, begun, pause, problem_of, seconds_left
 from momopay.journal.schema import Now, has_tables
 
 _MARKER_TEXT: Final = """\
@@ -194,8 +193,7 @@ def _switch_to_wal(connection: Connection) -> None:
             # Of two connections that switch at once, SQLite refuses one without the wait that it is set to.
             if "locked" not in str(error):
                 raise
-            seconds_left()
-            time.sleep(0.01)
+            pause()
         else:
             return
 
