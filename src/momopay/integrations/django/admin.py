@@ -24,6 +24,7 @@ from momopay.errors import MomoPayError
 from momopay.integrations.django.clients import client, the_journal
 from momopay.integrations.django.models import Payment
 from momopay.integrations.django.views import send_end
+from momopay.journal import EntryKind
 from momopay.journal.journal import parts_of
 
 if TYPE_CHECKING:
@@ -122,7 +123,7 @@ class PaymentAdmin(_Model):
         """Allow that a payment whose outcome is unknown is sent again."""
 
         def release(client: Client, payment: Payment, **chosen: Any) -> Any:
-            return client.payouts.release(reference=payment.reference, kind=payment.entry.kind, **chosen)
+            return client.payouts.release(reference=payment.reference, kind=EntryKind(payment.kind), **chosen)
 
         text = (
             "Release only what was certainly not paid: it may be sent again then. Look into the account console first."
