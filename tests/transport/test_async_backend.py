@@ -230,8 +230,11 @@ def test_a_signal_wakes_one_wait() -> None:
     async def main() -> None:
         signal = AsyncBackend().signal()
         signal.set()
-        await signal.wait(wire.PATIENCE)
-        await signal.wait(0.001)
+        with anyio.fail_after(wire.PATIENCE):
+            await signal.wait(2 * wire.PATIENCE)
+        with anyio.move_on_after(0.01) as second:
+            await signal.wait(wire.PATIENCE)
+        assert second.cancelled_caught
 
     anyio.run(main)
 
