@@ -95,8 +95,7 @@ if TYPE_CHECKING:
 
     __all__: list[str]
 else:
-    # Each module lists these names and those of `momopay.types` in its own `__all__`, and the imports above repeat them
-    # for type checkers; tests compare the three.
+    # The imports above repeat these names for type checkers; a test compares the two.
     _PUBLIC = {
         "_polling.schedule": "PollSchedule settled terminal",
         "_ratelimit.budget": "RateBudget",

@@ -55,16 +55,13 @@ def mask_phone(text: str) -> str:
 
 def redact(text: str) -> str:
     """Return the text with every key and phone number masked."""
-    return _PHONE.sub(_mask_match, _KEY.sub(r"\1*****", text))
+    without_keys = _KEY.sub(r"\1*****", text)
+    return _PHONE.sub(lambda match: match[0] if match["id"] else mask_phone(match[0]), without_keys)
 
 
 def redacted_repr(value: object) -> str:
     """Return the redacted repr of a value. A reference may be a phone number, so log references with this."""
     return redact(repr(value))
-
-
-def _mask_match(match: re.Match[str]) -> str:
-    return match[0] if match["id"] else mask_phone(match[0])
 
 
 def clear_frames(error: BaseException) -> None:

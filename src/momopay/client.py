@@ -11,8 +11,7 @@ import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NoReturn, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, Self, TypeVar, cast
 
 import momopay
 from momopay._core.config import (
@@ -36,11 +35,6 @@ if TYPE_CHECKING:
     from momopay._transport.sync_backend import SyncBackend
 else:
     AsyncBackend = SyncBackend = Any
-
-__all__ = ["AsyncClient", "Client"]
-
-_COORDINATOR: Final = "_polling.wait.Coordinators"
-"""Lets all waits on one key poll together."""
 
 TransportT = TypeVar("TransportT", "httpx.BaseTransport", "httpx.AsyncBaseTransport")
 
@@ -88,7 +82,7 @@ class BaseClient(Generic[BackendT, TransportT]):
             arguments = (None, load("_transport.connections.route_of")(proxy, verify, transport))
         path = "_transport.async_backend.AsyncBackend" if self._is_async else "_transport.sync_backend.SyncBackend"
         self._backend: Once[BackendT] = once(path, *arguments)
-        self._coordinator = once(_COORDINATOR)
+        self._coordinator = once("_polling.wait.Coordinators")  # lets all waits on one key poll together
 
     @cached_property
     def _session(self) -> Session[BackendT]:
@@ -226,8 +220,8 @@ class BaseClient(Generic[BackendT, TransportT]):
         if journal is not UNCHANGED:
             copy._journal = None if journal is None else ClientJournal(journal)
         if api_key is not UNCHANGED and api_key != self._account.api_key:
-            copy._account = self._account.with_key(api_key)
-            copy._coordinator = once(_COORDINATOR)
+            copy._account = Account(api_key or "", self._account.base_url)  # None would mean the environment's
+            copy._coordinator = once("_polling.wait.Coordinators")
             if hasattr(self._budget, "reserve"):  # this budget is one key's; the others tell keys apart
                 copy._budget = SHARED_BUDGET
         if budget is not UNCHANGED:
@@ -303,9 +297,7 @@ class Client(BaseClient[SyncBackend, "httpx.BaseTransport"]):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self.close()
 
 
@@ -331,7 +323,5 @@ class AsyncClient(BaseClient[AsyncBackend, "httpx.AsyncBaseTransport"]):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_error: object) -> None:
         await self.aclose()

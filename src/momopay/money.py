@@ -44,6 +44,8 @@ def parse_amount(value: object, minimum: int) -> Decimal:
 
 def format_amount(amount: Decimal) -> str:
     """Return an amount as a JSON number, exact to the cent. Whole shillings have no decimal point."""
+    if amount.adjusted() >= _MAX_DIGITS:  # nobody's amount: its digits may be too many to write
+        return str(amount)
     if amount == amount.to_integral_value():
         return str(int(amount))
     return f"{amount:.2f}"

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["normalise_phone"]
-
 _SEPARATED = re.compile(r"\(?\+?[0-9](?:[ ()-]*[0-9])*")
 _FORMS = re.compile(r"(?:0(?=[17])|\+?254)([0-9]{9})")
 

@@ -15,8 +15,6 @@ from momopay._redaction import clears_frames
 from momopay.errors import ConfigurationError, ForgedCallbackError, RequestValidationError
 from momopay.urls import check_callback_url
 
-__all__ = ["CallbackSigner"]
-
 _NAME: Final = "momo_token"
 _PARAMETER: Final = _NAME + "="
 # A signature that was made for another purpose with the same secret is no token here, and no token is one there.

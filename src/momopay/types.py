@@ -15,7 +15,7 @@ from momopay.durable.pay_all import PayoutIterator
 from momopay.durable.payment import PayoutOutcome
 from momopay.durable.reconcile import BookedOrder, DayReport, Difference
 from momopay.durable.sweep import AsyncTransactionHandler, SweepReport, TransactionHandler
-from momopay.journal import JournalCheck, JournalTransaction, ReconcilingClient
+from momopay.journal import JournalCheck, JournalTransaction
 from momopay.models.arguments import ChannelRef, HasId, HasTransactionId, TransactionRef
 from momopay.models.callbacks import CallbackTransaction
 from momopay.models.records import ResponseInfo
@@ -48,7 +48,6 @@ __all__ = [
     "PayoutIterator",
     "PayoutOutcome",
     "Payouts",
-    "ReconcilingClient",
     "RedisClient",
     "ResponseInfo",
     "Stk",

@@ -29,6 +29,7 @@ from momopay._core.response import (
 )
 from momopay._core.retry import (
     BASE_BACKOFF,
+    IDEMPOTENCY_KEYED,
     MAX_BACKOFF,
     MAY_HAVE_EXECUTED,
     AttemptFailed,
@@ -39,13 +40,7 @@ from momopay._core.session import Session
 from momopay._ratelimit.budget import Lane
 from momopay._redaction import redact, redacted_repr
 from momopay._transport.attempt import Headers, NoResponseError, NotSentError, Progress, RawResponse
-from momopay.errors import (
-    BudgetExhaustedError,
-    MomoPayError,
-    OutcomeUnknownError,
-    StkTempBannedError,
-    TransactionHealthBlockedError,
-)
+from momopay.errors import BudgetExhaustedError, MomoPayError, OutcomeUnknownError, ThrottledError
 from momopay.models.records import Envelope, Record, ResponseInfo, note_response
 
 logger: logging.Logger = logging.getLogger("momopay")
@@ -67,6 +62,11 @@ class Endpoint(Generic[R]):
     prompts: bool = False  # whether it sends an STK prompt, and so respects the pauses that the service orders
     has_id: bool = False  # whether its path ends in an id
 
+    def __post_init__(self) -> None:
+        repeats = self.retry_policy.retries_on & MAY_HAVE_EXECUTED
+        if self.method == "POST" and repeats and self.retry_policy is not IDEMPOTENCY_KEYED:
+            raise ValueError("a POST that may have executed is repeated only with an Idempotency-Key")
+
 
 @dataclass(frozen=True)
 class PaymentDetails:
@@ -76,9 +76,6 @@ class PaymentDetails:
     amount: Decimal | None = None
     phone: str | None = None
     idempotency_key: str | None = None
-
-
-NO_DETAILS: Final = PaymentDetails()
 
 
 class Call(Generic[R]):
@@ -96,7 +93,7 @@ class Call(Generic[R]):
         *,
         body: bytes | None = None,
         headers: Mapping[str, str] | None = None,
-        details: PaymentDetails = NO_DETAILS,
+        details: PaymentDetails | None = None,
         lane: Lane | None = None,
         until: float = inf,
         has_slot: bool = False,
@@ -110,7 +107,7 @@ class Call(Generic[R]):
         if headers is not None:
             self.headers = session.headers.copy()
             self.headers.update(headers)
-        self.details = details
+        self.details: PaymentDetails = details or PaymentDetails()
         self.started: float = session.backend.now()
         self.deadline: float = min(self.started + session.limits.deadline, until)
         needs_time = endpoint.retry_policy.needs_reconciliation
@@ -164,12 +161,16 @@ class Call(Generic[R]):
         except BaseException:
             self._log_interruption()
             raise
+        finally:
+            if self.session.operation is not None:  # for an interrupt now or later, which does not say it itself
+                self.session.operation.may_have_executed |= self.may_have_been_sent
         raise error from cause
 
     @property
     def may_have_been_sent(self) -> bool:
-        """Whether a request is being sent, or an earlier attempt may have executed."""
-        return self.may_have_executed or (self.progress is not None and not self.progress.is_unsent)
+        """Whether a request that has an effect is being sent or succeeded, or an earlier attempt may have executed."""
+        may_have_executed = self.may_have_executed and self.endpoint.retry_policy.has_effect
+        return may_have_executed or (self.progress is not None and not self.progress.is_unsent)
 
     async def _attempt(self) -> R:
         """Make one attempt, or raise AttemptFailed with the kind by which the retry policy decides."""
@@ -201,8 +202,8 @@ class Call(Generic[R]):
 
     async def _retry(self, first: AttemptFailed) -> R:
         """Attempt again while policy, attempts and deadline allow; else raise the last failure."""
-        limits, now = self.session.limits, self.session.backend.now
-        if first.kind not in self.endpoint.retry_policy.retries_on or limits.max_attempts == 1:
+        limits, now, retries_on = self.session.limits, self.session.backend.now, self.endpoint.retry_policy.retries_on
+        if first.kind not in retries_on or limits.max_attempts == 1:
             raise first
         # Imported here because most calls succeed at once, and tenacity costs a cold start several milliseconds.
         import tenacity  # noqa: PLC0415
@@ -242,7 +243,7 @@ class Call(Generic[R]):
             stop=is_over,
             wait=wait,
             retry=tenacity.retry_if_exception(
-                lambda error: isinstance(error, AttemptFailed) and error.kind in self.endpoint.retry_policy.retries_on
+                lambda error: isinstance(error, AttemptFailed) and error.kind in retries_on
             ),
             before_sleep=report,
             reraise=True,
@@ -308,7 +309,8 @@ class Call(Generic[R]):
             self.transaction_id = transaction_id_in(failure.body)
         if failure.kind is FailureKind.RATE_LIMITED and session.limiter is not None and failure.retry_after is not None:
             await session.limiter.pause(failure.retry_after)
-        if isinstance(failure.error, StkTempBannedError | TransactionHealthBlockedError):
+        # A ban or a block. A 503 with such a code orders no pause: there the status decides.
+        if failure.kind is FailureKind.REFUSED and isinstance(failure.error, ThrottledError):
             session.stk_pause.begin(session.backend.now(), failure.error)
 
     def _final_error(self, failure: AttemptFailed) -> tuple[MomoPayError, BaseException | None]:
@@ -331,7 +333,7 @@ class Call(Generic[R]):
         )
 
     def _log_interruption(self) -> None:
-        if self.endpoint.retry_policy.has_effect and self.may_have_been_sent:
+        if self.may_have_been_sent:
             logger.error(
                 "%s was interrupted: its outcome is unknown, reference %s",
                 self._describe(),
@@ -339,7 +341,6 @@ class Call(Generic[R]):
             )
 
     def report_retry(self, seconds: float, error: MomoPayError) -> None:
-        """Report that the request is sent again after a pause."""
         operation = self.session.operation
         if operation is not None:
             operation.retry_scheduled(

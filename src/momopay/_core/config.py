@@ -18,12 +18,8 @@ from momopay._ratelimit.budget import BaseBudget
 from momopay.errors import ConfigurationError
 from momopay.urls import check_base_url, is_loopback
 
-__all__ = ["SHARED_BUDGET", "UNCHANGED"]
-
 logger: logging.Logger = logging.getLogger("momopay")
 
-_ENVIRONMENT: Final = {"api_key": "MOMOPAY_API_KEY", "base_url": "MOMOPAY_BASE_URL"}
-_SHAPES: Final = {"api_key": "a pk_live_ or pk_test_ key", "base_url": "such as https://api.example/v1"}
 _KEY: Final = re.compile("[!-9;-~]+")
 # Only this much of another service's key is shown.
 _KEY_PREFIX: Final = re.compile(r"[a-z]{2}_")
@@ -83,9 +79,10 @@ class Account:
     """An API key and the address of the service; ConfigurationError if one of them is missing or unsafe."""
 
     def __init__(self, api_key: str | None, base_url: str | None) -> None:
-        self.api_key: str = _from_environment("api_key", api_key)
+        self.api_key: str = _given_or_set("api_key", api_key, "a pk_live_ or pk_test_ key")
         try:
-            self.base_url: str = check_base_url(_from_environment("base_url", base_url))
+            url = _given_or_set("base_url", base_url, "such as https://api.example/v1")
+            self.base_url: str = check_base_url(url)
         except ValueError as error:
             raise ConfigurationError(f"base_url {error}") from error
         self.on_loopback: bool = is_loopback(self.base_url)
@@ -107,12 +104,6 @@ class Account:
             raise ConfigurationError("a live key in a test run moves real money; use a pk_test_ key and the sandbox")
         if self.on_loopback and self.api_key.startswith("pk_live_"):
             raise ConfigurationError("a live key must not be sent to loopback; use a pk_test_ key with the sandbox")
-
-    def with_key(self, api_key: str) -> Account:
-        """Return another account at the same address."""
-        if not isinstance(api_key, str):  # None would mean the environment's
-            raise ConfigurationError("api_key must be text that starts with pk_live_ or pk_test_")
-        return Account(api_key, self.base_url)
 
     def __repr__(self) -> str:
         return f"Account(base_url={self.base_url!r})"
@@ -170,10 +161,11 @@ def merged_headers(headers: Mapping[str, str], more: object) -> dict[str, str]:
     return {name: value for name, value in headers.items() if name.lower() not in names} | new
 
 
-def _from_environment(name: str, value: str | None) -> str:
-    found = os.environ.get(_ENVIRONMENT[name]) if value is None else value
+def _given_or_set(name: str, value: str | None, shape: str) -> str:
+    variable = f"MOMOPAY_{name.upper()}"
+    found = os.environ.get(variable) if value is None else value
     if not isinstance(found, str) or not found:
-        raise ConfigurationError(f"no {name}: pass {name}=..., {_SHAPES[name]}, or set {_ENVIRONMENT[name]}")
+        raise ConfigurationError(f"no {name}: pass {name}=..., {shape}, or set {variable}")
     return found
 
 

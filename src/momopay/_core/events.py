@@ -63,7 +63,6 @@ class Observer:
             logger.error("on_event failed on %s: %s%s", kind.__name__, type(error).__name__, trace)  # noqa: TRY400  see `trace_of`
 
     def start(self, name: str, clock: Callable[[], float], reference: object = None) -> OperationEvents:
-        """Return a new call of an operation, of which nothing is reported yet."""
         return OperationEvents(self, name, clock, reference)
 
 
@@ -77,6 +76,7 @@ class OperationEvents:
         self._clock = clock
         self._started = clock()
         self._reference = redact(reference) if isinstance(reference, str) else None
+        self.may_have_executed: bool = False  # what a cancellation or an interrupt does not say itself
         self._attempts = 0
         self._status: int | None = None
         self._request_id: str | None = None
@@ -95,12 +95,10 @@ class OperationEvents:
                 self._held = None
 
     def flush(self) -> None:
-        """Deliver the events that are held."""
         while self._held:
             self._observer.deliver(self._held.pop(0))
 
     def call_started(self) -> None:
-        """Report that the operation begins."""
         self._emit(events.CallStarted, reference=self._reference)
 
     def call_ended(self, error: BaseException | None, result: object) -> None:
@@ -113,7 +111,7 @@ class OperationEvents:
             events.CallEnded,
             seconds=self._clock() - self._started,
             error=error,
-            may_have_executed=bool(getattr(error, "may_have_executed", False)),
+            may_have_executed=getattr(error, "may_have_executed", error is not None and self.may_have_executed),
             attempts=self._attempts,
             status=self._status,
             request_id=self._request_id,
@@ -122,7 +120,6 @@ class OperationEvents:
         )
 
     def attempt_ended(self, base_url: str, *, status: int | None, request_id: str | None, **fields: object) -> None:
-        """Report that an attempt ended, successfully if there is no error."""
         self._attempts += 1
         self._status, self._request_id = status, request_id
         host, port = host_and_port(base_url)
@@ -134,7 +131,6 @@ class OperationEvents:
         self.flush()
 
     def budget_waited(self, lane: str, seconds: float, error: BaseException | None) -> None:
-        """Report that a request waited for its slot."""
         self._emit(events.BudgetWaited, lane=lane, seconds=seconds, error=error)
 
     def wait_ended(
@@ -154,12 +150,10 @@ class OperationEvents:
         self._emit(events.JournalChanged, old_state=old_state, new_state=new_state, **known)
 
     def sweep_ended(self, **counts: int) -> None:
-        """Report the counts of a sweep."""
         self._emit(events.SweepEnded, **counts)
 
     @contextmanager
     def confirming(self, callback: object) -> Generator[None]:
-        """Report how the confirmation in the context ended."""
         try:
             yield
         except Exception as error:

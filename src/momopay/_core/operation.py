@@ -9,7 +9,6 @@ Inside the library, await private coroutines; never call an operation from anoth
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from copy import copy
 from functools import update_wrapper
@@ -109,7 +108,7 @@ def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 async def run_async(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Await a coroutine, as `run_sync` runs one."""
+    """Await a coroutine as `run_sync` runs one."""
     try:
         return await coroutine
     except BaseException as error:
@@ -192,14 +191,10 @@ setattr(Operation, "__call__", _call)  # noqa: B010
 
 
 class Steps(Protocol[T_co]):
-    """One way through an iterable."""
+    """One way through an iterable. A loop that ends, or is left, drops it."""
 
     async def next(self) -> T_co | None:
         """Return the next item, None after the last one."""
-        ...
-
-    def close(self) -> None:
-        """Release what it holds. Called once: at its end, after an error, or when its loop was left."""
 
 
 class OperationIterator(Generic[BackendT, T]):
@@ -228,11 +223,8 @@ class OperationIterator(Generic[BackendT, T]):
 
 def _items(begin: Callable[[], Steps[T]]) -> Iterator[T]:
     steps = begin()
-    try:
-        while (item := run_sync(steps.next())) is not None:
-            yield item
-    finally:
-        steps.close()
+    while (item := run_sync(steps.next())) is not None:
+        yield item
 
 
 class _AsyncLoop(Generic[T]):
@@ -240,23 +232,12 @@ class _AsyncLoop(Generic[T]):
 
     def __init__(self, steps: Steps[T]) -> None:
         self._steps = steps
-        self._close = weakref.finalize(self, steps.close)
 
     def __aiter__(self) -> Self:
         return self
 
-    def __anext__(self) -> Coroutine[Any, Any, T]:
-        # Its frame does not hold this object, which may be dropped while trio keeps the frames of what it woke.
-        return _next_item(self._steps, self._close)
-
-
-async def _next_item(steps: Steps[T], close: Callable[[], object]) -> T:
-    try:
-        item = await run_async(steps.next())
-    except BaseException:
-        close()
-        raise
-    if item is None:
-        close()
-        raise StopAsyncIteration
-    return item
+    async def __anext__(self) -> T:
+        item = await run_async(self._steps.next())
+        if item is None:
+            raise StopAsyncIteration
+        return item

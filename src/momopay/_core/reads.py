@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Iterator
 from functools import partial
 from math import inf
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypedDict, Unpack
 
 from momopay._core.call import Call, Endpoint
 from momopay._core.operation import OperationIterator
@@ -19,8 +19,6 @@ from momopay.models.account import WalletBalance
 from momopay.models.records import Envelope
 from momopay.models.requests import TransactionQuery, transaction_path
 from momopay.models.transactions import Transaction, TransactionPage, TransactionSummary
-
-__all__ = ["TransactionIterator", "TransactionPages"]
 
 _BALANCE: Final = Endpoint("GET", SAFE, Lane.READ, Envelope[WalletBalance])
 _TRANSACTION: Final = Endpoint("GET", SAFE, Lane.READ, Envelope[Transaction], has_id=True)
@@ -36,36 +34,29 @@ Fetch: TypeAlias = Callable[[str | None], Coroutine[Any, Any, TransactionPage]]
 """Reads the page at a cursor, the first one for None."""
 
 
-async def read_balance(session: Session[Any], *, lane: Lane = Lane.READ, until: float = inf) -> WalletBalance:
+class ReadOptions(TypedDict, total=False):
+    """How a read is made, as `Call` takes it."""
+
+    lane: Lane
+    until: float
+    has_slot: bool
+
+
+async def read_balance(session: Session[Any], **options: Unpack[ReadOptions]) -> WalletBalance:
     """Return the balances of the service wallet."""
-    return await Call(session, _BALANCE, "/wallets/service/balance", lane=lane, until=until).run()
+    return await Call(session, _BALANCE, "/wallets/service/balance", **options).run()
 
 
-async def read_transaction(
-    session: Session[Any],
-    transaction: object,
-    *,
-    lane: Lane = Lane.READ,
-    until: float = inf,
-    has_slot: bool = False,
-) -> Transaction:
+async def read_transaction(session: Session[Any], transaction: object, **options: Unpack[ReadOptions]) -> Transaction:
     """Return a transaction as it is now, given its id or a record that carries it."""
-    path = transaction_path(transaction)
-    return await Call(session, _TRANSACTION, path, lane=lane, until=until, has_slot=has_slot).run()
+    return await Call(session, _TRANSACTION, transaction_path(transaction), **options).run()
 
 
 async def read_page(
-    session: Session[Any],
-    query: TransactionQuery,
-    cursor: str | None = None,
-    *,
-    lane: Lane = Lane.READ,
-    until: float = inf,
-    has_slot: bool = False,
+    session: Session[Any], query: TransactionQuery, cursor: str | None = None, **options: Unpack[ReadOptions]
 ) -> TransactionPage:
     """Return the page of the list at a cursor, by default the first one."""
-    path = "/transactions" + query.after(cursor).to_query()
-    return await Call(session, _PAGE, path, lane=lane, until=until, has_slot=has_slot).run()
+    return await Call(session, _PAGE, "/transactions" + query.after(cursor).to_query(), **options).run()
 
 
 class PageWalk:
@@ -94,9 +85,6 @@ class PageWalk:
         self._cursor = page.next_cursor or None  # an empty cursor would ask for the first page again
         return page
 
-    def close(self) -> None:
-        """Do nothing: a walk holds nothing."""
-
 
 class TransactionWalk:
     """One walk over the transactions of all pages, each once."""
@@ -119,9 +107,6 @@ class TransactionWalk:
             if page is None:
                 return None
             self._items = iter(page.items)
-
-    def close(self) -> None:
-        """Do nothing: a walk holds nothing."""
 
 
 class TransactionPages(OperationIterator[BackendT, TransactionPage]):

@@ -75,8 +75,6 @@ IDEMPOTENT: Final = RetryPolicy(_REPEATABLE)
 
 
 class AttemptFailed(Exception):  # noqa: N818  an attempt failed; the call may still succeed
-    """One attempt's failure."""
-
     def __init__(
         self, kind: FailureKind, error: MomoPayError, *, retry_after: float | None = None, body: bytes = b""
     ) -> None:

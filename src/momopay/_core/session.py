@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, Generic, Self
+from typing import TYPE_CHECKING, Final, Generic, Self
 
 import momopay
 from momopay._core.config import SHARED_BUDGET, Account, Limits, hash_of
@@ -106,18 +106,12 @@ class StkPause:
         original = self._refusal
         if original is None or now >= self._until:
             return None
-        response: dict[str, Any] = {
-            "code": original.code,
-            "details": original.details,
-            "status_code": original.status_code,
-            "request_id": original.request_id,
-        }
-        return type(original)(original.message, retry_after=self._until - now, **response)
+        again = copy(original)
+        again.retry_after = self._until - now
+        return again
 
 
 class KeyState:
-    """The state of one key at one address."""
-
     def __init__(self) -> None:
         self.budget = RateBudget()
         self.stk_pause = StkPause()

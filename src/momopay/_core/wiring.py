@@ -40,7 +40,6 @@ class Once(Generic[T]):
         self._lock = threading.Lock()
 
     def get(self) -> T:
-        """Return it; make it if it was not made."""
         if self.made is not None:
             return self.made
         with self._lock:

@@ -148,21 +148,15 @@ class Coordinator:
         renew_in_child(self._renew)
 
     def _renew(self) -> None:
-        # In order of arrival. Adding, removing and copying are one step each, so it needs no lock.
-        self._callers: WeakValueDictionary[int, Caller] = WeakValueDictionary()
+        # In order of arrival, as long as somebody refers to them. Adding, removing and copying are one step each, so it
+        # needs no lock.
+        self.by_id: WeakValueDictionary[int, Caller] = WeakValueDictionary()
         self._turn = Lock()  # of the caller that had the turn last, which holds it while it polls
         self._turn_guard = Lock()  # held for a moment, while `_turn` is examined and replaced
         self.full_read_next: bool = False  # what a round leaves to the next
 
-    def add(self, caller: Caller) -> None:
-        """Have a caller take part, until it is removed or nobody refers to it any more."""
-        self._callers[id(caller)] = caller
-
-    def remove(self, caller: Caller) -> None:
-        self._callers.pop(id(caller), None)
-
     def callers(self) -> list[Caller]:
-        return [caller for each in self._callers.valuerefs() if (caller := each()) is not None]
+        return [caller for each in self.by_id.valuerefs() if (caller := each()) is not None]
 
     def waiters(self, now: float) -> list[Waiter]:
         """Return the waiters of all callers that have not reached their deadline."""
@@ -210,10 +204,7 @@ class Caller:
         self._coordinator = coordinator
         self._deadline = deadline
         self._has_slot = False
-
-    def close(self) -> None:
-        """Take part no longer."""
-        self._coordinator.remove(self)
+        coordinator.by_id[id(self)] = self
 
     async def poll(self, until: float) -> None:
         """Run a poll round for all; if another caller is running one, wait for its end, at most until that time.
@@ -236,7 +227,6 @@ class Caller:
             await self.signal.wait(max(0.0, min(until - self.now(), _RETRY_TURN)))
 
     async def read_by_id(self, transaction_id: str, until: float) -> Transaction:
-        """Read one transaction by its id."""
         has_slot, self._has_slot = self._has_slot, False
         return await read_transaction(self.session, transaction_id, lane=_LANE, until=until, has_slot=has_slot)
 
@@ -258,6 +248,7 @@ class Caller:
         # after its result deadline, and no wait would get a result code.
         chosen = max(unread, key=lambda waiter: waiter.result_deadline)
         waiters = [waiter for waiter in unread if waiter.transaction_id == chosen.transaction_id]
+        logger.debug("reading one in full, for its result code; %d are to be read so", len(_by_id(unread)))
         try:
             await self._read_for(waiters, min(self._deadline, chosen.result_deadline))
         except MomoPayError as error:
@@ -282,6 +273,7 @@ class Caller:
         notified = [waiter for waiter in due if waiter.notified]
         if not due:  # those for whom the slot was taken have left; the next request uses it
             return
+        logger.debug("polling for %d due by schedule and %d notified", len(due) - len(notified), len(notified))
         try:
             # Cleared before the request: a notification that comes while it is under way must cause another.
             for waiter in notified:
@@ -337,7 +329,6 @@ class Caller:
                 return
 
     async def _read_page(self, cursor: str | None, waiters: list[Waiter]) -> TransactionPage:
-        """Read a page of the list for these waiters."""
         has_slot, self._has_slot = self._has_slot, False
         try:
             # No status filter: a transaction that has ended meanwhile must be on the page.

@@ -18,8 +18,6 @@ from momopay.errors import (
 from momopay.models.enums import has_settled
 from momopay.models.transactions import Transaction
 
-__all__ = ["PollSchedule", "settled", "terminal"]
-
 # A thread cannot wait for much longer.
 _LONGEST: Final = 1e9
 _TRANSIENT = (APIConnectionError, BudgetExhaustedError, ProtocolError, ServerError, ThrottledError)
@@ -44,11 +42,8 @@ class PollSchedule:
 
     def __post_init__(self) -> None:
         times = (self.first, self.every, self.limit)
-        if (
-            not all(isinstance(time, int | float) and 0 <= time <= _LONGEST for time in times)
-            or self.every <= 0
-            or self.limit <= 0
-        ):
+        are_finite = all(isinstance(time, int | float) and 0 <= time <= _LONGEST for time in times)
+        if not are_finite or self.every <= 0 or self.limit <= 0:
             raise ConfigurationError("a PollSchedule needs finite seconds: first >= 0, every > 0, limit > 0")
 
 

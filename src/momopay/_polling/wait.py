@@ -28,8 +28,6 @@ from momopay.errors import APIConnectionError, CallbackMismatchError, MomoPayErr
 from momopay.models.callbacks import Callback
 from momopay.models.transactions import Transaction
 
-__all__ = ["WaitIterator"]
-
 logger = logging.getLogger("momopay")
 
 # Poll intervals to wait for a failure's result code.
@@ -68,7 +66,6 @@ class TransactionWait(Caller):
             if isinstance(given, Transaction) and until(given):
                 waiter.record(Observation(given, is_full=True), now)  # it has ended already: no request
             self.pending[identity] = waiter
-        coordinator.add(self)
 
     async def next(self) -> Transaction | None:
         """Return the next transaction as `end` does, in an operation of its own; None if all have been returned."""
@@ -84,16 +81,11 @@ class TransactionWait(Caller):
         """
         self.session = session
         try:
-            ended = await self._next()
-        except BaseException as error:
-            self.close()
-            if isinstance(error, Exception):
-                for waiter in self.pending.values():  # none of them is waited for any more
-                    self._report(waiter, _last_seen(waiter), error)
+            return await self._next()
+        except Exception as error:
+            for waiter in self.pending.values():  # none of them is waited for any more
+                self._report(waiter, _last_seen(waiter), error)
             raise
-        if not self.pending:
-            self.close()
-        return ended
 
     async def _next(self) -> Transaction | None:
         while self.pending:
@@ -184,7 +176,6 @@ class Confirmation(Caller):
             callback.transaction_id, self.signal, every=inf, deadline=self._deadline, next_poll_at=now
         )
         self.pending[callback.transaction_id] = self._waiter
-        coordinator.add(self)
 
     async def read(self) -> Transaction:
         """Return the transaction as the service has it; it need not agree with the callback.
@@ -192,15 +183,10 @@ class Confirmation(Caller):
         Raises `APIConnectionError` if it had no turn before the deadline, and as reading it by id does.
         """
         waiter = self._waiter
-        try:
-            while waiter.is_due(self.now()):
-                if self.now() >= self._deadline:
-                    raise APIConnectionError(
-                        "the callback was not confirmed in time: other reads took too long; not sent"
-                    )
-                await self.poll(self._deadline)
-        finally:
-            self.close()
+        while waiter.is_due(self.now()):
+            if self.now() >= self._deadline:
+                raise APIConnectionError("the callback was not confirmed in time: other reads took too long; not sent")
+            await self.poll(self._deadline)
         if waiter.failure is not None:
             raise waiter.failure
         seen = waiter.observation

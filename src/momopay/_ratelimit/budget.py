@@ -38,11 +38,14 @@ __all__ = ["Lane", "RateBudget"]
 
 logger = logging.getLogger("momopay")
 
+BUSY: Final = inf  # a delay that is not known, as others are changing the log: ask again in a moment
 # Seconds after which a call that should have asked for its slot holds nobody back: its thread or loop is stuck.
 _STUCK: Final = 1.0
 # A longer wait is logged at once. Web servers kill a worker that is silent for half a minute, and then nobody would
 # know what it waited for.
 _WORTH_A_WARNING: Final = 1.0
+# Seconds for which a call that may not wait asks again, if others are changing the log: it may have a free slot.
+_WHILE_BUSY: Final = 0.5
 _WAITS: Final = (
     "%s: waits %.1f s for a slot of the rate budget; max_wait= limits such waits, see 'Rate limits' in the docs"
 )
@@ -67,8 +70,6 @@ class Line:
 
     def place(self, lane: Lane, now: float, ticket: Ticket | None = None) -> Place:
         """Return the place of a call that waits, or that of one which would join now."""
-        if ticket is None and not any(self._lanes.values()):
-            return Place(payments=int(lane is Lane.PAYMENT))
         with self._lock:
             before, queue = 0, self._lanes[lane]
             for other in Lane:
@@ -118,7 +119,7 @@ class Slots(ABC):
 
     @abstractmethod
     async def reserve_now(self, backend: Backend, lane: Lane, place: Place) -> float:
-        """Take a slot if there is one for this call now and return 0; else return the seconds until there may be."""
+        """Take a slot if there is one for this call now and return 0; else return the seconds until then, or BUSY."""
 
     @abstractmethod
     async def stop(self, backend: Backend, seconds: float) -> None:
@@ -241,15 +242,19 @@ class RateLimiter:
         delay = await slots.reserve_now(self._backend, lane, line.place(lane, self._backend.now()))
         if delay <= 0:
             return False
-        ticket, is_logged = Ticket(lane, self._backend.signal(), self._backend.now()), False
+        began, pause, is_logged = self._backend.now(), 0.0005, False
+        ticket = Ticket(lane, self._backend.signal(), began)
         line.join(ticket)
         try:
             if departures != line.departures:  # what left just now could not wake this call
                 ticket.signal.set()
             while delay > 0:
-                now = self._backend.now()
+                now, give_up = self._backend.now(), latest
+                if delay == BUSY:
+                    delay = pause = min(0.25, 2 * pause)
+                    give_up = max(latest, began + _WHILE_BUSY)
                 # A free slot is taken even when the time is up: the call's deadline ends it, and not the budget.
-                if delay > max(0.0, latest - now):
+                if delay > max(0.0, give_up - now):
                     reason = f"{describe()}: the rate budget has no slot for {delay:.1f} s; not sent"
                     raise BudgetExhaustedError(reason, retry_after=delay)
                 if delay > _WORTH_A_WARNING and not is_logged:

@@ -31,7 +31,7 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from momopay._ratelimit.budget import BaseBudget, Slots
+from momopay._ratelimit.budget import BUSY, BaseBudget, Slots
 from momopay._ratelimit.slot_log import Lane, Place, SlotLog
 from momopay.errors import ConfigurationError
 
@@ -47,7 +47,6 @@ logger = logging.getLogger("momopay")
 
 _VERSION: Final = 1
 _GRACE: Final = 1.0  # seconds that a process may take to wake up for a payment's slot
-_MAX_BYTES: Final = 65536
 
 
 @dataclass
@@ -132,7 +131,7 @@ class SharedSlots(Slots):
         self._stopped_until = -inf  # on this machine's clock; kept here until the shared text has it
 
     async def reserve_now(self, backend: Backend, lane: Lane, place: Place) -> float:
-        """Take a slot if there is one for this call now and return 0; else return the seconds until there may be."""
+        """Take a slot if there is one for this call now and return 0; else return the seconds until then, or BUSY."""
         return await self._change(backend, lambda state, at: state.reserve_now(at, lane, place, self._process))
 
     async def stop(self, backend: Backend, seconds: float) -> None:
@@ -208,7 +207,6 @@ class FileSlots(SharedSlots):
         self._is_private = is_private  # of one user, in a folder where others may write
         self._descriptor = -1
         self._is_known = False  # whether this process has used the budget
-        self._refusals = 0
 
     def close(self) -> None:
         """Close the file; the next request opens it again."""
@@ -223,7 +221,7 @@ class FileSlots(SharedSlots):
             os.close(descriptor)
 
     async def _change(self, backend: Backend, change: Change) -> float:
-        """Change the file and return the delay; without the lock, return the time after which to try again."""
+        """Change the file and return the delay; without the lock, return BUSY."""
         with self._lock:
             try:
                 return self._try_change(backend, change)
@@ -243,7 +241,6 @@ class FileSlots(SharedSlots):
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             now = backend.now()  # before the next line, so that no slot of a deleted file is later than it
             if self._is_current():
-                self._refusals = 0
                 state = self._read(now)
                 delay = self._apply(change, state, now, now)
                 os.pwrite(self._descriptor, state.dump(now), 0)
@@ -251,8 +248,7 @@ class FileSlots(SharedSlots):
                 return delay
         except BlockingIOError:
             # Never waits: an event loop may be the caller, and whoever holds the lock may be stopped.
-            self._refusals += 1
-            return min(0.25, 0.001 * 2.0 ** min(self._refusals - 1, 8))
+            return BUSY
         finally:
             fcntl.flock(self._descriptor, fcntl.LOCK_UN)
         self.abandon()  # it was deleted or replaced meanwhile
@@ -278,7 +274,7 @@ class FileSlots(SharedSlots):
         return False
 
     def _read(self, now: float) -> SharedState:
-        text = os.pread(self._descriptor, _MAX_BYTES, 0)
+        text = os.pread(self._descriptor, os.fstat(self._descriptor).st_size, 0)
         if not self._is_known:
             # Beside a good log, too: what cleans temporary folders may have deleted the marker of an old budget.
             with suppress(FileExistsError, PermissionError):

@@ -24,7 +24,7 @@ from math import inf, isfinite
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from momopay._numbers import is_number, is_whole
-from momopay._ratelimit.budget import BaseBudget
+from momopay._ratelimit.budget import BUSY, BaseBudget
 from momopay._ratelimit.file_budget import Change, SharedSlots, SharedState
 from momopay._ratelimit.slot_log import SlotLog
 from momopay._redaction import clears_frames
@@ -43,7 +43,6 @@ redis.call('SET', KEYS[1], ARGV[2])
 return 1
 """
 _ATTEMPTS: Final = 20  # to write before somebody else does; each that fails is a slot of another process
-_BUSY: Final = 0.01  # seconds after which to try again if all of them failed
 _RETRY: Final = 2.0  # seconds for which Redis is left alone after it did not answer
 
 
@@ -174,7 +173,7 @@ class RedisSlots(SharedSlots):
                 self._last, self._ahead = state, now - at
                 break
         else:
-            delay = _BUSY
+            delay = BUSY
         self._client = client
         return delay
 

@@ -200,17 +200,14 @@ class ResponseReader:
         self._body = bytearray()
         self._is_decoded = False
 
-    def start(self, response: httpx.Response) -> None:
-        """Take the response's head."""
-        self._status = response.status_code
-        self._headers = response.headers
-
-    def has_content_of(self, response: httpx.Response) -> bool:
-        """Take the body of a response that the transport has read already, and return whether it has.
+    def start(self, response: httpx.Response) -> bool:
+        """Take the response's head, and its body if the transport has read it already; return whether it has.
 
         Raises:
             httpx.StreamError: The body is gone: the transport has read it and kept nothing, or has closed the response.
         """
+        self._status = response.status_code
+        self._headers = response.headers
         # The stream of a response that was read stays where it was, at its end. httpcore's would never return.
         if response.is_stream_consumed:
             self._is_decoded = True  # httpx did

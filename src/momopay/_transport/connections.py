@@ -170,7 +170,6 @@ class IdleStack:
         return expired
 
     def drain(self) -> list[Connection]:
-        """Remove and return every connection."""
         return list(iter(self._remove_oldest, None))
 
     def _remove_oldest(self) -> Connection | None:
@@ -274,8 +273,7 @@ class BaseBackend(ABC):
         if not self.is_async:
             response: httpx.Response = transport.handle_request(request)
             try:
-                reader.start(response)
-                if not reader.has_content_of(response):
+                if not reader.start(response):
                     for chunk in cast("httpx.SyncByteStream", response.stream):
                         reader.feed(chunk)
             finally:
@@ -283,8 +281,7 @@ class BaseBackend(ABC):
             return response
         response = await transport.handle_async_request(request)
         try:
-            reader.start(response)
-            if not reader.has_content_of(response):
+            if not reader.start(response):
                 async for chunk in cast("httpx.AsyncByteStream", response.stream):
                     reader.feed(chunk)
         finally:

@@ -201,19 +201,8 @@ class Stream:
         return bool(self._kept)
 
     def get_extra_info(self, info: str) -> Any:
-        """Return what httpcore's streams know: "is_readable", "socket", "ssl_object", "client_addr", "server_addr"."""
-        sock = self._socket.raw
-        match info:
-            case "is_readable":
-                return self._socket.is_readable()
-            case "ssl_object":
-                return sock if isinstance(sock, ssl.SSLSocket) else None
-            case "client_addr":
-                return sock.getsockname()
-            case "server_addr":
-                return sock.getpeername()
-            case _:
-                return sock if info == "socket" else None
+        """Return "is_readable". httpcore also asks for "ssl_object", which would lead it to HTTP/2: there is none."""
+        return self._socket.is_readable() if info == "is_readable" else None
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ Nothing here sends a payment. What a person releases, the next call may send.
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from datetime import datetime
 from math import inf
 from typing import TYPE_CHECKING, Final
@@ -13,16 +14,17 @@ from typing import TYPE_CHECKING, Final
 from momopay._core.reads import read_transaction
 from momopay._core.session import Session
 from momopay._core.wiring import BackendT
+from momopay._polling.schedule import is_transient
 from momopay._redaction import redacted_repr
 from momopay.durable.search import Matches, describe, outcome_unknown, search, search_for
 from momopay.durable.send import JournalAccess, check_account, report_change
 from momopay.errors import MomoPayError, OutcomeUnknownError, RequestValidationError
 from momopay.journal.entries import MAY_BE_SENT, EntryKind, JournalEntry, JournalState, JournalTransaction
 from momopay.journal.evidence import Report, is_keepable, report_of, requested
-from momopay.journal.journal import Journal, parts_of
-from momopay.journal.rules import Proof, blocks, proof
+from momopay.journal.journal import Journal, Parts, parts_of
+from momopay.journal.rules import Proof, blocks, is_contested, proof
 from momopay.models.enums import Stage, stage_of
-from momopay.models.requests import Fit
+from momopay.models.requests import Fit, Search
 from momopay.models.transactions import Transaction, TransactionSummary, transaction_from
 
 if TYPE_CHECKING:  # at run time it needs SQLAlchemy
@@ -81,17 +83,22 @@ class KnownPayment:
 
         Raise OutcomeUnknownError if the list shows a transaction that may be it, or could not be searched.
         """
-        matches = await self._find_by_id(entry)
-        if matches is None:
-            try:
-                matches = await self._matches(entry)
-            except MomoPayError as error:
-                raise outcome_unknown(entry, f"the search failed: {error.message}") from error
+        matches: Matches | None = None
+        with suppress(MomoPayError):  # the list may show it
+            matches = await self._find_by_id(entry)
+        try:
+            matches = matches or await self._matches(entry)
+        except MomoPayError as error:
+            raise outcome_unknown(entry, f"the search failed: {error.message}") from error
         return await self._proven(entry, matches)
 
     async def search(self, entry: JournalEntry, *, whole_list: bool) -> Transaction | None:
-        """Return the payment if the list proves that it was made, None if it does not show it; raise if it may be."""
-        return await self._proven(entry, await self._matches(entry, whole_list=whole_list))
+        """Return the payment if it is proven that it was made, None if nothing shows it; raise if it may be.
+
+        It is searched for by the id that a broken response showed, and by its reference.
+        """
+        matches = await self._find_by_id(entry) or await self._matches(entry, whole_list=whole_list)
+        return await self._proven(entry, matches)
 
     async def refresh(self, entry: JournalEntry) -> None:
         """Read what has not ended, and search for what is unresolved, without raising for an unknown outcome."""
@@ -106,7 +113,11 @@ class KnownPayment:
 
     async def _matches(self, entry: JournalEntry, *, whole_list: bool = False) -> Matches:
         # Another payment may have the same reference.
-        wanted = search_for(entry, await self._journal.run(self._store.others, entry))
+        sharing = await self._journal.run(self._store.sharing, entry)
+        if is_contested(entry, sharing):
+            problem = "is that of another order too, whose outcome is not known: what the list shows may be that one's"
+            raise RequestValidationError({"account_reference": problem})
+        wanted = search_for(entry, sharing)
         (matches,) = await search(self._session, [wanted], self._journal.deadline, whole_list=whole_list)
         # The pages show the known transactions too: a late PIN may have paid one.
         paid = {each.transaction_id for each in entry.transactions if each.is_paid}
@@ -118,12 +129,14 @@ class KnownPayment:
         return matches
 
     async def _find_by_id(self, entry: JournalEntry) -> Matches | None:
-        """Read the transaction whose id a broken response showed; None if it is not this payment: the list decides."""
+        """Read the transaction whose id a broken response showed; None if it is none, or not this payment."""
         if entry.seen_id is None or entry.seen_id in entry.transaction_ids:
             return None
         try:
             transaction = await self._get(entry.seen_id)
-        except MomoPayError:
+        except MomoPayError as error:
+            if is_transient(error):
+                raise
             return None
         # The response was broken, so its id may be that of another payment.
         return Matches(exact=[transaction]) if search_for(entry).fit(transaction) is Fit.EXACT else None
@@ -166,21 +179,19 @@ class KnownPayment:
 
 async def reconcile_all(session: Session[BackendT], journal: Journal) -> list[JournalEntry]:
     """Search for all that is unresolved in one walk of the list, and return it as it is then."""
-    store, in_thread = parts_of(journal).store, session.backend.in_thread
+    parts, in_thread = parts_of(journal), session.backend.in_thread
+    store = parts.store
     await check_account(session, journal)
-    entries = await in_thread(journal.unresolved)
-    if not entries:
+    searched = await in_thread(to_search, parts)
+    if not searched:
         return []
-    wanted = await in_thread(lambda: [search_for(each, store.others(each)) for each in entries])
-    found = await search(session, wanted)
+    found = await search(session, [wanted for _, wanted in searched])
     service_now = session.clock.service_now_if_known()
-    for entry, matches in zip(entries, found, strict=True):
-        made = await in_thread(record_made, store, entry, matches, service_now)
-        for each in made:
+    for (entry, _), matches in zip(searched, found, strict=True):
+        for each in await in_thread(record_found, parts, entry, matches, service_now):
             report_change(session, entry, entry.state, JournalState.ACCEPTED, each)
-        if not made:
-            logger.warning("reference %s stays unknown: %s", redacted_repr(entry.reference), describe(matches))
-    return await in_thread(lambda: [store.get(each.kind, each.reference) or each for each in entries])
+    unresolved = [entry for entry, _ in searched if entry.state is JournalState.UNKNOWN]
+    return await in_thread(lambda: [store.get(each.kind, each.reference) or each for each in unresolved])
 
 
 async def release(
@@ -195,14 +206,14 @@ async def release(
     """Do what `Payouts.release` promises."""
     if not isinstance(by, str) or not by.strip():
         raise RequestValidationError({"by": "must be the name of who decides, as text"})
-    store, in_thread = parts_of(journal).store, session.backend.in_thread
     # The list of another account would show nothing, whatever was paid.
-    await check_account(session, journal)
-    entry = await in_thread(journal.get, reference, kind)
+    access = await check_account(session, journal)
+    store = access.store
+    entry = await access.run(journal.get, reference, kind)
     if entry is None or entry.state is not JournalState.UNKNOWN:
         return _check_free(entry)
     # What was sent may still be on its way, and a sender that is frozen may go on.
-    seconds = await in_thread(store.seconds_to_release, entry)
+    seconds = await access.run(store.seconds_to_release, entry)
     if seconds > 0:
         problem = f"its last attempt may still reach the service; release it in {seconds:.0f} s"
         raise RequestValidationError({"reference": problem})
@@ -213,6 +224,7 @@ async def release(
         # By the reference alone, and without a bound in time: a wrong clock, a fee in the amount or a masked phone must
         # not hide a payment that was made.
         found = await KnownPayment(JournalAccess(session, journal, reference, inf)).search(entry, whole_list=True)
+    in_thread = session.backend.in_thread  # the search may have taken longer than the deadline
     if found is None and await in_thread(store.release, entry, by):
         logger.warning("reference %s was released by %s: it may be sent", redacted_repr(reference), by)
         report_change(session, entry, entry.state, JournalState.NOT_SENT)
@@ -230,6 +242,28 @@ def _check_free(entry: JournalEntry | None) -> JournalEntry:
         JournalState.SENDING: "is being sent",
     }.get(entry.state, "was changed meanwhile, and may have been made")
     raise RequestValidationError({"reference": f"{problem}; it must not be sent again"})
+
+
+def to_search(parts: Parts) -> list[tuple[JournalEntry, Search]]:
+    """Return what is unresolved, or was released by a person ten minutes ago, and how to search for it."""
+    entries = {(each.kind, each.reference): each for each in [*parts.reports.released(), *parts.store.unresolved()]}
+    shared = [(each, parts.store.sharing(each)) for each in entries.values()]
+    return [(each, search_for(each, sharing)) for each, sharing in shared if not is_contested(each, sharing)]
+
+
+def record_found(
+    parts: Parts, entry: JournalEntry, matches: Matches, service_now: datetime | None
+) -> list[TransactionSummary]:
+    """Record what a search for one of these found, and return the transactions that are proven to be the entry's."""
+    made = record_made(parts.store, entry, matches, service_now)
+    is_released = entry.state is not JournalState.UNKNOWN
+    if is_released:
+        parts.reports.mark_searched(entry)
+    if not made and (matches.exact or matches.near or not is_released):
+        what = "was released, and may have been made" if is_released else "stays unknown"
+        level = logging.WARNING if is_released else logging.INFO
+        logger.log(level, "reference %s %s: %s", redacted_repr(entry.reference), what, describe(matches))
+    return made
 
 
 def record_made(

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from math import inf
 from typing import Any, Final, Generic
 
 from momopay._core.call import Call, PaymentDetails
@@ -64,6 +65,7 @@ class DurableCall(Generic[BackendT]):
         metadata: Mapping[str, object] | None = None,
         refund_of: str | None = None,
         abandon_after: float | None = None,
+        until: float = inf,
     ) -> None:
         """Prepare a call; seconds `abandon_after` it was sent, an open prompt does not block another one."""
         self._session = session
@@ -72,7 +74,7 @@ class DurableCall(Generic[BackendT]):
         self._request: Any = request
         self._abandon_after = abandon_after
         self._identity = KeyIdentity.of(session.account.api_key, session.account.base_url)
-        self._call = Call(session, *ENDPOINTS[self._kind])
+        self._call = Call(session, *ENDPOINTS[self._kind], until=until)
         self._journal = JournalAccess(session, journal, reference, self._call.deadline)
         self._store = self._journal.store
         self._sender = Sender(self._journal, self._call, self._identity)
@@ -101,17 +103,21 @@ class DurableCall(Generic[BackendT]):
         )
         if not is_tenant_known:
             try:
-                await learn_tenant(self._session, self._store, self._identity, self._call.deadline)
+                await learn_tenant(self._journal, self._identity)
             except ConfigurationError:  # the entry is that of another account
                 raise
             except MomoPayError as error:
                 error.may_have_executed = not await self._sender.is_free(self._draft)
                 raise
-        while True:
-            payment = await (self._send(None) if entry is None else self._go_on(entry))
-            if payment is not None:
-                return payment
-            entry = await self._journal.run(self._store.get, self._kind, self._reference)
+        try:
+            while True:
+                payment = await (self._send(None) if entry is None else self._go_on(entry))
+                if payment is not None:
+                    return payment
+                entry = await self._journal.run(self._store.get, self._kind, self._reference)
+        except MomoPayError as error:
+            error.may_have_executed |= bool(self._abandoned)  # these prompts may still be paid
+            raise
 
     @property
     def _known(self) -> KnownPayment:

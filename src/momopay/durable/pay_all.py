@@ -27,7 +27,7 @@ from momopay._ratelimit.budget import Lane
 from momopay._redaction import clear_frames, redacted_repr
 from momopay.durable.once import DurableCall
 from momopay.durable.payment import Payment, PayoutItem, PayoutOutcome, item_of, payment_in, reference_in
-from momopay.durable.send import check_account
+from momopay.durable.send import JournalAccess, check_account
 from momopay.errors import (
     APIError,
     BudgetExhaustedError,
@@ -50,8 +50,6 @@ from momopay.models.arguments import checked_metadata, similarity_key
 from momopay.models.requests import PayoutRequest
 from momopay.money import format_amount, parse_amount
 
-__all__ = ["PayoutIterator"]
-
 Given: TypeAlias = PayoutItem | Mapping[str, Any]
 Source: TypeAlias = Iterable[Given] | AsyncIterable[Given]
 
@@ -73,23 +71,13 @@ _NAMED: Final = 5
 _END: Final = object()
 
 
-class Payee(Protocol):
-    """A payout whose arguments were checked."""
-
+class _Payee(Protocol):  # a `PayoutRequest`, an entry of the journal, a row of a file
     @property
-    def reference(self) -> str:
-        """The caller's reference."""
-        ...
-
+    def reference(self) -> str: ...
     @property
-    def amount(self) -> Decimal:
-        """KES."""
-        ...
-
+    def amount(self) -> Decimal: ...
     @property
-    def phone(self) -> str:
-        """``254XXXXXXXXX``."""
-        ...
+    def phone(self) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -110,7 +98,7 @@ class PayoutLimits:
                 raise RequestValidationError({name: str(error)}) from error
         return cls(*amounts)
 
-    def check(self, payouts: Sequence[Payee]) -> None:
+    def check(self, payouts: Sequence[_Payee]) -> None:
         """Raise RequestValidationError that names what exceeds a limit."""
         problems: dict[str, str] = {}
         total = sum((each.amount for each in payouts), Decimal(0))
@@ -165,9 +153,6 @@ class PayAll(Generic[BackendT]):
             clear_frames(outcome.error)  # it is returned and not raised, and its traceback holds the whole call
         return outcome
 
-    def close(self) -> None:
-        """Do nothing: what a loop leaves behind goes on with the next one."""
-
     async def _take(self) -> object:
         if isinstance(self._source, AsyncIterator):
             return await anext(self._source, _END)
@@ -202,7 +187,7 @@ class PayAll(Generic[BackendT]):
             if not self._is_account_checked:  # the journal of another account would make this run skip everybody
                 await check_account(self._session, self._journal)
                 self._is_account_checked = True
-            entry = await self._session.backend.in_thread(self._get, request)
+            entry = await JournalAccess(self._session, self._journal, request.reference).run(self._get, request)
             wanted = (request.amount, request.phone, None)
             is_same = entry is not None and (entry.amount, entry.phone, entry.refund_of) == wanted
             payment = payment_in(entry) if entry is not None and is_same else None
@@ -254,7 +239,8 @@ class PayAll(Generic[BackendT]):
         if isinstance(error, ConfigurationError | RequestValidationError) or not self._is_account_checked:
             return outcome(nothing_known)
         try:
-            entry = await self._session.backend.in_thread(self._store.get, EntryKind.PAYOUT, request.reference)
+            access = JournalAccess(self._session, self._journal, request.reference)
+            entry = await access.run(self._store.get, EntryKind.PAYOUT, request.reference)
         except JournalError:
             return outcome(nothing_known)
         if entry is None:
@@ -289,7 +275,7 @@ class PayoutIterator(OperationIterator[BackendT, PayoutOutcome]):
         return self._run.waiting
 
 
-def find_similar(journal: Journal | None, payouts: Iterable[Payee]) -> dict[str, str]:
+def find_similar(journal: Journal | None, payouts: Iterable[_Payee]) -> dict[str, str]:
     """Return, for each new payout that looks like another one or like one in the journal, the reference of that.
 
     References that differ only in case, dashes or spaces, with one phone and amount: one is probably the other, written
@@ -297,7 +283,7 @@ def find_similar(journal: Journal | None, payouts: Iterable[Payee]) -> dict[str,
     """
     payouts = [*payouts]
     new = {each.reference: each for each in payouts}
-    everything: list[Payee] = []
+    everything: list[_Payee] = []
     if journal is not None:
         parts = parts_of(journal)
         new = {name: each for name, each in new.items() if parts.store.get(EntryKind.PAYOUT, name) is None}
@@ -313,7 +299,7 @@ def find_similar(journal: Journal | None, payouts: Iterable[Payee]) -> dict[str,
     return found
 
 
-def check_similar(journal: Journal | None, payouts: Iterable[Payee]) -> None:
+def check_similar(journal: Journal | None, payouts: Iterable[_Payee]) -> None:
     """Raise RequestValidationError for what `find_similar` finds."""
     problems = [
         f"{redacted_repr(reference)} looks like {redacted_repr(other)}"

@@ -17,8 +17,6 @@ from momopay.models.enums import ResultCode, TransactionStatus, TransactionType
 from momopay.models.records import MaskedModel
 from momopay.models.transactions import Payout, StkTransaction, Transaction
 
-__all__ = ["Payment", "PayoutItem", "PayoutOutcome"]
-
 
 class Payment(MaskedModel):
     """A payment that the service accepted, now or before. ``transactions.wait`` takes it as any record.

@@ -6,7 +6,6 @@ import csv
 import io
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import astuple, dataclass, fields
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal, InvalidOperation
@@ -23,11 +22,9 @@ from momopay.errors import RequestValidationError, TransactionNotFoundError
 from momopay.journal.entries import UNRESOLVED, EntryKind, JournalEntry, JournalState
 from momopay.journal.journal import Journal, parts_of
 from momopay.models.enums import TransactionStatus, TransactionType
-from momopay.models.requests import TransactionQuery
+from momopay.models.requests import TransactionQuery, oldest_time
 from momopay.models.transactions import TransactionSummary
 from momopay.money import format_amount
-
-__all__ = ["BookedOrder", "DayReport", "Difference"]
 
 OrderState = Literal["PAID", "FAILED", "WAITING"]
 _STATES: Final = frozenset({"PAID", "FAILED", "WAITING"})
@@ -39,8 +36,6 @@ _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 
 # An entry whose reference was first used so long before may have been sent on the day.
 _EARLIER: Final = timedelta(days=7)
-# How many transactions that the list does not show are read by id.
-_MOST_READS: Final = 100
 
 
 @dataclass(frozen=True)
@@ -210,14 +205,13 @@ async def reconcile_days(
     theirs = await _listed(session, since, until)
     missing: list[JournalEntry] = []
     unseen = await in_thread(_unseen, journal, since, until, {each.transaction_id for each in theirs})
-    for number, (entry, transaction_id) in enumerate(unseen):
-        found: TransactionSummary | None = None
-        if number < _MOST_READS:
-            with suppress(TransactionNotFoundError):
-                found = await read_transaction(session, transaction_id)
-        if found is None:
+    for entry, transaction_id in unseen:
+        try:
+            found = await read_transaction(session, transaction_id)
+        except TransactionNotFoundError:
             missing.append(entry)
-        elif since <= found.created_at < until:
+            continue
+        if since <= found.created_at < until:
             theirs.append(found)
     seen = await in_thread(lambda: [_look_up(journal, each) for each in theirs])
     for each in seen:
@@ -249,7 +243,8 @@ async def _listed(session: Session[BackendT], since: datetime, until: datetime) 
     found: dict[str, TransactionSummary] = {}  # by id: a list that grows while it is walked shows some twice
     while (page := await walk.next()) is not None:
         found |= {each.transaction_id: each for each in page.items if since <= each.created_at < until}
-        if page.items and page.items[-1].created_at < since:
+        oldest = oldest_time(page)
+        if oldest is not None and oldest < since:
             break
     return list(found.values())
 

@@ -10,7 +10,7 @@ from momopay._core.operation import run_sync
 from momopay._core.session import Session
 from momopay._core.wiring import BackendT
 from momopay.durable.known import KnownPayment
-from momopay.durable.send import JournalAccess, check_account
+from momopay.durable.send import check_account
 from momopay.errors import DuplicatePayoutError, RequestValidationError
 from momopay.journal.entries import MAY_BE_SENT, EntryKind, JournalEntry
 from momopay.journal.journal import Journal
@@ -43,9 +43,8 @@ async def plan_refund(
         raise RequestValidationError({"of": "must be the reference of a collection, as text"})
     # Two calls without a reference are one refund.
     name = refund_reference(of) if reference is None else reference
-    access = JournalAccess(session, journal, of, session.backend.now() + session.limits.deadline)
+    access = await check_account(session, journal)
     store = access.store
-    await check_account(session, journal)
     refundable = await access.run(store.refundable, of, name)
     if not refundable.paid and not refundable.order.is_anonymised:
         # Its callback may have been lost.
@@ -55,8 +54,9 @@ async def plan_refund(
     if not refundable.paid:
         status = f"its last known status is {order.status}" if order.status else "its outcome is not known"
         raise RequestValidationError({"of": f"was not paid: {status}. If it was paid since, sweep, then try again"})
-    known = await access.run(store.get, EntryKind.PAYOUT, name)
-    if known is not None and known.refund_of == of:
+    entry = await access.run(store.get, EntryKind.PAYOUT, name)
+    known = entry if entry is not None and entry.refund_of == of else None
+    if known is not None:
         if reference is None:
             _check_is_latest(refundable, known)
         amount = known.amount if amount is None else amount
@@ -65,7 +65,7 @@ async def plan_refund(
         refundable.check(amount)
     if order.is_anonymised:
         raise RequestValidationError({"of": "was anonymised: pay back with pay_once, to a phone that you know"})
-    return RefundPlan(name, amount, order.counting[-1].phone)  # that of the last payment
+    return RefundPlan(name, amount, refundable.phone if known is None else known.phone)
 
 
 def _check_is_latest(refundable: Refundable, known: JournalEntry) -> None:

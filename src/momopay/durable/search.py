@@ -6,6 +6,7 @@ changes an entry of the journal.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
@@ -85,8 +86,8 @@ def _in_service_time(session: Session[Any], wanted: list[Search]) -> list[Search
     return [each.model_copy(update=recently) if each.since > now + CLOCK_TOLERANCE else each for each in wanted]
 
 
-def search_for(entry: JournalEntry, known: frozenset[str] = frozenset()) -> Search:
-    """Return what to search for; `known` are transactions that the journal knows to be of other payments."""
+def search_for(entry: JournalEntry, sharing: Iterable[JournalEntry] = ()) -> Search:
+    """Return what to search for; `sharing` are other entries under the same reference, with transactions of theirs."""
     is_order = entry.kind is EntryKind.COLLECTION
     # The reference alone may also be that of the other kind, or of an older payment.
     wanted = Search.checked(
@@ -98,7 +99,7 @@ def search_for(entry: JournalEntry, known: frozenset[str] = frozenset()) -> Sear
         type=entry.kind.transaction_type.value,
         # What is found only because of this is a near match: a person looks at the times.
         is_measured=entry.clock_offset is not None,
-        known=known.union(entry.transaction_ids),
+        known=frozenset(entry.transaction_ids).union(*(each.transaction_ids for each in sharing)),
     )
     # The time is the payer's, whose clock may have been ahead of the service's when it was sent.
     return wanted.shifted(max(0.0, entry.clock_offset or 0.0))

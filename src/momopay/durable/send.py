@@ -17,7 +17,7 @@ import logging
 from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
-from math import inf
+from http import HTTPStatus
 from random import uniform
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeAlias, TypeVar
 
@@ -64,15 +64,17 @@ _ROW_IS_FRESH: Final = 1.0
 _LEAST_SECONDS: Final = 0.5
 
 
-async def check_account(session: Session[Any], journal: Journal, *, restored: bool = False) -> None:
+async def check_account(session: Session[Any], journal: Journal, *, restored: bool = False) -> JournalAccess:
     """Raise ConfigurationError if the journal must not be used with the client's key; nothing was sent then.
 
-    With `restored`, one that went back in time may be used: for what compares it with the service.
+    With `restored`, one that went back in time may be used: for what compares it with the service. Return access to
+    the journal for what is left of the call's deadline.
     """
-    store = parts_of(journal).store
+    access = JournalAccess(session, journal, "")
     identity = KeyIdentity.of(session.account.api_key, session.account.base_url)
-    if not await session.backend.in_thread(lambda: store.check(identity, restored=restored)):
-        await learn_tenant(session, store, identity, restored=restored)
+    if not await access.run(access.store.check, identity, restored=restored):
+        await learn_tenant(access, identity, restored=restored)
+    return access
 
 
 def check_client(client: momopay.Client, journal: Journal) -> None:
@@ -84,16 +86,21 @@ def check_client(client: momopay.Client, journal: Journal) -> None:
     run_sync(check_account(session, journal, restored=True))
 
 
-async def learn_tenant(
-    session: Session[Any], store: Store, identity: KeyIdentity, until: float = inf, *, restored: bool = False
-) -> None:
+async def learn_tenant(access: JournalAccess, identity: KeyIdentity, *, restored: bool = False) -> None:
     """Ask the service for the tenant of a key that the journal does not know; raise ConfigurationError for another's.
 
     It costs a request the first time that a key is used with a journal.
     """
-    balance = await read_balance(session, lane=Lane.PAYMENT, until=until)  # because a payment waits for it
-    await session.backend.in_thread(store.accounts.learn, identity, balance.tenant_id)
-    await session.backend.in_thread(lambda: store.check(identity, restored=restored))
+    tenant_id: str | None = None
+    try:
+        balance = await read_balance(access.session, lane=Lane.PAYMENT, until=access.deadline)  # a payment waits for it
+        tenant_id = balance.tenant_id
+    except APIError as error:
+        # A key that may pay and not read the wallet shows its tenant with its first payment.
+        if error.status_code != HTTPStatus.FORBIDDEN:
+            raise
+    await access.run(access.store.accounts.learn, identity, tenant_id)
+    await access.run(access.store.check, identity, restored=restored)
 
 
 def report_change(
@@ -114,13 +121,13 @@ def report_change(
 class JournalAccess:
     """The journal for one call about one payment: from its event loop or thread, and no longer than its deadline.
 
-    The deadline is on the backend's monotonic clock.
+    The deadline is on the backend's monotonic clock, by default that of a call that begins now.
     """
 
-    def __init__(self, session: Session[Any], journal: Journal, reference: str, deadline: float) -> None:
+    def __init__(self, session: Session[Any], journal: Journal, reference: str, deadline: float | None = None) -> None:
         self.session = session
         self.store: Store = parts_of(journal).store
-        self.deadline = deadline
+        self.deadline: float = session.backend.now() + session.limits.deadline if deadline is None else deadline
         self._reference = reference
 
     async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -132,11 +139,21 @@ class JournalAccess:
         """Write and return the result; log a failure and return None."""
         # A failure is never raised: the caller has an answer of the service to return or to raise, which would be lost.
         # A row that could not be written stays in SENDING, and reads as UNKNOWN when its lease ends.
+        write = partial(self.session.backend.in_thread, self._bounded, _LEAST_SECONDS, work, args, kwargs)
         try:
-            result: T = await self.session.backend.in_thread(self._bounded, _LEAST_SECONDS, work, args, kwargs)
-        except Exception as error:  # noqa: BLE001  an error in SQLAlchemy must not lose the answer either
+            result: T = await write()
+        except MomoPayError as error:
             self._log(error)
             return None
+        except Exception as error:
+            # Out of a signal handler, such as Celery's time limit: it is raised once the answer is written. Or an error
+            # in SQLAlchemy, which comes again, and must not lose the answer either.
+            try:
+                await write()
+            except Exception:  # noqa: BLE001
+                self._log(error)
+                return None
+            raise
         return result
 
     async def finish(self, cause: BaseException, work: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> bool:

@@ -22,10 +22,19 @@ from momopay._core.session import Session
 from momopay._ratelimit.budget import Lane
 from momopay._redaction import redacted_repr
 from momopay._transport.threads import entered_in_thread
-from momopay.durable.known import record_made
-from momopay.durable.search import Matches, describe, search, search_for
+from momopay.durable.known import record_found, to_search
+from momopay.durable.search import Matches, search
 from momopay.durable.send import check_account, report_change
-from momopay.errors import CallbackError, ConfigurationError, MomoPayError, TransactionNotFoundError
+from momopay.errors import (
+    APIError,
+    CallbackError,
+    ConfigurationError,
+    InvalidApiKeyError,
+    MomoPayError,
+    ProtocolError,
+    ThrottledError,
+    TransactionNotFoundError,
+)
 from momopay.journal.entries import JournalEntry, JournalState
 from momopay.journal.evidence import differences, report_of
 from momopay.journal.journal import Journal, parts_of
@@ -35,8 +44,6 @@ from momopay.models.transactions import Transaction, TransactionPage, Transactio
 
 if TYPE_CHECKING:  # at run time it needs SQLAlchemy
     from momopay.journal.reports import Followed
-
-__all__ = ["AsyncTransactionHandler", "SweepReport", "TransactionHandler"]
 
 logger: logging.Logger = logging.getLogger("momopay")
 
@@ -142,11 +149,19 @@ class Sweep:
         # One alone is read by id. For prompts that ended without success, a page also shows the service's time.
         if self._searched or self._ended_prompts or len(self._unread) > 1:
             await self._read_pages()
+        failure: MomoPayError | None = None
         for transaction_id in self._to_read_by_id()[: _REQUESTS - self._requests]:
-            await self._read_by_id(transaction_id)
+            try:
+                await self._read_by_id(transaction_id)
+            except (APIError, ProtocolError) as error:
+                if isinstance(error, InvalidApiKeyError | ThrottledError):
+                    raise
+                failure = failure or error  # of this transaction alone, perhaps
+        if failure is not None:
+            raise failure
 
     def _find_due(self) -> None:
-        reports, store = self._parts.reports, self._parts.store
+        reports = self._parts.reports
         unhandled: list[Followed] = []
         if self._since is not None:
             reports.forget_handled(self._since)  # what callbacks brought need not be read
@@ -156,8 +171,7 @@ class Sweep:
         followed = [*self._ended_prompts.values(), *unhandled, *reports.not_settled()]
         self._followed = {each.transaction.transaction_id: each for each in followed}
         self._unread = set(self._followed)
-        searched = {(each.kind, each.reference): each for each in [*reports.released(), *self._journal.unresolved()]}
-        self._searched = [(each, search_for(each, store.others(each))) for each in searched.values()]
+        self._searched = to_search(self._parts)
 
     async def _read_pages(self) -> None:
         walk = PageWalk(self._read_page, most=_PAGES)
@@ -219,15 +233,11 @@ class Sweep:
 
     def _record_found(self, entry: JournalEntry, matches: Matches) -> None:
         """Record what a search found."""
-        made = record_made(self._parts.store, entry, matches, self._session.clock.service_now_if_known())
-        for record in made:
+        service_now = self._session.clock.service_now_if_known()
+        for record in record_found(self._parts, entry, matches, service_now):
             self._changes.append((entry, JournalState.ACCEPTED, record))
             self._settled += has_settled(entry.kind.transaction_type, record.status)
             self._note_end(record, needs_code=True)
-        if entry.state is not JournalState.UNKNOWN:  # it was released
-            self._parts.reports.mark_searched(entry)
-        elif not made:
-            logger.info("reference %s stays unknown: %s", redacted_repr(entry.reference), describe(matches))
 
     def _record_all(self, records: Iterable[TransactionSummary]) -> None:
         """Record what a page, or a read by id, shows."""
@@ -249,7 +259,7 @@ class Sweep:
 
     def _record(self, followed: Followed, record: TransactionSummary) -> None:
         entry, known = followed.entry, followed.transaction
-        if known.is_open and (differing := differences(entry, record)):
+        if (known.is_open or record.status != known.status) and (differing := differences(entry, record)):
             logger.error(
                 "transaction %s is not the payment of reference %s: the service's record has another %s",
                 record.transaction_id,

@@ -16,7 +16,7 @@ filelock: they are loaded when a `Journal` is made.
 """
 
 from momopay.journal.entries import EntryKind, JournalCheck, JournalEntry, JournalState, JournalTransaction
-from momopay.journal.journal import Journal, ReconcilingClient
+from momopay.journal.journal import Journal
 
 __all__ = [
     "EntryKind",
@@ -25,5 +25,4 @@ __all__ = [
     "JournalEntry",
     "JournalState",
     "JournalTransaction",
-    "ReconcilingClient",
 ]

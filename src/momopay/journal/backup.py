@@ -29,10 +29,10 @@ def back_up(database: Database, path: Path) -> None:
         RequestValidationError: The file exists.
         JournalError: The database or the disk failed. Nothing is left at the path.
     """
-    temporary = path.with_name(f"{path.name}.{uuid4().hex}.tmp")
     with in_use(_LONGEST_BACKUP):
         if path.exists():
             raise RequestValidationError({"path": "exists already, and a backup overwrites nothing"})
+        temporary = path.with_name(f"{path.name}.{uuid4().hex}.tmp")
         os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         try:
             with database.connection(seconds=_LONGEST_BACKUP) as connection:

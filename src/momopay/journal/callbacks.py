@@ -48,7 +48,7 @@ class Recorder:
 
     def settle(self, record: ServiceRecord) -> JournalEntry | None:
         """Record what the service's own record says; return the entry, None if it identifies none."""
-        entry = self._of_reference(record) or self._by_transaction(record)
+        entry = self._of_reference(record) or self._store.by_transaction(record.transaction_id)
         if entry is None:
             return None
         if _fits(entry, record):
@@ -61,7 +61,7 @@ class Recorder:
     def entry_of(self, record: ServiceRecord) -> JournalEntry | None:
         """Return the entry that a record of the service is about, or None; see `Journal.by_transaction`."""
         # By the transaction first: a list may show another amount or reference than the entry has.
-        known = self._by_transaction(record)
+        known = self._store.by_transaction(record.transaction_id)
         if known is not None:
             return known
         entry = self._of_reference(record)
@@ -76,7 +76,7 @@ class Recorder:
         record = callback.transaction
         # By the transaction first: under another reference than its entry's it is a mismatch; unless a broken response
         # gave that entry the id of another payment, which is unresolved and fits the callback.
-        entry, owner = self._by_transaction(record), self._of_reference(record)
+        entry, owner = self._store.by_transaction(record.transaction_id), self._of_reference(record)
         is_owners = owner is not None and owner.state in UNRESOLVED and not differences(owner, record)
         if entry is None or is_owners:
             entry = owner
@@ -115,22 +115,18 @@ class Recorder:
             if known.transaction_id == record.id and known.receipt is None and is_its_end:
                 self._record(entry, record)
 
-    def _by_transaction(self, record: ServiceRecord) -> JournalEntry | None:
-        return self._store.by_transaction(record.transaction_id) if is_keepable(record.transaction_id) else None
-
     def _of_reference(self, record: ServiceRecord) -> JournalEntry | None:
         reference = reference_of(record)
-        if not reference or not is_keepable(reference):
-            return None
-        found = self._store.by_wire_reference(reference)
+        found = self._store.by_wire_reference(reference) if reference else []
         fitting = [entry for entry in found if record.type in {None, entry.kind.transaction_type}]
-        # Of orders that share a reference, the one that has the transaction; else the one that differs least and has
-        # not ended. Two that are open never have the same amount.
+        # Of orders that share a reference, the one that has the transaction; else the one that differs least, is
+        # unresolved, and has not ended. Two that are open never have the same amount.
         return min(
             fitting,
             key=lambda entry: (
                 record.transaction_id not in entry.transaction_ids,
                 len(differences(entry, record)),
+                entry.state not in UNRESOLVED,
                 entry.state is JournalState.ACCEPTED and entry.has_settled,
             ),
             default=None,
@@ -194,7 +190,7 @@ class Callbacks:
         if _end_of(record) != TransactionStatus.FAILED:
             return False
         rows = [row for end, row in self._ends(record).items() if end != TransactionStatus.FAILED]
-        if any(not row["handled"] and not self._leases.has_ended(row) for row in rows):
+        if not all(row["is_free"] for row in rows):
             raise _busy(record)
         return any(row["handled"] for row in rows)
 
@@ -205,7 +201,7 @@ class Callbacks:
         row = self._ends(record).get(_end_of(record))
         if row is not None and row["handled"]:
             return False
-        if row is not None and self._leases.has_ended(row):
+        if row is not None and row["is_free"]:
             # With the lease that ended as a condition, one of several that take it over at once succeeds.
             take_over = update(callbacks).where(self._is_held(record, row["claim"]), ~callbacks.c.handled)
             if self._store.change(take_over.values(TAKE_LEASE), self._leases.columns(lease, HANDLER_SECONDS)):
@@ -215,14 +211,19 @@ class Callbacks:
     def _insert(self, record: _Ended, lease: Lease, *, handled: bool) -> bool:
         values: dict[str, object] = {"account": self._account, "transaction_id": record.transaction_id}
         values |= {"status": _end_of(record), "handled": handled, "seen_at": datetime.now(UTC).isoformat()}
+        values |= self._leases.columns(lease, HANDLER_SECONDS)
         with self._database.connection() as connection:
-            return insert_new(connection, callbacks, values | self._leases.columns(lease, HANDLER_SECONDS))
+            return insert_new(connection, callbacks, values)
 
     def _ends(self, record: _Ended) -> Mapping[str, Mapping[Any, Any]]:
-        """Return the rows of the transaction, by its ends."""
-        rows = select(callbacks, lease_left(callbacks)).where(self._is_transaction(record))
+        """Return the rows of the transaction, by its ends, and of each whether nobody is handling it."""
+        found = select(callbacks, lease_left(callbacks)).where(self._is_transaction(record))
         with self._database.connection() as connection:
-            return {row["status"]: row for row in connection.execute(rows).mappings()}
+            rows = connection.execute(found).mappings().all()
+            return {
+                row["status"]: {**row, "is_free": row["handled"] or self._leases.has_ended(row, connection)}
+                for row in rows
+            }
 
     def _is_transaction(self, record: _Ended) -> ColumnElement[bool]:
         return and_(callbacks.c.account == self._account, callbacks.c.transaction_id == record.transaction_id)

@@ -25,7 +25,7 @@ from weakref import WeakSet
 
 from filelock import Timeout
 from sqlalchemy import URL, Connection, Engine, Table, Update, create_engine
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError, StatementError
 from sqlalchemy.pool import ConnectionPoolEntry, Pool
 
 from momopay._core.wiring import load
@@ -83,6 +83,8 @@ def in_use(seconds: float = LONGEST_WAIT) -> Generator[None]:
         yield
     # OSError: a lock file. NotImplementedError: a file system without locks.
     except (SQLAlchemyError, Timeout, OSError, NotImplementedError, UnicodeError) as error:
+        if isinstance(error, StatementError) and not isinstance(error, DBAPIError) and error.orig is not None:
+            raise error.orig from None  # SQLAlchemy wraps what strikes while it prepares a statement
         raise JournalError(f"the journal cannot be read or written: {problem_of(error)}") from error
     except AssertionError as error:
         # SQLAlchemy asserts that it closed a connection, and so hides the interrupt that broke the closing off.
@@ -214,8 +216,8 @@ class Backend(ABC):
         """Register this process as live until it ends, however it ends."""
 
     @abstractmethod
-    def is_alive(self, sender: str) -> bool:
-        """Return whether the process of that id is alive."""
+    def is_alive(self, sender: str, connection: Connection) -> bool:
+        """Return whether the process of that id is alive; `connection` is the caller's."""
 
     def check(self) -> None:  # noqa: B027  a server keeps its files
         """Raise if the database is not the one that this process began with."""
@@ -274,11 +276,6 @@ class Database:
             backend = self._ready()
             backend.register_process()
             return backend.sender
-
-    def is_alive(self, sender: str) -> bool:
-        """Return whether the process of that id is alive."""
-        with in_use():
-            return self._ready().is_alive(sender)
 
     @contextmanager
     def connection(self, *, seconds: float = LONGEST_WAIT) -> Generator[Connection]:
@@ -384,9 +381,11 @@ class LeaseHolder:
         """Return the parameters of `schema.TAKE_LEASE`: they give a row to the lease, for so many seconds."""
         return {"claim": lease.id, "sender": self._database.register_process(), "lease_seconds": seconds}
 
-    def has_ended(self, row: Mapping[Any, Any]) -> bool:
+    def has_ended(self, row: Mapping[Any, Any], connection: Connection) -> bool:
         """Return whether the lease on a row, which was read with `schema.lease_left`, has ended."""
         # In its own process a call is alive until it returns, however long that takes and whatever the clock says.
-        if row["sender"] == self._database.backend.sender:
+        backend = self._database.backend
+        if row["sender"] == backend.sender:
             return row["claim"] not in self._leases
-        return row["lease_left"] <= 0 or not self._database.is_alive(row["sender"])
+        # By the connection that the caller has: threads that each wait for a second one would wait for each other.
+        return row["lease_left"] <= 0 or not backend.is_alive(row["sender"], connection)

@@ -6,13 +6,14 @@ Thread safety: a journal may be shared by all threads, and used after a fork.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from contextlib import AbstractContextManager
-from datetime import datetime
+from datetime import UTC, datetime
 from os import PathLike
 from pathlib import Path
-from typing import Protocol, Self, TypeVar
+from typing import Any, Self, overload
 
+import momopay
 from momopay._redaction import clears_frames, redacted_repr
 from momopay.errors import ConfigurationError, RequestValidationError
 from momopay.journal.entries import EntryKind, JournalCheck, JournalEntry, JournalState
@@ -20,28 +21,13 @@ from momopay.models.callbacks import Callback
 from momopay.models.enums import TransactionStatus
 from momopay.models.transactions import Payout, TransactionSummary
 
-__all__ = ["Journal", "ReconcilingClient"]
-
-T_co = TypeVar("T_co", covariant=True)
 logger: logging.Logger = logging.getLogger("momopay")
 
 _MIN_SECRET_BYTES = 16
+_FIRST, _LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 
 
-class _ReconcilingPayouts(Protocol[T_co]):
-    def _reconcile_all(self, *, journal: Journal) -> T_co: ...
-
-
-class ReconcilingClient(Protocol[T_co]):
-    """What `Journal.reconcile_all` takes: a `Client` or an `AsyncClient`. This module must not import them."""
-
-    @property
-    def payouts(self) -> _ReconcilingPayouts[T_co]:
-        """B2C payouts."""
-        ...
-
-
-class _Parts:
+class Parts:
     """What a journal is made of. A class of its own, so that editors do not offer it."""
 
     def __init__(self, url: str, account: str, *, create: bool) -> None:
@@ -53,19 +39,21 @@ class _Parts:
             from momopay.journal.database import Database
             from momopay.journal.reports import Reports
             from momopay.journal.store import Store
+
+            try:
+                parsed = make_url(url)
+                self.name: str = parsed.render_as_string(hide_password=True)  # refuses what is not Unicode
+            except (ArgumentError, ValueError):
+                parsed = None
+            if parsed is None:  # raised out here, not chained: the error's text may quote a part of the password
+                raise ConfigurationError('journal must be the URL of a database, such as "sqlite:///payments.db"')
+            database = Database(parsed, create=create)  # loads the driver
         except ModuleNotFoundError as missing:
             if missing.name not in {"filelock", "psycopg", "sqlalchemy"}:
                 raise
             remedy = "the journal needs an extra: pip install 'momopay[journal]'"
             raise ModuleNotFoundError(remedy, name=missing.name) from missing
-        try:
-            parsed = make_url(url)
-            self.name: str = parsed.render_as_string(hide_password=True)  # refuses what is not Unicode
-        except (ArgumentError, ValueError):
-            parsed = None
-        if parsed is None:  # raised out here, not chained: the error's text may quote a part of the password
-            raise ConfigurationError('journal must be the URL of a database, such as "sqlite:///payments.db"')
-        self.store: Store = Store(Database(parsed, create=create), account)
+        self.store: Store = Store(database, account)
         self.recorder: Recorder = Recorder(self.store)
         self.reports: Reports = Reports(self.store)
         self.callbacks: Callbacks = Callbacks(self.store)
@@ -103,7 +91,7 @@ class Journal:
     def __init__(self, url: str, *, account: str = "default", create: bool = True) -> None:
         if not isinstance(account, str) or not account.strip():
             raise ConfigurationError('account must be a name for this account in the database, as text, such as "shop"')
-        self._parts = _Parts(url, account, create=create)
+        self._parts = Parts(url, account, create=create)
 
     # What it has
 
@@ -241,14 +229,18 @@ class Journal:
         """
         return self._parts.callbacks.handling(callback)
 
-    def reconcile_all(self, client: ReconcilingClient[T_co]) -> T_co:
+    @overload
+    def reconcile_all(self, client: momopay.Client) -> list[JournalEntry]: ...
+    @overload
+    def reconcile_all(self, client: momopay.AsyncClient) -> Coroutine[Any, Any, list[JournalEntry]]: ...
+    def reconcile_all(self, client: momopay.Client | momopay.AsyncClient) -> Any:
         """Search the service's list for all that is unresolved, in one walk; as at the start of a worker.
 
         Returns:
             A list of what was unresolved, as it is now; with an `AsyncClient`, await it. An entry is ACCEPTED where the
             service's list shows exactly one payout that fits, or a prompt of the order. Else it is still UNKNOWN.
         """
-        return client.payouts._reconcile_all(journal=self)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+        return client.payouts._reconcile_all(self)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
 
     # Looking after it
 
@@ -330,7 +322,7 @@ class Journal:
         return f"Journal({self._parts.name!r})"
 
 
-def parts_of(journal: Journal) -> _Parts:
+def parts_of(journal: Journal) -> Parts:
     """Return what a journal is made of; raise ConfigurationError if it is no journal."""
     if not isinstance(journal, Journal):
         raise ConfigurationError('journal must be a momopay.Journal, or its URL, such as "sqlite:///payments.db"')
@@ -339,5 +331,7 @@ def parts_of(journal: Journal) -> _Parts:
 
 def _check_times(**times: datetime | None) -> None:
     for name, each in times.items():
-        if each is not None and (not isinstance(each, datetime) or each.utcoffset() is None):
-            raise RequestValidationError({name: "must be a datetime with a time zone"})
+        if each is None:
+            continue
+        if not isinstance(each, datetime) or each.utcoffset() is None or not _FIRST <= each <= _LAST:
+            raise RequestValidationError({name: "must be a datetime with a time zone, of the years 1 to 9999 in UTC"})

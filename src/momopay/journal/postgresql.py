@@ -20,7 +20,7 @@ from secrets import randbits
 from typing import Any, ClassVar, Final, TypeVar
 
 import psycopg
-from sqlalchemy import URL, Connection, event, func, select
+from sqlalchemy import URL, Connection, case, event, func, select
 from sqlalchemy.exc import InvalidatePoolError, SQLAlchemyError
 from sqlalchemy.ext.compiler import compiles
 from typing_extensions import override
@@ -96,10 +96,10 @@ class PostgresqlBackend(Backend):
             _discard(registration)
 
     @override
-    def is_alive(self, sender: str) -> bool:
+    def is_alive(self, sender: str, connection: Connection) -> bool:
         # Shared and for one statement: two processes that ask at once must not take each other for the dead one.
-        with self.engine.connect() as connection:
-            return not connection.scalar(select(func.pg_try_advisory_xact_lock_shared(int(sender))))
+        taken, given_back = func.pg_try_advisory_lock_shared(int(sender)), func.pg_advisory_unlock_shared(int(sender))
+        return not connection.scalar(select(case((taken, given_back), else_=False)))
 
     @override
     def close(self) -> None:

@@ -120,7 +120,7 @@ class Reports:
         older: list[Condition] = []
         while True:
             keys = select(_row.kind, _row.reference).where(self._is_payment, *conditions, *older)
-            keys = keys.order_by(*newest_first).limit(_PAGE)
+            keys = select(keys.order_by(*newest_first).limit(_PAGE).subquery())  # some take no LIMIT right within IN
             # The connection is free again between two pages: whoever iterates may take long.
             page = self._store.select(tuple_(_row.kind, _row.reference).in_(keys))[::-1]
             yield [each for each in page if state in {None, each.state} and status in {None, each.status}]
@@ -181,9 +181,11 @@ class Reports:
     def handled_since(self, now: datetime) -> str:
         """Return from when on ends are for a handler; set it if this is the first sweep with one."""
         is_account = accounts.c.account == self._store.account
-        first = update(accounts).where(is_account, accounts.c.handled_since.is_(None))
+        since = (now - _HISTORY).isoformat()
+        # One in the future was written by a clock that was ahead. A clock that is behind must not bring history back.
+        is_first = accounts.c.handled_since.is_(None) | (accounts.c.handled_since > now.isoformat())
         with self._database.connection() as connection:
-            connection.execute(first.values(handled_since=(now - _HISTORY).isoformat()))
+            connection.execute(update(accounts).where(is_account, is_first).values(handled_since=since))
             return str(connection.scalar(select(accounts.c.handled_since).where(is_account)))
 
     def forget_handled(self, since: str) -> None:
@@ -265,6 +267,7 @@ class Reports:
     def _anonymise(self, connection: Connection, entry: JournalEntry, secret: bytes | None) -> bool:
         # The hash of the body goes too: it is that of the phone and little else, so trying all phones would find it.
         change = update(payments).where(IS_ROW, AS_READ).values(metadata=None, body_hash="", revision=_row.revision + 1)
+        change = change.values(search_after=None)  # without its phone, others would match it too
         as_read = self._store.values(entry, the_revision=entry.revision)
         # Whoever sends it again has changed the row, and needs the phone.
         if not update_one(connection, change.values(phone=_anonymous(entry.phone, secret)), as_read):

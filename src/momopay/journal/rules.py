@@ -7,7 +7,7 @@ that ended without success. `momopay.journal.store` makes the conditions of its 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import Enum, auto
@@ -158,20 +158,33 @@ class Refundable:
     @property
     def counting(self) -> list[JournalEntry]:
         """The refunds that were paid, or may be."""
-        return [each for each in self.refunds if each.reference != self.besides and counts(each)]
+        return [each for each in self.refunds if each.reference != self.besides and refunded(each)]
 
     @property
     def left(self) -> Decimal:
         """What may still be paid back, KES."""
-        return self.paid - sum((each.amount for each in self.counting), Decimal(0))
+        return self.paid - sum(map(refunded, self.counting), Decimal(0))
+
+    @property
+    def phone(self) -> str:
+        """Whom to pay back: who paid last, of those who have not had all of it back."""
+        back: dict[str, Decimal] = {}
+        for each in self.counting:
+            back[each.phone] = back.get(each.phone, Decimal(0)) + refunded(each)
+        payments = self.order.counting[::-1]
+        for paid in payments:
+            if back.get(paid.phone, Decimal(0)) < paid.amount:
+                return paid.phone
+            back[paid.phone] -= paid.amount
+        return payments[0].phone
 
     @property
     def overpaid(self) -> Decimal:
         """What was paid beyond the order and not paid back, KES."""
         # What was refunded before a second payment came was of the order itself: that much is not wanted any more.
         amount = self.order.amount
-        early = [each.amount for each in self.counting if each.paid_before is not None and each.paid_before <= amount]
-        wanted = max(Decimal(0), amount - sum(early, Decimal(0)))
+        early = [each for each in self.counting if each.paid_before is not None and each.paid_before <= amount]
+        wanted = max(Decimal(0), amount - sum(map(refunded, early), Decimal(0)))
         return max(Decimal(0), self.left - wanted)
 
     @property
@@ -191,7 +204,7 @@ class Refundable:
         if 0 < amount <= self.left:
             return
         counted = ", ".join(
-            f"{redacted_repr(each.reference)} KES {format_amount(each.amount)} ({each.status or each.state})"
+            f"{redacted_repr(each.reference)} KES {format_amount(refunded(each))} ({each.status or each.state})"
             for each in self.counting
         )
         problem = (
@@ -217,9 +230,18 @@ def refund_reference(of: str, number: int = 1) -> str:
     return f"{of}-R{number}"
 
 
-def counts(refund: JournalEntry) -> bool:
-    """Return whether a refund was paid or may be: not if it was refused, not sent, or REVERSED."""
-    return refund.state not in MAY_BE_SENT and refund.status is not TransactionStatus.REVERSED
+def refunded(refund: JournalEntry) -> Decimal:
+    """Return what a refund paid, or may have paid, KES: nothing if it was refused, not sent, or REVERSED."""
+    # One that a person released may have been made twice.
+    made = sum(each.status is not TransactionStatus.REVERSED for each in refund.transactions)
+    return refund.amount * (made + (refund.state in UNRESOLVED))
+
+
+def is_contested(entry: JournalEntry, sharing: Iterable[JournalEntry]) -> bool:
+    """Return whether what the list shows under an order's reference may be that of another one, which is unresolved."""
+    return entry.state not in UNRESOLVED and any(
+        other.kind is entry.kind and other.state in UNRESOLVED for other in sharing
+    )
 
 
 def check_sharing(other: JournalEntry, wire_reference: str, reference: str, amount: Decimal) -> None:

@@ -126,7 +126,7 @@ class SqliteBackend(Backend):
                 self._lock = lock
 
     @override
-    def is_alive(self, sender: str) -> bool:
+    def is_alive(self, sender: str, connection: Connection) -> bool:
         path = self._lock_file(sender)
         if not path.exists():
             return False

@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -28,9 +28,9 @@ from momopay.errors import JournalError, RequestValidationError
 from momopay.journal import statements as sql
 from momopay.journal.database import Database, Lease, LeaseHolder, bounded, insert_new, update_one
 from momopay.journal.entries import UNRESOLVED, EntryKind, JournalEntry, JournalState, JournalTransaction
-from momopay.journal.evidence import Draft, KeyIdentity, Report
+from momopay.journal.evidence import Draft, KeyIdentity, Report, is_keepable
 from momopay.journal.guards import Accounts, Watermark
-from momopay.journal.rules import RELEASE_AFTER_LEASE, Refundable, check_sharing
+from momopay.journal.rules import RELEASE_AFTER_LEASE, REPEATS, Refundable, check_sharing
 from momopay.journal.schema import payments, transactions
 from momopay.models.enums import Stage, has_settled, stage_of
 from momopay.money import format_amount
@@ -83,11 +83,15 @@ class Store:
 
     def get(self, kind: EntryKind, reference: str) -> JournalEntry | None:
         """Return the entry of a reference, or None."""
+        if not is_keepable(reference):
+            return None
         with self.database.connection() as connection:
             return self.entry(connection, kind, reference)
 
     def by_transaction(self, transaction_id: str) -> JournalEntry | None:
         """Return the entry that has a transaction, as the service accepted it."""
+        if not is_keepable(transaction_id):
+            return None
         return next(iter(self.having(_of.transaction_id == transaction_id)), None)
 
     def by_receipt(self, receipt: str) -> list[JournalEntry]:
@@ -96,18 +100,17 @@ class Store:
 
     def by_wire_reference(self, wire_reference: str) -> list[JournalEntry]:
         """Return the entries that the service has under a reference."""
-        return self.select(_row.wire_reference == wire_reference)
+        return self.select(_row.wire_reference == wire_reference) if is_keepable(wire_reference) else []
 
     def unresolved(self) -> list[JournalEntry]:
         """Return what reads as UNKNOWN, oldest first."""
         found = self.select(or_(*(_row.state == state for state in UNRESOLVED)))
         return [entry for entry in found if entry.state is JournalState.UNKNOWN]
 
-    def others(self, entry: JournalEntry) -> frozenset[str]:
-        """Return the transactions with the entry's reference that the journal knows to be of other payments."""
-        sharing = self.by_wire_reference(entry.wire_reference)
-        others = [each for each in sharing if (each.kind, each.reference) != (entry.kind, entry.reference)]
-        return frozenset(identity for each in others for identity in each.transaction_ids)
+    def sharing(self, entry: JournalEntry) -> list[JournalEntry]:
+        """Return the other entries that the service has under the entry's reference."""
+        found = self.by_wire_reference(entry.wire_reference)
+        return [each for each in found if (each.kind, each.reference) != (entry.kind, entry.reference)]
 
     def having(self, *transaction: sql.Condition) -> list[JournalEntry]:
         """Return the entries with a transaction for which the conditions hold, oldest first."""
@@ -137,7 +140,7 @@ class Store:
         entries = list[JournalEntry]()
         for rows in rows_of.values():
             fields = dict(rows[0])
-            if fields["state"] == JournalState.SENDING and self.leases.has_ended(fields):
+            if fields["state"] == JournalState.SENDING and self.leases.has_ended(fields, connection):
                 fields["state"] = JournalState.UNKNOWN
             fields["metadata"] = None if fields["metadata"] is None else json.loads(fields["metadata"])
             made = [each for each in rows if each["of_transaction_id"] is not None]
@@ -312,7 +315,6 @@ class Store:
         values = self.values(entry, the_transaction_id=transaction_id)
         is_latest = entry.transaction_ids[-1:] == (transaction_id,)
         with self.database.transaction() as connection:
-            connection.execute(sql.LOCK, values)
             connection.execute(sql.TOUCH, values)
             is_deleted = connection.execute(sql.DELETE_TRANSACTION, values).rowcount == 1
             return is_deleted and is_latest and update_one(connection, sql.CONTRADICT[entry.kind], values)
@@ -325,8 +327,8 @@ class Store:
         """Insert a transaction of a payment, and return whether it is new."""
         sent_at = entry.sent_at
         if lease is None and report.created_at is not None:  # by the payer's clock, as all are ordered by it
-            ahead = timedelta(seconds=entry.clock_offset or 0.0)
-            sent_at = min(sent_at, report.created_at + ahead)
+            with suppress(OverflowError):  # at the edge of the calendar
+                sent_at = min(sent_at, report.created_at + timedelta(seconds=entry.clock_offset or 0.0))
         columns = {"account": self.account, "kind": entry.kind, "reference": entry.reference, "phone": entry.phone}
         columns |= {"transaction_id": report.transaction_id, "amount": format_amount(entry.amount)}
         columns["sent_at"] = sent_at.isoformat(timespec="microseconds")
@@ -352,11 +354,13 @@ class Store:
 
     def _is_earlier(self, entry: JournalEntry, report: Report) -> bool:
         """Return whether a new transaction is that of an earlier attempt, and the latest one is unresolved."""
-        if entry.state not in UNRESOLVED or report.created_at is None or entry.clock_offset is None:
-            return False
         are_others_known = len(entry.transactions) + 1 >= entry.attempts
-        sent_at = entry.sent_at - timedelta(seconds=entry.clock_offset)
-        return not are_others_known and sent_at - report.created_at > _EARLIER
+        if entry.state not in UNRESOLVED or not REPEATS[entry.kind] or report.created_at is None or are_others_known:
+            return False
+        if entry.clock_offset is None:
+            # Nothing tells the attempts apart. One that ended must not free an order whose other prompt may be open.
+            return stage_of(report.status) is Stage.ENDED
+        return entry.sent_at - timedelta(seconds=entry.clock_offset) - report.created_at > _EARLIER
 
     # A person's decisions
 

@@ -8,8 +8,6 @@ from momopay.models.enums import ChannelType, TransactionType
 from momopay.models.records import Items, Record, Timestamp
 from momopay.models.transactions import StkTransaction
 
-__all__ = ["PaymentChannel", "TopUp", "WalletBalance"]
-
 
 class TopUp(StkTransaction):
     """An accepted top-up, PENDING until the prompt is confirmed. The balance follows in 1 to 2 minutes."""

@@ -23,8 +23,6 @@ from momopay.money import parse_amount
 from momopay.phones import normalise_phone
 from momopay.urls import check_callback_url
 
-__all__ = ["ChannelRef", "HasId", "HasTransactionId", "TransactionRef"]
-
 # Control, format and unassigned characters, line separators, and the category of U+0020 and the other spaces.
 _REFUSED: Final = frozenset({"Cc", "Cf", "Cn", "Zl", "Zp", "Zs"})
 # Characters of other categories that show nothing: fillers, variation selectors, a joiner and the blank Braille cell.

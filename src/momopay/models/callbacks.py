@@ -10,8 +10,6 @@ from pydantic import ConfigDict, Field
 from momopay.models.enums import EventType, TransactionStatus, TransactionType
 from momopay.models.records import ProviderCode, Record, Timestamp
 
-__all__ = ["Callback", "CallbackTransaction"]
-
 
 class CallbackTransaction(Record):
     """The transaction as the callback states it. The service signs nothing: confirm it before you deliver goods.

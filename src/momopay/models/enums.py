@@ -8,9 +8,6 @@ from __future__ import annotations
 from enum import IntEnum, StrEnum
 from typing import Final, Self
 
-__all__ = ["ChannelType", "EventType", "ResultCode", "TransactionStatus", "TransactionType"]
-
-
 # Other spellings that can mean nothing else.
 _SPELLINGS: Final = {"CANCELED": "CANCELLED", "STKPUSH": "STK", "STK_PUSH": "STK", "WALLET_TOP_UP": "WALLET_TOPUP"}
 

@@ -29,8 +29,6 @@ from momopay.models.transactions import PaymentRecord, TransactionPage, Transact
 from momopay.money import format_amount
 from momopay.phones import same_phone
 
-__all__ = ["UNSET"]
-
 
 @dataclass(frozen=True)
 class RequestedPayment:
@@ -131,6 +129,8 @@ ACCOUNT_REFERENCE_LENGTH: Final = 12
 CLOCK_TOLERANCE: Final = timedelta(minutes=5)
 # How much further back a walk goes for a payment whose sender's clock was never compared with the service's.
 _UNMEASURED: Final = timedelta(days=1)
+# No transaction of the service is older.
+_FIRST_YEAR: Final = 2000
 
 
 class StkRequest(Request):
@@ -261,11 +261,11 @@ class Search(Request):
     @property
     def earliest(self) -> datetime:
         """The time to which a walk of the list reaches back, before any tolerance."""
-        return self.since if self.is_measured else self.since - _UNMEASURED
+        return self.since if self.is_measured else earlier(self.since, _UNMEASURED)
 
     def shifted(self, seconds: float) -> Self:
         """Return the same search, begun so many seconds earlier."""
-        return self.model_copy(update={"since": self.since - timedelta(seconds=seconds)})
+        return self.model_copy(update={"since": earlier(self.since, timedelta(seconds=seconds))})
 
     def fit(self, item: TransactionSummary) -> Fit:
         """Return how a transaction compares."""
@@ -279,7 +279,20 @@ class Search(Request):
 
     def is_past(self, page: TransactionPage) -> bool:
         """Return whether a page ends with a transaction that is older than the payment can be."""
-        return bool(page.items) and self.earliest - page.items[-1].created_at > CLOCK_TOLERANCE
+        oldest = oldest_time(page)
+        return oldest is not None and self.earliest - oldest > CLOCK_TOLERANCE
+
+
+def earlier(time: datetime, by: timedelta) -> datetime:
+    """Return a time that much earlier, at most back to the first of the calendar."""
+    return time - min(by, time - datetime.min.replace(tzinfo=time.tzinfo))
+
+
+def oldest_time(page: TransactionPage) -> datetime | None:
+    """Return the time of the last transaction of a page; None if it has none."""
+    # A missing time may come as year 1 or as 1970, which must not end a walk of the list.
+    times = (each.created_at for each in reversed(page.items))
+    return next((time for time in times if time.year >= _FIRST_YEAR), None)
 
 
 def transaction_id_of(transaction: object) -> str:

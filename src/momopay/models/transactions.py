@@ -23,8 +23,6 @@ from momopay.models.records import (
     note_response,
 )
 
-__all__ = ["Payout", "StkTransaction", "Transaction", "TransactionOverview", "TransactionPage", "TransactionSummary"]
-
 
 class PaymentRecord(Record):
     """What prompts, payouts and transactions have in common."""

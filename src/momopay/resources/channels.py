@@ -17,8 +17,6 @@ from momopay.models.enums import ChannelType
 from momopay.models.records import Envelope, Record
 from momopay.models.requests import UNSET, ChannelChanges, ChannelRequest, channel_path
 
-__all__ = ["Channels"]
-
 LIST = Endpoint("GET", SAFE, Lane.READ, Envelope[ChannelItems])
 GET = Endpoint("GET", SAFE, Lane.READ, Envelope[PaymentChannel], has_id=True)
 CREATE = Endpoint("POST", AT_MOST_ONCE, Lane.READ, Envelope[PaymentChannel])

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Coroutine, Iterable, Mapping
+from collections.abc import AsyncIterable, Iterable, Mapping
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import Any, Literal
 
 from momopay._core.call import Call, Endpoint, PaymentDetails
 from momopay._core.operation import Resource, as_operation, operation, run_async, run_sync
@@ -22,12 +22,6 @@ from momopay.models.arguments import ChannelRef
 from momopay.models.records import Envelope
 from momopay.models.requests import PayoutRequest
 from momopay.models.transactions import Payout
-
-if TYPE_CHECKING:  # a blocking client must not load the other backend, and asyncio with it
-    from momopay._transport.async_backend import AsyncBackend
-    from momopay._transport.sync_backend import SyncBackend
-
-__all__ = ["Payouts"]
 
 INITIATE = Endpoint("POST", AT_MOST_ONCE, Lane.PAYMENT, Envelope[Payout])
 
@@ -227,6 +221,7 @@ class Payouts(Resource[BackendT]):
             OutcomeUnknownError: The money may have been sent; as for `pay_once`.
         """
         journal = self._session.journal_for(journal)
+        until = self._session.backend.now() + self._session.limits.deadline
         plan = await plan_refund(self._session, journal, of=of, amount=amount, reference=reference)
         request = PayoutRequest.checked(
             on_loopback=self._session.account.on_loopback,
@@ -235,7 +230,10 @@ class Payouts(Resource[BackendT]):
             callback_url=self._session.callback_url(callback_url, plan.reference),
             **vars(plan),
         )
-        return await DurableCall(self._session, journal, plan.reference, request, metadata=metadata, refund_of=of).run()
+        call = DurableCall(
+            self._session, journal, plan.reference, request, metadata=metadata, refund_of=of, until=until
+        )
+        return await call.run()
 
     @operation
     async def release(
@@ -275,12 +273,7 @@ class Payouts(Resource[BackendT]):
         journal = self._session.journal_for(journal)
         return await release(self._session, journal, reference, by, kind, searched_elsewhere=searched_elsewhere)
 
-    # Not an operation: pyright would not find that the clients are what `Journal.reconcile_all` takes.
-    @overload
-    def _reconcile_all(self: Payouts[SyncBackend], *, journal: Journal) -> list[JournalEntry]: ...
-    @overload
-    def _reconcile_all(self: Payouts[AsyncBackend], *, journal: Journal) -> Coroutine[Any, Any, list[JournalEntry]]: ...
-    def _reconcile_all(self, *, journal: Journal) -> Any:
+    def _reconcile_all(self, journal: Journal) -> Any:
         """Do what ``journal.reconcile_all(client)`` promises."""
         coroutine = as_operation(self._session, "payouts.reconcile_all", reconcile_all, None, journal)
         return run_async(coroutine) if self._is_async else run_sync(coroutine)

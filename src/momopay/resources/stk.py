@@ -19,8 +19,6 @@ from momopay.models.records import Envelope
 from momopay.models.requests import OrderRequest, StkRequest
 from momopay.models.transactions import StkTransaction
 
-__all__ = ["Stk"]
-
 INITIATE = Endpoint("POST", AT_MOST_ONCE, Lane.PAYMENT, Envelope[StkTransaction], prompts=True)
 
 

@@ -24,15 +24,13 @@ from momopay.durable.payment import Payment
 from momopay.durable.reconcile import BookedOrder, DayReport, reconcile_days
 from momopay.durable.search import search
 from momopay.durable.sweep import AsyncTransactionHandler, Sweep, SweepReport, TransactionHandler
-from momopay.errors import ConfigurationError
+from momopay.errors import ConfigurationError, RequestValidationError
 from momopay.journal import Journal
 from momopay.models.arguments import ChannelRef, TransactionRef
 from momopay.models.callbacks import Callback, mark_confirmed
 from momopay.models.enums import TransactionStatus, TransactionType
 from momopay.models.requests import Search, TransactionQuery, transaction_id_of
 from momopay.models.transactions import Transaction, TransactionPage, TransactionSummary
-
-__all__ = ["Transactions"]
 
 logger: logging.Logger = logging.getLogger("momopay")
 
@@ -198,6 +196,8 @@ class Transactions(Resource[BackendT]):
             TransactionNotFoundError: The account has no such transaction; act on nothing.
             MomoPayError: As for `get`; answer non-2xx, so that the callback comes again.
         """
+        if not isinstance(callback, Callback):
+            raise RequestValidationError({"callback": "must be a Callback, from parse_callback"})
         operation = self._session.operation
         with nullcontext() if operation is None else operation.confirming(callback):
             transaction = await Confirmation(self._coordinators.confirmations, self._session, callback).read()
@@ -261,6 +261,8 @@ class Transactions(Resource[BackendT]):
             MomoPayError: During the iteration, as for `wait`.
         """
         # The iterator may run later or more than once, so the ids are read and checked now.
+        if isinstance(ids, str):  # of which each character would pass for an id
+            raise RequestValidationError({"ids": "must be several ids; for one, call wait"})
         wanted = list(ids)
         for each in wanted:
             transaction_id_of(each)

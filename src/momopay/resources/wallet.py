@@ -15,8 +15,6 @@ from momopay.models.account import TopUp, WalletBalance
 from momopay.models.records import Envelope
 from momopay.models.requests import TopUpRequest
 
-__all__ = ["Wallet"]
-
 TOP_UP = Endpoint("POST", IDEMPOTENCY_KEYED, Lane.PAYMENT, Envelope[TopUp])
 
 
