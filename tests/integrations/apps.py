@@ -1,4 +1,4 @@
-"""Each framework's app with a callback's view at /momo, and the server that it runs on."""
+"""Each framework's app with a callback's view at /momo."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,11 +10,9 @@ from django.core.wsgi import get_wsgi_application
 from django.urls import path
 from fastapi import FastAPI
 from flask import Flask
-from werkzeug.serving import make_server
 
 import momopay.integrations.fastapi
 import momopay.integrations.flask
-from served import asgi_served, server_runs, wsgi_served
 
 METHODS = ["DELETE", "GET", "PATCH", "POST", "PUT"]
 """Each route takes them all, so that the view itself has to tell them apart."""
@@ -24,7 +22,7 @@ if not settings.configured:
         SECRET_KEY="a test's own, which signs nothing",
         ALLOWED_HOSTS=["127.0.0.1", "testserver"],
         MIDDLEWARE=["django.middleware.common.CommonMiddleware", "django.middleware.csrf.CsrfViewMiddleware"],
-        DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}},
+        DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}, "shop": {}},
         INSTALLED_APPS=[
             *(f"django.contrib.{name}" for name in ("admin", "auth", "contenttypes", "messages", "sessions")),
             "momopay.integrations.django",
@@ -78,13 +76,4 @@ def django_asgi_app(handler: Any, **options: Any) -> Any:
     return _django_app(handler, options, get_asgi_application)
 
 
-def werkzeug_serves(app: Any) -> Any:
-    return server_runs(make_server("127.0.0.1", 0, app, threaded=True, request_handler=None))
-
-
-APPS: dict[str, tuple[Callable[..., Any], Callable[[Any], Any]]] = {
-    "fastapi": (fastapi_app, asgi_served),
-    "flask": (flask_app, werkzeug_serves),
-    "django-wsgi": (django_wsgi_app, wsgi_served),
-    "django-asgi": (django_asgi_app, asgi_served),
-}
+APPS: list[Callable[..., Any]] = [fastapi_app, flask_app, django_wsgi_app, django_asgi_app]

@@ -3,7 +3,6 @@
 import json
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from random import Random
 from threading import Lock, Thread
@@ -13,9 +12,6 @@ from uuid import UUID
 from momopay import Callback, CallbackSigner
 
 Key: TypeAlias = tuple[str, str]
-Deliver: TypeAlias = Callable[[str, bytes], int]
-"""Passes a query and a body to an app, and returns the status of its response."""
-
 URL = "https://shop.example/momo"
 EVENTS = {
     "SUCCESS": "transaction.success",
@@ -78,24 +74,21 @@ class Storm:
             where = place + self._random.choice([0, 1, 2, self._random.randrange(size)])
             self.sent.insert(where, make(model if model.key else self._random.choice(originals)))
 
-    def blow(
-        self, connect: Callable[[], AbstractContextManager[Deliver]], workers: int = 4
-    ) -> Counter[tuple[str, int]]:
+    def blow(self, receive: Callable[..., int], workers: int = 4) -> Counter[tuple[str, int]]:
         """Deliver all, and again what was genuine and not acknowledged; return the count of each kind and status."""
         waiting = deque(self.sent)
         responses = list[tuple[str, int]]()
 
         def work() -> None:
-            with connect() as deliver:
-                while waiting:
-                    try:
-                        sent = waiting.popleft()
-                    except IndexError:
-                        return
-                    status = deliver(sent.query, sent.body)
-                    responses.append((sent.kind, status))
-                    if sent.key is not None and status != 200:
-                        waiting.append(sent)
+            while waiting:
+                try:
+                    sent = waiting.popleft()
+                except IndexError:
+                    return
+                status = receive("POST", sent.query, sent.body)
+                responses.append((sent.kind, status))
+                if sent.key is not None and status != 200:
+                    waiting.append(sent)
 
         threads = [Thread(target=work) for _ in range(workers)]
         for thread in threads:
@@ -154,21 +147,14 @@ class Storm:
     def _forged(self, model: Sent) -> Sent:
         stated = self._altered(model)
         genuine = self._random.choice([model.query, ""])
-        query = self._random.choice(
-            [
-                "",
-                genuine[:-1] + "z",
-                f"{genuine}&{genuine}",
-                self._intruder.url(URL, reference=stated["external_reference"]).partition("?")[2],
-            ]
-        )
+        intruders = self._intruder.url(URL, reference=stated["external_reference"]).partition("?")[2]
+        query = self._random.choice(["", genuine[:-1] + "z", f"{genuine}&{genuine}", intruders])
         return Sent("forged", query, _body(stated))
 
     def _replayed(self, model: Sent) -> Sent:
         stated = self._altered(model)
-        return Sent(
-            "replayed", model.query, _body({**stated, "external_reference": stated["external_reference"] + "0"})
-        )
+        stated["external_reference"] += "0"
+        return Sent("replayed", model.query, _body(stated))
 
     def _garbage(self, model: Sent) -> Sent:
         return Sent("garbage", model.query, self._random.choice([b"", b"[]", model.body[:-1], b"\xff" + model.body]))
@@ -177,11 +163,8 @@ class Storm:
         """Return what never happened: another end of a real transaction, or an unknown transaction."""
         stated = dict(json.loads(model.body)["transaction"])
         other = self._random.choice([status for status in EVENTS if (stated["id"], status) not in self.genuine])
-        return (
-            self._stated(stated["external_reference"], "SUCCESS")
-            if self._random.random() < 0.5
-            else stated | {"status": other}
-        )
+        unknown = self._stated(stated["external_reference"], "SUCCESS")
+        return self._random.choice([unknown, stated | {"status": other}])
 
 
 def _body(stated: Mapping[str, Any]) -> bytes:

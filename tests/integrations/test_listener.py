@@ -2,13 +2,14 @@
 
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from flask import Flask
 
+from in_turn import in_turn
 from momopay import (
     Callback,
     CallbackSigner,
@@ -25,8 +26,10 @@ from momopay.integrations.flask import callback_endpoint
 from momopay.sandbox import Account, Outcome, Sandbox, phone_for
 from sandbox.kit import Receiver
 from served import wsgi_served
+from virtual import envelope, transaction, virtual_client
 
 PHONE = "0712345678"
+OVERVIEW = {"total": 1, "completed": 0, "failed": 0, "pending": 1}
 SECRET = "a shop's own secret, long enough"
 
 
@@ -267,6 +270,21 @@ def test_since_shows_older_ends(client: Client, sandbox: Sandbox) -> None:
     sandbox.advance(60)
     assert ended(EndWatch(client, noon)) == [wanted]
     assert len(ended(EndWatch(client, noon - timedelta(hours=1)))) == 2
+
+
+@in_turn("when", ["0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z"])
+def test_a_payment_at_the_edge_of_the_calendar_ends_once(when: str) -> None:
+    statuses = iter(["PENDING", "SUCCESS", "SUCCESS"])
+
+    def handler(_method: str, path: str) -> tuple[int, object]:
+        if path.startswith("/transactions/"):
+            return 200, envelope(transaction("T", "SUCCESS", createdAt=when, updatedAt=when))
+        item = transaction("T", next(statuses), createdAt=when, updatedAt=when)
+        return 200, envelope({"overview": OVERVIEW, "items": [item], "nextCursor": None})
+
+    watch = EndWatch(virtual_client(handler)[0])
+    assert [ended(watch) for _ in range(3)] == [[], ["T"], []]
+    EndWatch(virtual_client(handler)[0], since=datetime.min.replace(tzinfo=UTC))
 
 
 def test_a_poll_costs_a_page_and_a_read_for_each_end(client: Client, sandbox: Sandbox) -> None:

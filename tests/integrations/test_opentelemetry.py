@@ -13,6 +13,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanKind, StatusCode
 
 from drivers import Drive, Driver, unique_key
+from events_kit import Watcher
 from integrations.telemetry import Telemetry, attempt, attributes_of, ended, feed, made
 from journal.kit import put
 from momopay import (
@@ -51,19 +52,16 @@ SOON = PollSchedule(first=0.01, every=0.05, limit=60)
 LOCAL = {"0712345678", "712345678", "0712349932", "712349932"}
 
 
-class Watched:
+class Watched(Watcher):
     """An observer of OpenTelemetry that also keeps the events."""
 
     def __init__(self, telemetry: Telemetry, journal: Journal | None = None) -> None:
+        super().__init__()
         self._observe = observer(telemetry.tracers, telemetry.meters, journal=journal)
-        self.events: list[Event] = []
 
     def __call__(self, event: Event) -> None:
-        self.events.append(event)
+        super().__call__(event)
         self._observe(event)
-
-    def of(self, kind: type[Any]) -> list[Any]:
-        return [event for event in self.events if isinstance(event, kind)]
 
 
 def pay_in_every_way(sdk: Driver, journal: Journal, sandbox: Sandbox) -> None:
@@ -151,13 +149,8 @@ def test_calls_of_many_tasks_are_below_their_callers_spans(telemetry: Telemetry,
                     group.start_soon(serve, number)
 
     anyio.run(main, backend=kind)
-    check_callers(telemetry, 16)
-
-
-def check_callers(telemetry: Telemetry, count: int) -> None:
-    """Check that each caller's span has its own two operations, and nothing else, below it."""
     callers = [span for span in telemetry.spans if span.name.startswith("request")]
-    assert len(callers) == count
+    assert len(callers) == 16
     for caller in callers:
         assert caller.context is not None
         below = [span.name for span in telemetry.spans if span.parent and span.parent.span_id == caller.context.span_id]
@@ -219,11 +212,8 @@ def test_an_operation_has_a_span_and_each_attempt_one_below_it(telemetry: Teleme
     resent = {"http.response.status_code": 200, "http.request.resend_count": 1, "momopay.request_id": "r-2"}
     assert attributes_of(second) == COMMON | resent
     assert attributes_of(operation) == {"momopay.operation": "payouts.pay_once", "momopay.attempts": 2}
-    assert [span.status.status_code for span in telemetry.spans] == [
-        StatusCode.ERROR,
-        StatusCode.UNSET,
-        StatusCode.UNSET,
-    ]
+    statuses = [span.status.status_code for span in telemetry.spans]
+    assert statuses == [StatusCode.ERROR, StatusCode.UNSET, StatusCode.UNSET]
     assert first.status.description is None
 
 

@@ -27,6 +27,7 @@ from momopay.callbacks import callback_body
 from momopay.client import Client
 from momopay.errors import MomoPayError, RequestValidationError
 from momopay.models.enums import TransactionStatus, TransactionType
+from momopay.models.requests import earlier
 from momopay.models.transactions import Transaction, TransactionSummary, transaction_from
 from momopay.signing import CallbackSigner
 from momopay.urls import check_callback_url, is_loopback
@@ -50,7 +51,7 @@ class EndWatch:
     def __init__(self, client: Client, since: datetime | None = None) -> None:
         self._client = client
         self._since = since
-        self._back_to = None if since is None else since - _LOOK_BACK
+        self._back_to = None if since is None else earlier(since, _LOOK_BACK)
         self._open = set[str]()
         self._ended = set[str]()
 
@@ -77,12 +78,12 @@ class EndWatch:
         items = list[TransactionSummary]()
         for page in self._client.transactions.iter(page_size=100).pages():
             items += page.items
-            if not items or items[-1].created_at < (self._back_to or items[0].created_at - _LOOK_BACK):
+            if not items or items[-1].created_at < (self._back_to or earlier(items[0].created_at, _LOOK_BACK)):
                 break
         if items:
             newest = items[0].created_at
             still_open = (item.created_at for item in items if not item.status.is_terminal)
-            self._back_to = min([newest, *(begun for begun in still_open if begun > newest - _LOOK_BACK)])
+            self._back_to = min([newest, *(begun for begun in still_open if begun > earlier(newest, _LOOK_BACK))])
         return [item for item in items if item.type in _CALLED_BACK]
 
     def _read(self, item: TransactionSummary) -> Transaction:

@@ -11,10 +11,10 @@
 | one on which the handler failed otherwise | 500 | retries |
 
 Invariants: a handler is called only for a callback that was admitted and, with a client, that the service's own record
-confirms; with a journal, at most one call for each end runs at a time, and none follows one that succeeded, or a sweep.
-Only a callback whose URL was signed for its reference or its order, or that its handler confirmed, is recorded in the
-journal: after its handler and before it counts as handled. A callback is released if its handler failed or was
-cancelled, or if it could not be recorded, so that it comes again.
+confirms and the journal's entry does not contradict; with a journal, at most one call for each end runs at a time, and
+none follows one that succeeded, or a sweep. Only a callback whose URL was signed for its reference or its order, or
+that its handler confirmed, is recorded in the journal: after its handler and before it counts as handled. A callback is
+released if its handler failed or was cancelled, or if it could not be recorded, so that it comes again.
 
 With an `on_event`, each request is reported once its response is decided, in the thread or task that received it.
 
@@ -191,6 +191,7 @@ class CallbackReceiver:
                 if callback is not None:
                     if isinstance(self._client, AsyncClient):
                         await self._client.transactions.confirm(callback)
+                        await in_thread(partial(self._check, callback))
                     elif self._client is not None:
                         await in_thread(partial(self._confirm, callback))
                     await handler(callback)
@@ -199,11 +200,19 @@ class CallbackReceiver:
         return HTTPStatus.OK
 
     def _confirm(self, callback: Callback) -> None:
-        """Compare a callback with the service's own record, if there is a client; for a thread that may block."""
+        """Compare a callback as `_await` does, if there is a client; for a thread that may block."""
+        if self._client is None:
+            return
         if isinstance(self._client, AsyncClient):
             in_event_loop(partial(self._client.transactions.confirm, callback))
-        elif self._client is not None:
+        else:
             self._client.transactions.confirm(callback)
+        self._check(callback)
+
+    def _check(self, callback: Callback) -> None:
+        """Compare a confirmed callback with the journal's entry: recording it after the handler would fail."""
+        if self._journal is not None:
+            parts_of(self._journal).recorder.check(callback)
 
     @contextmanager
     def _once(self, reception: _Reception) -> Generator[Callback | None]:

@@ -72,8 +72,9 @@ class Project:
 @pytest.fixture(params=["sqlite"])
 def engine(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Any]:
     """The settings of a database that nobody used yet."""
-    if request.param == "sqlite":
-        return {"ENGINE": "django.db.backends.sqlite3", "NAME": str(tmp_path / "shop.sqlite3")}
+    files = {"sqlite": "shop.sqlite3", "odd": "a shop%20#1?mode=ro"}
+    if request.param in files:
+        return {"ENGINE": "django.db.backends.sqlite3", "NAME": str(tmp_path / files[request.param])}
     server: PostgresqlServer = request.getfixturevalue("postgresql")
     url = urlsplit(server.new_database())
     return {
@@ -87,12 +88,14 @@ def engine(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Any]:
 
 @contextmanager
 def database(engine: dict[str, Any]) -> Generator[Any]:
+    known = connections.settings[ALIAS]  # in the settings, which name each database before the first view is made
     connections.settings[ALIAS] = {**connections.settings["default"], "OPTIONS": {}, **engine}
     try:
         yield connections[ALIAS]
     finally:
         connections[ALIAS].close()
-        del connections[ALIAS], connections.settings[ALIAS]
+        del connections[ALIAS]
+        connections.settings[ALIAS] = known
 
 
 @pytest.fixture(params=[True])

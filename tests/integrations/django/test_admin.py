@@ -4,21 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
 from django.conf import settings
 from django.contrib import admin
+from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import Permission, User
 from django.core.management import call_command
-from django.db import DatabaseError, transaction
+from django.db import DatabaseError, connection, connections, transaction
 from django.test import Client as Browser
+from django.test import override_settings
 from django.urls import include, path
 from django.utils.timezone import localtime
 
-from integrations.django.conftest import Project, collect
+from integrations.django.conftest import ALIAS, Project, collect
 from momopay import OutcomeUnknownError
-from momopay.integrations.django import client
+from momopay.integrations.django import client, clients
 from momopay.integrations.django.models import Payment
 from momopay.sandbox import Fault
 
@@ -82,7 +85,7 @@ def test_the_list_is_searched_filtered_and_summed(shop: Project) -> None:
         return {payment.reference for payment in page.context_data["cl"].result_list}
 
     everything = {"INV-1", "INV-2", "SAL-1"}
-    now = localtime(Payment.objects.get(pk="COLLECTION:INV-1").created_at)
+    now = localtime(Payment.objects.using(ALIAS).get(pk="COLLECTION:INV-1").created_at)
     day = {"created_at__year": str(now.year), "created_at__month": str(now.month), "created_at__day": str(now.day)}
     for query, expected in (
         ({}, everything),
@@ -111,6 +114,7 @@ def test_a_payment_is_shown_with_its_transactions_and_without_a_field_to_change(
         assert text in page
     assert 'name="_save"' not in page
     assert "read_again" not in page
+    assert "Search text" not in page
     form = page.partition('<form action="" method="post"')[2].partition("</form>")[0]
     assert "<input" not in form.replace("hidden", "")
 
@@ -127,11 +131,11 @@ def test_nothing_but_the_actions_writes(shop: Project) -> None:
     assert browser.get(LIST, sent).status_code == 302
     browser.handler.enforce_csrf_checks = True
     assert browser.post(LIST, sent | {"reference": "INV-1-R1"}).status_code == 403
-    payment = Payment.objects.get(pk="COLLECTION:INV-1")
-    for write in (payment.save, payment.delete, lambda: Payment.objects.update(amount=1)):
+    payment = Payment.objects.using(ALIAS).get(pk="COLLECTION:INV-1")
+    for write in (payment.save, payment.delete, lambda: Payment.objects.using(ALIAS).update(amount=1)):
         with pytest.raises(DatabaseError):
             write()
-    assert Payment.objects.get(pk="COLLECTION:INV-1").amount == 100
+    assert Payment.objects.using(ALIAS).get(pk="COLLECTION:INV-1").amount == 100
     assert [request.path for request in shop.sandbox.requests].count("/b2c/payouts") <= 1
 
 
@@ -142,6 +146,7 @@ def test_an_action_needs_its_permission_and_asks_first(shop: Project, action: st
     if action != "read_again":  # which moves no money
         assert "confirmed" not in act(staff("view_payment"), action, "COLLECTION:INV-1", **form)
     page = act(staff("view_payment", f"{action}_payment"), action, "COLLECTION:INV-1")
+    assert f'name="action" value="{action}"' in page
     assert 'name="confirmed"' in page
     assert "csrfmiddlewaretoken" in page
     assert len(shop.sandbox.requests) == before
@@ -159,6 +164,32 @@ def test_read_again_records_what_the_service_says_and_sends_the_signal_once(shop
         assert f"{reference} is SUCCESS" in act(browser, "read_again", f"COLLECTION:{reference}", confirmed="yes")
     shop.sweep()
     assert [each["reference"] for each in shop.ended] == ["INV-1", "SAL-1", "INV-2", "INV-3"]
+
+
+def test_an_action_runs_in_no_transaction(shop: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    in_transaction = list[bool]()
+
+    def note(_event: object) -> None:
+        in_transaction.append(
+            shop.database.in_atomic_block or bool(connection.savepoint_ids)
+        )  # the test has opened one
+
+    for alias in connections:
+        monkeypatch.setitem(connections.settings[alias], "ATOMIC_REQUESTS", True)
+    with override_settings(MOMOPAY=clients.options() | {"ON_EVENT": note}):
+        assert "INV-2 is PENDING" in act(staff("view_payment"), "read_again", "COLLECTION:INV-2", confirmed="yes")
+    assert set(in_transaction) == {False}
+
+
+@pytest.mark.parametrize("action", ["read_again", "refund", "release"])
+def test_a_journal_that_fails_is_a_message(shop: Project, action: str) -> None:
+    browser, file = staff("view_payment", f"{action}_payment"), Path(shop.database.settings_dict["NAME"])
+    assert Payment.objects.using(ALIAS).exists()  # Django's connection stays open
+    file.rename(file.with_name("elsewhere"))
+    for form in ({}, {"confirmed": "yes", "amount": "10", "by": "x", "reference": "INV-1-R1"}):
+        assert "shop.sqlite3 is missing" in act(browser, action, "COLLECTION:INV-1", **form)
+    (logged,) = LogEntry.objects.all()  # only what was confirmed
+    assert "shop.sqlite3 is missing" in logged.get_change_message()
 
 
 def test_a_refund_that_is_sent_twice_pays_once_and_never_too_much(shop: Project) -> None:

@@ -13,23 +13,27 @@ from momopay.integrations.django import client, clients
 from momopay.integrations.django.apps import check_settings
 
 
-def found(**changes: Any) -> list[str]:
-    with override_settings(MOMOPAY={**clients.options(), **changes}):
+def found(changes: dict[Any, Any]) -> list[str]:
+    with override_settings(MOMOPAY=clients.options() | changes):
         return [f"{each.level} {each.msg}" for each in check_settings()]
 
 
 def test_each_wrong_setting_is_named_and_nothing_is_sent(project: Project) -> None:
-    assert found() == []
+    assert found({}) == []
     for changes, text in (
         ({"API_KY": "pk_test_x"}, "40 MOMOPAY: .*'api_ky'"),
         ({"API_KEY": "sk_test_x"}, "40 MOMOPAY: api_key must start with"),
+        ({"JOURNAL": "sqlite:///payments.db"}, "40 MOMOPAY: .*'journal'"),
+        ({5: 6}, "40 MOMOPAY: .*'5'"),
         ({"TIMEOUT": 0}, "40 MOMOPAY: timeout must be"),
         ({"DATABASE": "another"}, r"40 MOMOPAY\[.DATABASE.\]: .*'another'"),
         ({"CALLBACK_SECRETS": ["short"]}, r"40 MOMOPAY\[.CALLBACK_SECRETS.\].*: a signing secret must"),
         ({"CALLBACK_BASE_URL": 5}, r"40 MOMOPAY\[.CALLBACK_BASE_URL.\]: must be"),
+        ({"CALLBACK_BASE_URL": "http://127.0.0.1:1/momopay/?shop=1"}, "40 .*no query and no fragment"),
+        ({"CALLBACK_BASE_URL": "http://127.0.0.1:1/momopay/#shop"}, "40 .*no query and no fragment"),
         ({"CALLBACK_BASE_URL": "http://127.0.0.1:1/elsewhere/"}, "30 .*no callback view is at http.*/elsewhere/"),
     ):
-        (problem,) = found(**changes)
+        (problem,) = found(changes)
         assert re.match(text, problem), problem
     with override_settings(MOMOPAY="pk_test_x"):
         assert len(check_settings()) == 1
@@ -47,4 +51,4 @@ def test_a_project_without_a_key_makes_its_migrations_and_cannot_pay(
         with pytest.raises(ConfigurationError, match="MOMOPAY_API_KEY"):
             client.wallet.balance()
         monkeypatch.setenv("MOMOPAY_API_KEY", "pk_test_x")
-        assert found() == []
+        assert found({}) == []

@@ -12,7 +12,7 @@ import pytest
 from django.core.management import CommandError
 from django.db import transaction
 from django.test import override_settings
-from sqlalchemy import make_url
+from sqlalchemy import URL
 
 import momopay
 from integrations.django.conftest import ALIAS, ORDER, Project, collect, database
@@ -152,18 +152,24 @@ def test_without_migrate_it_says_so(project: Project) -> None:
     assert collect().is_new
 
 
-def url_of(kind: str, **engine: Any) -> str:
+@pytest.mark.parametrize("engine", ["odd"], indirect=True)
+def test_the_path_of_a_database_may_have_any_character(project: Project) -> None:
+    assert collect().is_new
+    assert project.database.introspection.table_names()
+
+
+def url_of(kind: str, **engine: Any) -> URL:
     with database({"ENGINE": f"django.db.backends.{kind}", **engine}), override_settings(MOMOPAY={"DATABASE": ALIAS}):
-        return clients.journal_url()
+        return URL.create(**clients.journal_address())
 
 
 def test_the_journal_is_in_the_file_or_on_the_server_that_django_uses(tmp_path: Path) -> None:
     path = tmp_path / "shop.sqlite3"
-    assert url_of("sqlite3", NAME=path) == f"sqlite:///{path}"
+    assert url_of("sqlite3", NAME=path).database == str(path)
     server = {"NAME": "shop", "HOST": "db.example", "PORT": "5433"}
-    options = {"sslmode": "require", "server_side_binding": True, "connect_timeout": 5}
-    url = make_url(url_of("postgresql", **server, USER="u@x", PASSWORD="p/w:%", OPTIONS=options))
-    assert (url.username, url.password, url.database) == ("u@x", "p/w:%", "")
+    options = {"sslmode": "require", "server_side_binding": True, "prepare_threshold": 5, "connect_timeout": 5}
+    url = url_of("postgresql", **server, USER="u@x", PASSWORD="p/w:%", OPTIONS=options)
+    assert (url.username, url.password, url.database) == ("u@x", "p/w:%", None)
     expected = {"dbname": "shop", "host": "db.example", "port": "5433", "sslmode": "require", "connect_timeout": "5"}
     assert url.query == expected | {"client_encoding": "UTF8"}
-    assert make_url(url_of("postgresql", **server)).translate_connect_args() == {}
+    assert url_of("postgresql", **server).translate_connect_args() == {}

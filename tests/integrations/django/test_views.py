@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import signal
+import threading
+from io import StringIO
+from threading import Timer
 from typing import Any
 
 import pytest
+from django.core.management import call_command
+from django.db import connection
 from django.test import Client as Browser
 
 from integrations.django.conftest import Project, collect
@@ -27,11 +33,7 @@ def test_an_end_is_signalled_once_whoever_brings_it(project: Project, first: str
     (ended,) = project.ended
     payment = ended["payment"]
     assert (payment.is_paid, payment.reference, payment.amount) == (True, LONG, 100)
-    assert (ended["reference"], ended["kind"], ended["metadata"]) == (
-        LONG,
-        EntryKind.COLLECTION,
-        {"cart": 7},
-    )
+    assert (ended["reference"], ended["kind"], ended["metadata"]) == (LONG, EntryKind.COLLECTION, {"cart": 7})
     assert (payment.receipt is None) == (first == "sweep")  # only a callback has it
     assert client.journal is not None
     entry = client.journal.get(LONG)
@@ -40,33 +42,59 @@ def test_an_end_is_signalled_once_whoever_brings_it(project: Project, first: str
 
 
 @pytest.mark.parametrize("again", ["callback", "sweep"])
-def test_a_receiver_that_raises_is_called_again(project: Project, again: str) -> None:
+def test_a_receiver_that_raises_is_undone_and_called_again(
+    project: Project, monkeypatch: pytest.MonkeyPatch, again: str
+) -> None:
     troubles = [RuntimeError("the shop's own database is away")]
 
     def fail_once(**_arguments: Any) -> None:
+        shipped.execute("INSERT INTO shipped VALUES (1)")
         if troubles:
             raise troubles.pop()
 
     payment_ended.connect(fail_once)
+    monkeypatch.setitem(connection.settings_dict, "ATOMIC_REQUESTS", True)
+    shipped = connection.cursor()
+    shipped.execute("CREATE TABLE shipped (number INTEGER)")
     try:
         collect()
         project.sandbox.advance(60)
         assert project.deliver() == 500
         project.sweep() if again == "sweep" else project.deliver()
         project.sweep()
+        assert shipped.execute("SELECT number FROM shipped").fetchall() == [(1,)]
     finally:
         payment_ended.disconnect(fail_once)
+        shipped.execute("DROP TABLE shipped")
     assert [each["payment"].is_paid for each in project.ended] == [True, True]  # this one was called twice, too
 
 
-def test_a_payout_has_ended_when_it_is_reversed(project: Project) -> None:
+@pytest.mark.parametrize("first", ["callback", "sweep", "reversal"])
+def test_a_payout_has_ended_when_it_is_reversed(project: Project, first: str) -> None:
+    """Whoever brings that it FAILED, and also if it is REVERSED already by then."""
     client.payouts.pay_once(reference="SAL-1", amount=50, phone=phone_for(Outcome.reversed))
-    for _ in range(4):
-        project.sandbox.advance(600)
+    project.sandbox.advance(36)
+    assert client.transactions.get(project.stated("id")).status == "FAILED"
+    if first == "sweep":
         project.sweep()
+    elif first == "callback":
+        project.deliver(0)
+    project.sandbox.advance(600)
     for number in range(len(project.sandbox.callbacks)):
         project.deliver(number)
+    project.sweep()
     assert [(each["kind"], each["payment"].status) for each in project.ended] == [(EntryKind.PAYOUT, "REVERSED")]
+
+
+def test_a_sweep_that_is_repeated_ends_at_ctrl_c(project: Project) -> None:
+    class Console(StringIO):
+        def write(self, text: str) -> int:
+            Timer(0.05, signal.pthread_kill, (threading.main_thread().ident, signal.SIGINT)).start()
+            return super().write(text)
+
+    console = Console()
+    call_command("momopay_sweep", every=60, stdout=console)
+    assert "0 settled" in console.getvalue()
 
 
 def test_an_order_ends_once_for_each_prompt(project: Project) -> None:
@@ -81,9 +109,11 @@ def test_an_order_ends_once_for_each_prompt(project: Project) -> None:
 
 def test_a_payment_without_the_journal_is_signalled_too(project: Project) -> None:
     client.stk.initiate(amount=5, phone="0712345678", account_reference="METER-1")
+    client.payouts.initiate(amount=50, phone="0712345678", reference="SAL-0")
     project.sandbox.advance(60)
-    assert project.deliver() == 200
-    assert [(each["reference"], each["metadata"]) for each in project.ended] == [("METER-1", None)]
+    assert [project.deliver(number) for number in range(2)] == [200, 200]
+    found = [(each["kind"], each["reference"], each["metadata"]) for each in project.ended]
+    assert sorted(found) == [(EntryKind.COLLECTION, "METER-1", None), (EntryKind.PAYOUT, "SAL-0", None)]
 
 
 def test_a_forged_callback_is_refused(project: Project) -> None:

@@ -13,18 +13,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from django import forms
 from django.contrib import admin, messages
-from django.db import transaction
 from django.db.models import Count, Q, QuerySet, Sum
 from django.http import HttpRequest, HttpResponse
-from django.template.loader import render_to_string
 from django.template.response import TemplateResponse
 
-from momopay.client import Client
-from momopay.errors import MomoPayError
-from momopay.integrations.django.clients import client, the_journal
+from momopay import Client, EntryKind, MomoPayError
+from momopay.integrations.django.clients import client, database, the_journal
 from momopay.integrations.django.models import Payment
-from momopay.integrations.django.views import send_end
-from momopay.journal import EntryKind
+from momopay.integrations.django.views import send_end, without_transaction
 from momopay.journal.journal import parts_of
 
 if TYPE_CHECKING:
@@ -58,16 +54,12 @@ class PaymentAdmin(_Model):
     date_hierarchy: ClassVar[Any] = "created_at"
     search_fields: ClassVar[Any] = ("reference", "search_text")
     search_help_text: ClassVar[Any] = "Reference, phone or receipt"
-    fields: ClassVar[Any] = (*list_display, "details")
-    readonly_fields: ClassVar[Any] = ("details",)
+    fields: ClassVar[Any] = list_display
     actions: Any = ("read_again", "refund", "release")
 
-    def _never(self, request: HttpRequest, obj: Any = None) -> bool:  # noqa: ARG002  as Django calls it
-        return False
-
-    has_add_permission: Any = _never
-    has_change_permission: Any = _never
-    has_delete_permission: Any = _never
+    has_add_permission: Any = staticmethod(lambda *_args, **_options: False)
+    has_change_permission: Any = has_add_permission
+    has_delete_permission: Any = has_add_permission
 
     def _may(self, permission: str, request: Any) -> bool:
         return bool(request.user.has_perm(f"momopay.{permission}_payment"))
@@ -75,12 +67,11 @@ class PaymentAdmin(_Model):
     has_refund_permission: Any = partialmethod(_may, "refund")
     has_release_permission: Any = partialmethod(_may, "release")
 
-    @admin.display
-    def details(self, payment: Payment) -> str:
-        """Return what else the journal has of a payment, and its transactions."""
-        return render_to_string("admin/momopay/payment/details.html", {"entry": payment.entry})
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        """Return the payments of the database that has the journal."""
+        return super().get_queryset(request).using(database())
 
-    @transaction.non_atomic_requests
+    @without_transaction
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
         """Show the list with its sums, or run an action."""
         response = super().changelist_view(request, extra_context)
@@ -127,11 +118,9 @@ class PaymentAdmin(_Model):
 
         text = (
             "Release only what was certainly not paid: it may be sent again then. Look into the account console first."
-            " The service's list is searched now, and again ten minutes later. The release is refused while the list"
-            " shows the payment, if it was accepted, and until a minute after its last attempt."
+            " The service's list is searched now, and again ten minutes later."
         )
-        who: dict[str, object] = {"by": request.user.get_username()}
-        return self._ask(request, queryset, text, ReleaseForm, release, lambda _payment: who)
+        return self._ask(request, queryset, text, ReleaseForm, release)
 
     def _ask(
         self,
@@ -146,20 +135,21 @@ class PaymentAdmin(_Model):
         if queryset.count() != 1:
             self.message_user(request, "Choose one payment; a refund is of a collection.", messages.WARNING)
             return None  # which leads back to the list
-        payment = queryset.get()
-        form = form_class(request.POST if "confirmed" in request.POST else None, initial=suggest(payment))
-        if not form.is_valid():
-            action = request.POST["action"]
-            title = dict(self.get_action_choices(request))[action]
-            context = self.admin_site.each_context(request) | {"opts": self.opts, "action": action, "title": title}
-            context |= {"text": text, "payment": payment, "form": form}
-            return TemplateResponse(request, "admin/momopay/payment/ask.html", context)
+        payment, is_confirmed = queryset.get(), "confirmed" in request.POST
         try:
+            suggested = {"by": request.user.get_username(), **suggest(payment)}
+            form = form_class(request.POST if is_confirmed else None, initial=suggested)
+            if not form.is_valid():
+                title = dict(self.get_action_choices(request))[request.POST["action"]]
+                context = self.admin_site.each_context(request)
+                context |= {"title": title, "text": text, "payment": payment, "entry": payment.entry, "form": form}
+                return TemplateResponse(request, "admin/momopay/payment/ask.html", context)
             # A person waits, and web servers end a request after half a minute.
             done = act(client.with_options(deadline=25.0, max_wait=10.0), payment, **form.cleaned_data)
             text, level = f"{done.reference} is {done.status or done.state}", messages.SUCCESS
         except (MomoPayError, ValueError) as error:
             text, level = str(error), messages.ERROR
         self.message_user(request, text, level)
-        self.log_change(request, payment, text)
+        if is_confirmed:
+            self.log_change(request, payment, text)
         return None

@@ -13,8 +13,7 @@ from django.db import connections
 from django.urls import is_valid_path
 from django.utils.connection import ConnectionDoesNotExist
 
-from momopay.client import Client
-from momopay.errors import ConfigurationError
+from momopay import Client, ConfigurationError
 from momopay.integrations.django import clients
 from momopay.urls import check_callback_url, is_loopback
 
@@ -49,14 +48,16 @@ def check_settings(**_options: object) -> list[CheckMessage]:
         options, url = clients.options(), clients.callback_url()
         if not all(options.get(name) or os.getenv(f"MOMOPAY_{name}") for name in ("API_KEY", "BASE_URL")):
             level = WARNING  # a new project must be able to make its migrations; its first call raises an error
-        client = Client(**clients.client_options())
+        client = Client(**clients.client_options(), journal=None)  # refuses another journal than the project's
         name = 'MOMOPAY["CALLBACK_SECRETS"], by default SECRET_KEY'
         clients.signer()
         name = 'MOMOPAY["DATABASE"]'
-        clients.journal_url()
+        clients.journal_address()
         name = 'MOMOPAY["CALLBACK_BASE_URL"]'
         if url is not None:
             check_callback_url(url, on_loopback=is_loopback(client.base_url))
+            if "?" in url or "#" in url:
+                raise ConfigurationError("must have no query and no fragment: the callback view is below it")
     except (ConfigurationError, ConnectionDoesNotExist, TypeError, ValueError) as error:
         return [CheckMessage(level, f"{name}: {error}", id="momopay.E001")]
     if url is not None and getattr(is_valid_path(urlsplit(url).path), "url_name", None) != "callback":

@@ -13,22 +13,19 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 from functools import cache, cached_property
 from typing import Any, Final, cast
-from urllib.parse import quote, urlencode
 
 from django.apps import apps
 from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS, connections
 from django.dispatch import Signal
 
+from momopay import AsyncClient, CallbackSigner, Client, ConfigurationError, Journal, JournalError
 from momopay._core.wiring import load
-from momopay.client import AsyncClient, BaseClient, Client
-from momopay.errors import ConfigurationError, JournalError
+from momopay.client import BaseClient
 from momopay.journal.entries import MAY_BE_SENT
-from momopay.journal.journal import Journal, parts_of
-from momopay.signing import CallbackSigner
+from momopay.journal.journal import parts_of
 
-# Seconds to wait for the database where waiting longer would not help.
-TIMEOUT: Final = 2.0
+TIMEOUT: Final = 2.0  # seconds to wait for the database where waiting longer would not help
 _OWN: Final = {"CALLBACK_BASE_URL", "CALLBACK_SECRETS", "DATABASE"}
 
 
@@ -39,7 +36,7 @@ def options() -> dict[str, Any]:
 
 def client_options() -> dict[str, Any]:
     """Return the arguments of the clients, apart from the journal."""
-    return {name.lower(): value for name, value in options().items() if name not in _OWN}
+    return {str(name).lower(): value for name, value in options().items() if name not in _OWN}
 
 
 def signer() -> CallbackSigner:
@@ -58,22 +55,20 @@ def database() -> str:
     return str(options().get("DATABASE") or DEFAULT_DB_ALIAS)
 
 
-def journal_url() -> str:
-    """Return the journal's URL; raise ConfigurationError if it cannot be in a database of that kind."""
+def journal_address() -> dict[str, Any]:
+    """Return the parts of the journal's URL; raise ConfigurationError if it cannot be in a database of that kind."""
     connection: Any = connections[database()]
     if connection.vendor == "sqlite":
-        return f"sqlite:///{connection.settings_dict['NAME']}"
+        return {"drivername": "sqlite", "database": str(connection.settings_dict["NAME"])}
     if connection.vendor != "postgresql":
-        raise ConfigurationError(
-            f"the database {connection.alias!r} is {connection.vendor}: payments need SQLite or PostgreSQL"
-        )
+        raise ConfigurationError(f"{connection.vendor} cannot have the journal: it needs SQLite or PostgreSQL")
     # What libpq takes. The rest are objects and switches of Django and psycopg.
     found = connection.get_connection_params()
     given = {name: str(value) for name, value in found.items() if type(value) in {str, int}}
     given.pop("prepare_threshold", None)
     # Not in the query: what shows a URL hides the password where it belongs.
-    user, password = (quote(given.pop(name, ""), safe="") for name in ("user", "password"))
-    return f"postgresql+psycopg://{user}:{password}@/?{urlencode(given, quote_via=quote)}"
+    user, password = (given.pop(name, None) for name in ("user", "password"))
+    return {"drivername": "postgresql+psycopg", "username": user, "password": password, "query": given}
 
 
 class _ShopBaseClient(BaseClient[Any, Any]):
@@ -114,7 +109,7 @@ def _check_not_locked_out(reference: str) -> None:
         )
         # Read in that very transaction: as long as it holds the lock, nobody else changes the payment.
         payments: Any = apps.get_model("momopay.Payment")
-        earlier = payments.objects.filter(reference=reference).exclude(state__in=MAY_BE_SENT)
+        earlier = payments.objects.using(database()).filter(reference=reference).exclude(state__in=MAY_BE_SENT)
         locked.may_have_executed = earlier.exists()
         raise locked from error
 
@@ -123,7 +118,8 @@ def _check_not_locked_out(reference: str) -> None:
 def the_journal() -> Journal:
     """Return the project's journal; raise ConfigurationError if nobody ran ``manage.py migrate``."""
     try:
-        journal = Journal(journal_url(), create=False)
+        # By its parts: in the text of a URL, a path ends at a "?".
+        journal = Journal(load("journal.database.URL").create(**journal_address()), create=False)
         store = parts_of(journal).store
         # A database that is away or locked is left to the call that needs it.
         with suppress(JournalError), store.bounded(TIMEOUT), store.database.connection():
@@ -196,7 +192,7 @@ payment_ended: Final = Signal()
 """Sent once for each end of a payment that is final, whether a callback or a sweep brought it.
 
 Arguments: ``payment`` (`momopay.Payment`), ``reference`` (yours), ``kind`` (`momopay.EntryKind`) and ``metadata`` (what
-was given to the call, or None). A payout that FAILED has not ended before it is REVERSED. If a receiver raises, all
-receivers are called again, by the next sweep or by the service's next callback. Each order may end several times: a
-cancelled prompt, then a paid one.
+was given to the call, or None). A payout that FAILED has not ended before it is REVERSED. If a receiver raises, those
+after it are not called, and all are called again, by the next sweep or by the service's next callback. Each order may
+end several times: a cancelled prompt, then a paid one.
 """

@@ -10,10 +10,9 @@ from typing import Any, ClassVar, Final
 
 from django.db import models, transaction
 
+from momopay import EntryKind, JournalState, TransactionStatus
 from momopay._core.wiring import load
 from momopay.integrations.django import clients
-from momopay.journal import EntryKind, JournalEntry, JournalState
-from momopay.models.enums import TransactionStatus
 
 # The transaction is the one that `JournalEntry.transaction` is: the first that was paid, else the latest attempt's.
 # `search_text` is also of the others: of an order that was paid twice, the customer may quote either receipt.
@@ -51,14 +50,6 @@ def create_tables(connection: Any) -> None:
                 cursor.execute(statement)
 
 
-class InJournal(models.Manager[Any]):
-    """Reads the database that has the journal."""
-
-    def get_queryset(self) -> models.QuerySet[Any]:
-        """Return all rows."""
-        return super().get_queryset().using(clients.database())
-
-
 class Payment(models.Model):
     """One payment, with the status and the receipt of the transaction that counts."""
 
@@ -73,8 +64,6 @@ class Payment(models.Model):
     created_at: models.Field[Any, Any] = models.DateTimeField("created")
     search_text: models.Field[str, str] = models.TextField()
 
-    objects: InJournal = InJournal()
-
     class Meta:
         managed = False
         db_table = "momopay_admin_payments"
@@ -85,8 +74,6 @@ class Payment(models.Model):
         return self.reference
 
     @property
-    def entry(self) -> JournalEntry:
-        """All that the journal has of it."""
-        entry = clients.the_journal().get(self.reference, EntryKind(self.kind))
-        assert entry is not None  # noqa: S101  no entry is ever deleted
-        return entry
+    def entry(self) -> Any:
+        """All that the journal has of it, as a `momopay.JournalEntry`. No entry is ever deleted."""
+        return clients.the_journal().get(self.reference, EntryKind(self.kind))

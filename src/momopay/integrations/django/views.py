@@ -4,27 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.db import connections, transaction
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.csrf import csrf_exempt
 
+from momopay import AsyncClient, Callback, CallbackSigner, Client, EntryKind, Journal, Payment, Transaction
 from momopay._core.handlers import is_async
 from momopay.callbacks import CallbackHandler
-from momopay.client import AsyncClient, Client
-from momopay.durable.payment import Payment, payment_of
+from momopay.durable.payment import payment_of
+from momopay.events import Event
 from momopay.integrations.django.clients import options, payment_ended, signer, the_client, the_journal
-from momopay.journal import EntryKind, Journal
-from momopay.models.callbacks import Callback
 from momopay.models.enums import TransactionType, has_settled
-from momopay.models.transactions import Transaction
-from momopay.signing import CallbackSigner
-
-if TYPE_CHECKING:
-    from momopay.events import Event
-else:  # for `typing.get_type_hints`; each management command would wait for it
-    Event = Any
 
 __all__ = ["callback_endpoint"]
 
@@ -45,25 +37,26 @@ def callback_endpoint(
     """
     # A transaction around the view would commit after the journal has marked the callback as handled. If that commit
     # failed, the callback would not come again. So the transaction is around the handler alone.
-    view = _view(handler if is_async(handler) else _atomic(handler), signer, journal, on_event, client)
-    return without_transaction(view)
+    handler = handler if is_async(handler) else _atomic(handler)
+    return csrf_exempt(without_transaction(_view(handler, signer, journal, on_event, client)))
 
 
+@csrf_exempt
 def receive(request: HttpRequest) -> Any:
     """Respond to a callback of the service, as the app's view does."""
     return _view(_on_callback, signer(), the_journal(), options().get("ON_EVENT"))(request)
 
 
-def without_transaction(view: Callable[[HttpRequest], Any]) -> Callable[[HttpRequest], Any]:
-    """Return the view as one that needs no CSRF token, and that ATOMIC_REQUESTS does not concern."""
+def without_transaction(view: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the view as one that ATOMIC_REQUESTS of no database concerns."""
     for alias in connections:
         view = transaction.non_atomic_requests(alias)(view)
-    return csrf_exempt(view)
+    return view
 
 
 def _view(handler: CallbackHandler, *options: Any) -> Callable[[HttpRequest], Any]:
     # Loads what sends, for which each management command would wait.
-    from momopay.integrations._receiver import HEADERS, READ_LIMIT, CallbackReceiver, view_name
+    from momopay.integrations._receiver import HEADERS, READ_LIMIT, CallbackReceiver
 
     receiver = CallbackReceiver(handler, *options, blocks=not is_async(handler))
 
@@ -79,43 +72,30 @@ def _view(handler: CallbackHandler, *options: Any) -> Callable[[HttpRequest], An
     async def async_view(request: HttpRequest) -> HttpResponse:
         return response(await receiver.receive_async(*arguments(request)))
 
-    chosen: Callable[[HttpRequest], Any] = async_view if is_async(handler) else view
-    chosen.__name__ = view_name(handler)
-    return chosen
+    return async_view if is_async(handler) else view
 
 
 def _on_callback(callback: Callback) -> None:
     # Here and not by the receiver's `client`: the signal needs the record that it was compared with, and the journal's
     # entry with the receipt, which only a callback brings.
-    ended, stated = the_client().transactions.confirm(callback), callback.transaction
+    ended = the_client().transactions.confirm(callback)
     the_journal().record(callback)
     # By the callback's status: of a payout that FAILED, the read may be REVERSED already, which is an end of its own.
-    if has_settled(stated.type, stated.status):
-        fee = stated.transaction_fee if ended.transaction_fee is None else ended.transaction_fee
-        send_end(ended.model_copy(update={"transaction_fee": fee}))
+    if has_settled(ended.type, callback.transaction.status):
+        send_end(ended)
 
 
 def send_end(ended: Transaction) -> None:
-    """Send the signal for an end; raise what a receiver raised, so that the end is delivered again."""
+    """Send the signal for an end that has settled; raise what a receiver raised, so that the end is delivered again."""
     entry = the_journal().by_transaction(ended)
-    kind, reference, metadata = EntryKind.COLLECTION, ended.account_reference or "", None
     if entry is not None:
         kind, reference, metadata = entry.kind, entry.reference, entry.metadata
-    elif ended.type is TransactionType.B2C:  # it was sent by `initiate`, or elsewhere
-        kind = EntryKind.PAYOUT
-    if not has_settled(kind.transaction_type, ended.status):
-        return
+    else:  # it was sent by `initiate`, or elsewhere
+        kind = EntryKind.PAYOUT if ended.type is TransactionType.B2C else EntryKind.COLLECTION
+        reference, metadata = ended.account_reference or "", None
     payment = payment_of(kind, reference, ended, entry=entry)
-
     # One transaction, for all receivers or for none, that commits before the journal marks the end as handled.
-    @_atomic
-    def send() -> None:
-        sent = payment_ended.send_robust(Payment, payment=payment, reference=reference, kind=kind, metadata=metadata)
-        for _receiver, result in sent:
-            if isinstance(result, Exception):
-                raise result
-
-    send()
+    _atomic(payment_ended.send)(Payment, payment=payment, reference=reference, kind=kind, metadata=metadata)
 
 
 def _atomic(work: Callable[..., Any]) -> Callable[..., Any]:

@@ -12,7 +12,6 @@ from momopay.integrations.django.models import Payment, create_tables
 class Migration(migrations.Migration):
     """Makes the tables as `momopay.journal.schema` defines them. The model is not managed, so it needs no fields."""
 
-    initial: ClassVar[Any] = True
     atomic = False  # SQLite changes to its write-ahead log outside a transaction only
     operations: ClassVar[Any] = [
         migrations.CreateModel(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser
+from contextlib import nullcontext, suppress
 from threading import Event
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 from django.db import close_old_connections
 
-from momopay.errors import ConfigurationError, MomoPayError
+from momopay import ConfigurationError, MomoPayError
 from momopay.integrations.django.clients import client
 from momopay.integrations.django.views import send_end
 
@@ -27,15 +28,16 @@ class Command(BaseCommand):
         """Sweep once, or until the process ends."""
         if every is not None and not 1 <= every <= 86_400:  # noqa: PLR2004  a day
             raise CommandError("--every must be from 1 to 86400 seconds")
-        while True:
-            try:
-                report = client.transactions.sweep(handler=send_end)
-                self.stdout.write(", ".join(f"{number} {name}" for name, number in vars(report).items()))
-            except MomoPayError as error:
-                if every is None or isinstance(error, ConfigurationError):
-                    raise CommandError(str(error)) from error
-                self.stderr.write(f"the next sweep goes on: {error}")
-            if every is None:
-                return
-            close_old_connections()
-            Event().wait(every)
+        with suppress(KeyboardInterrupt) if every else nullcontext():
+            while True:
+                try:
+                    report = client.transactions.sweep(handler=send_end)
+                    self.stdout.write(", ".join(f"{number} {name}" for name, number in vars(report).items()))
+                except MomoPayError as error:
+                    if every is None or isinstance(error, ConfigurationError):
+                        raise CommandError(str(error)) from error
+                    self.stderr.write(f"the next sweep goes on: {error}")
+                if every is None:
+                    return
+                close_old_connections()
+                Event().wait(every)
