@@ -4,14 +4,13 @@ import io
 import json
 import os
 import signal
-import sqlite3
 import subprocess
 import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Generator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -25,6 +24,7 @@ from momopay import Journal, JournalState
 from momopay.cli.app import app
 from momopay.sandbox import Sandbox
 from patience import until
+from sandbox.kit import execute
 
 PHONE = "0712345678"
 NORMALISED = "254712345678"
@@ -91,13 +91,15 @@ class Shell:
         with patch("typer.testing.make_input_stream", _keyboard):
             return self(*arguments, piped=typed, **settings)
 
-    def start(self, *arguments: str, stdin: int = subprocess.DEVNULL) -> subprocess.Popen[str]:
+    def start(
+        self, *arguments: str, stdin: int = subprocess.DEVNULL, stdout: int = subprocess.PIPE
+    ) -> subprocess.Popen[str]:
         """Run a command in a process of its own."""
         return subprocess.Popen(
             [sys.executable, "-m", "momopay", *arguments],
             env=self.environment(),
             stdin=stdin,
-            stdout=subprocess.PIPE,
+            stdout=stdout,
             stderr=subprocess.PIPE,
             text=True,
         )
@@ -158,12 +160,6 @@ class PayrollShell:
 
     def assert_paid_once(self, rows: int, prefix: str = "SAL") -> None:
         assert self.paid == {f"{prefix}-{row}": 1 for row in range(rows)}
-
-
-def execute(path: Path, statement: str) -> None:
-    """Change what a journal's database has, as time or an accident would."""
-    with closing(sqlite3.connect(path)) as database, database:
-        database.execute(statement)
 
 
 def wait_is_over(path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import signal
+from pathlib import Path
 
 import typer
 from typer.testing import CliRunner
@@ -67,15 +68,17 @@ def test_ctrl_c_exits_130_and_says_how_to_go_on(momopay: Shell, sandbox: Sandbox
     assert "Traceback" not in done.err
 
 
-def test_a_reader_that_goes_away_is_not_a_bug(momopay: Shell) -> None:
-    started = momopay.start("balance", "--json")
-    assert started.stdout is not None
-    started.stdout.close()
-    assert started.stderr is not None
-    err = started.stderr.read()
-    assert started.wait(timeout=LONGEST) == 130
-    assert "Traceback" not in err
-    started.stderr.close()
+@in_turn("command", ["balance", "balance --json"])
+def test_neither_a_reader_that_goes_away_nor_a_full_disk_is_a_bug(momopay: Shell, command: str) -> None:
+    with momopay.start(*command.split()) as started:
+        assert started.stdout is not None
+        started.stdout.close()
+        assert started.stderr is not None
+        assert "Traceback" not in started.stderr.read()
+        assert started.wait(timeout=LONGEST) == 130
+    with Path("/dev/full").open("w") as full, momopay.start(*command.split(), stdout=full.fileno()) as started:
+        _, err = started.communicate(timeout=LONGEST)
+    assert (started.returncode, "No space left on device" in err, "Traceback" in err) == (3, True, False)
 
 
 # Wrong arguments are named as they were typed.
@@ -91,6 +94,7 @@ def test_a_reader_that_goes_away_is_not_a_bug(momopay: Shell) -> None:
         ("collect 1234567890123 --amount 1 --phone 0712345678 --no-journal", "REFERENCE: "),
         ("collect --no-journal --amount 1 --phone 12", "--phone: must be a Kenyan phone number"),
         ("transactions list --limit 500", "--limit: Input should be less than or equal to 100"),
+        ("callback send success --to http://127.0.0.1:1/x --reference \udcff", "--reference: must be text"),
         ("callback send gone --to http://127.0.0.1:1/x", "END: there is no gone"),
         ("balance --nosuch", "No such option: --nosuch"),
         ("nosuch", "No such command 'nosuch'."),

@@ -12,6 +12,8 @@ import pytest
 from cli.kit import NORMALISED, PHONE, Shell, signalling
 from in_turn import in_turn
 from momopay import CallbackSigner, Client, parse_callback
+from momopay._transport import attempt
+from momopay._transport.sync_backend import SyncBackend
 from momopay.sandbox import Sandbox
 from sandbox.kit import Receiver
 
@@ -90,6 +92,25 @@ def test_it_is_sent_to_this_machine_alone_unless_an_option_allows_it(momopay: Sh
 # `momopay listen`: what it shows, how it ends, and what it refuses. The rules are the listener's.
 
 
+@pytest.fixture
+def quick_listener(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The listener's clock runs twenty times as fast, so that it need not be waited for."""
+
+    class Quick(SyncBackend):
+        @staticmethod
+        def now() -> float:
+            return attempt.now() * 20
+
+        async def sleep(self, seconds: float) -> None:
+            await super().sleep(seconds / 20)
+
+    monkeypatch.setattr("momopay.integrations._listener.SyncBackend", Quick)
+
+
+# Ctrl-C may strike while a connection is being examined. The collector closes that one, which is not what is tested.
+loses_a_connection = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
+
 def once_forwarded(client: Client, sandbox: Sandbox, receiver: Receiver) -> Callable[[], bool]:
     """Make a payment once the command has polled, and return whether its end has been forwarded and shown."""
     paid, polls_when_forwarded = list[str](), list[int]()
@@ -109,6 +130,8 @@ def once_forwarded(client: Client, sandbox: Sandbox, receiver: Receiver) -> Call
     return holds
 
 
+@loses_a_connection
+@pytest.mark.usefixtures("quick_listener")
 def test_an_end_is_shown_until_ctrl_c(momopay: Shell, client: Client, sandbox: Sandbox, receiver: Receiver) -> None:
     receiver.answer = lambda _body: 503
     with signalling([signal.SIGINT], once_forwarded(client, sandbox, receiver)):
@@ -124,6 +147,8 @@ def test_an_end_is_shown_until_ctrl_c(momopay: Shell, client: Client, sandbox: S
     assert PHONE not in done.out + done.err
 
 
+@loses_a_connection
+@pytest.mark.usefixtures("quick_listener")
 def test_the_same_for_a_machine_with_a_signed_url(
     momopay: Shell, client: Client, sandbox: Sandbox, receiver: Receiver
 ) -> None:

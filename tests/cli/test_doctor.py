@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from email.utils import format_datetime
+from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -20,6 +22,14 @@ EVERY = ["python", "packages", "key", "address", "tls", "reachable", "clock", "w
 NO_KEY = "fix the key first"
 NO_ADDRESS = "fix the address first"
 NO_WAY = "fix the way to the service first"
+
+
+installed_version = cache(version)  # to read one takes longer than the rest of a check
+
+
+@pytest.fixture(autouse=True)
+def _versions_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("momopay.cli.doctor.version", installed_version)
 
 
 @dataclass(frozen=True)
@@ -138,8 +148,10 @@ def test_a_journal_that_works_and_one_of_another_address(momopay: Shell, sandbox
     collect = ("--amount", "100", "--phone", "0712345678", "--journal", path)
     assert momopay("collect", "INV-1", *collect).code == 0
     assert journal_check(momopay, path) == (0, "ok", "1 entry, nothing needs a person")
-    code, verdict, found = journal_check(momopay, path, MOMOPAY_BASE_URL="https://127.0.0.2.invalid/v1")
+    elsewhere = {"MOMOPAY_BASE_URL": "https://127.0.0.2.invalid/v1"}
+    code, verdict, found = journal_check(momopay, path, **elsewhere)
     assert (code, verdict) == (3, "fail")
+    assert momopay("journal", "check", "--journal", path, **elsewhere).code == 3
     assert "belongs to the host 'loopback', not to '127.0.0.2.invalid'" in found
     sandbox.fail_next("POST", "/payments/stk", Fault.error_before_commit)
     assert momopay("collect", "INV-2", *collect).code == 4

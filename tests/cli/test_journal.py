@@ -4,8 +4,10 @@ import csv
 import shutil
 import signal
 import stat
+import time
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -70,7 +72,7 @@ def test_a_backup_opens_and_overwrites_nothing(shell: Shell, tmp_path: Path) -> 
     assert shell("journal", "backup", str(copy)).code == 0
     assert stat.S_IMODE(copy.stat().st_mode) == 0o600
     assert len(shell("journal", "list", "--json", "--journal", str(copy)).lines) == 3
-    for wrong in (copy, tmp_path / "none" / "copy.db", tmp_path / ("x" * 300) / "copy.db"):
+    for wrong in (copy, tmp_path / "none" / "copy.db", tmp_path / ("x" * 300) / "copy.db", Path("/")):
         refused = shell("journal", "backup", str(wrong))
         assert refused.code == 2
         assert refused.err.startswith("Error: FILE: ")
@@ -175,7 +177,13 @@ def test_one_pass_records_what_ended_and_hints_at_what_is_unresolved(
 
 
 @pytest.mark.usefixtures("no_backoff")
-def test_it_goes_on_until_a_signal_and_survives_a_failure(momopay: Shell, sandbox: Sandbox, database: Path) -> None:
+def test_it_goes_on_until_a_signal_and_survives_a_failure(
+    momopay: Shell, sandbox: Sandbox, database: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def sleep(_seconds: float) -> None:
+        time.sleep(0.02)
+
+    monkeypatch.setattr("momopay.cli.journal.time", SimpleNamespace(sleep=sleep))
     sandbox.fail_next("GET", "/transactions/{id}", Fault.error_before_commit, times=4)
 
     def has_read_again() -> bool:
@@ -220,15 +228,24 @@ def test_a_day_and_a_month(momopay: Shell, client: Client, sandbox: Sandbox, tmp
         refused = momopay(*command, "--day", day)
         assert refused.code == 2
         assert refused.err.startswith("Error: --orders: ")
+    unreadable = momopay(*command, "--day", day, "--orders", "/proc/self/mem")
+    assert (unreadable.code, "--orders /proc/self/mem cannot be read: " in unreadable.err) == (2, True)
 
 
 @pytest.mark.usefixtures("no_backoff")
-def test_a_run_that_fails_leaves_no_empty_file(momopay: Shell, sandbox: Sandbox, tmp_path: Path) -> None:
+def test_an_out_overwrites_nothing_that_is_used_and_is_not_left_empty(
+    momopay: Shell, sandbox: Sandbox, tmp_path: Path
+) -> None:
     with Journal(f"sqlite:///{tmp_path}/payouts.db") as journal:
         journal.get("A")
     command = ("reconcile", "--day", "2026-11-20", "--journal", f"{tmp_path}/payouts.db")
     refused = momopay(*command, "--out", f"{tmp_path}/none/differences.csv")
     assert (refused.code, refused.err.startswith("Error: --out "), sandbox.requests) == (2, True, [])
-    out = tmp_path / "differences.csv"
+    out, orders = tmp_path / "differences.csv", tmp_path / "orders.csv"
+    orders.write_text("reference,amount,state\n")
+    for path in (orders, tmp_path / "payouts.db"):
+        before = path.read_bytes()
+        refused = momopay(*command, "--orders", str(orders), "--out", str(path))
+        assert (refused.code, path.read_bytes(), sandbox.requests) == (2, before, [])
     assert momopay(*command, "--out", str(out), MOMOPAY_BASE_URL="http://127.0.0.1:1/v1").code == 6
     assert not out.exists()

@@ -162,6 +162,13 @@ def test_without_an_address_nothing_is_sent(momopay: Shell) -> None:
     assert (done.code, "momopay sandbox" in done.err) == (3, True)
 
 
+def test_the_path_of_a_journal_is_no_part_of_a_url(tmp_path: Path) -> None:
+    path = tmp_path / "a?b=c#%20.db"
+    with JournalOptions(journal=str(path)).open_journal(create=True) as journal:
+        journal.get("A")
+    assert path.is_file()
+
+
 @in_turn("create", [False, True])
 @in_turn("where", ["/", "x" * 1000, "a\x00b", "\udcff"])
 def test_what_cannot_be_a_journal_is_a_wrong_set_up(

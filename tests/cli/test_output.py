@@ -1,6 +1,7 @@
 """How values are shown: exact as JSON, readable in tables, and harmless to a terminal."""
 
 import json
+import sys
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -11,6 +12,7 @@ import pytest
 from rich.table import Table
 
 from cli.kit import NORMALISED, PHONE, Shell
+from in_turn import in_turn
 from momopay.cli.output import Output, end_of, local, moment, moment_of, use_utc
 from momopay.sandbox import Sandbox
 
@@ -70,6 +72,11 @@ def test_cells_are_formatted_by_their_type(capsys: pytest.CaptureFixture[str]) -
     assert moment(WHEN) == "2026-01-05 12:00:00+03:00"
 
 
+@in_turn("text", ["9999-12-31T23:59:59+00:00", "0001-01-01T00:00:00+03:00"])
+def test_a_time_at_the_edge_of_the_calendar_is_shown_in_its_own_zone(text: str) -> None:
+    assert moment(datetime.fromisoformat(text)) == text.replace("T", " ")
+
+
 def test_a_record_shows_what_has_a_value_as_a_person_reads_it(capsys: pytest.CaptureFixture[str]) -> None:
     prompts = [{"transaction_id": ID, "status": "FAILED", "fee": None}, {"transaction_id": "t", "fee": Decimal(2)}]
     document = {"phone": NORMALISED, "amount": Decimal("9.5"), "created_at": WHEN, "receipt": None, "is_paid": False}
@@ -88,6 +95,15 @@ def test_a_text_cannot_drive_the_terminal(capsys: pytest.CaptureFixture[str]) ->
     written = as_text(capsys, table([{"a": text}], {"A": "a"}))
     assert "\x1b" not in written
     assert "[red]x[/red]" in written
+
+
+def test_what_is_closed_is_not_written_to(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", None)
+    Output(as_json=False).note("not a result")
+    assert capsys.readouterr().out == ""
+    monkeypatch.setattr(sys, "stdout", None)
+    for as_json in (True, False):
+        Output(as_json).result({"a": 1}, "shown")
 
 
 @pytest.mark.parametrize("columns", ["80", "200"])

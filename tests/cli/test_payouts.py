@@ -4,9 +4,6 @@ import hashlib
 import shutil
 import signal
 import subprocess
-import threading
-from collections.abc import Generator
-from contextlib import contextmanager
 from datetime import datetime
 from decimal import Decimal
 from functools import partial
@@ -14,12 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from cli.kit import NORMALISED, PAY, PHONE, PayrollShell, Shell, execute, signalling
+from cli.kit import NORMALISED, PAY, PHONE, PayrollShell, Shell, signalling
 from in_turn import in_turn
 from journal.kit import fill
 from momopay import Client, Journal, RateBudget
 from momopay.sandbox import Account, Fault, Outcome, Sandbox, phone_for
 from patience import LONGEST, until
+from sandbox.kit import execute
 
 
 def test_a_file_is_paid_once_however_often_it_is_run(payroll: PayrollShell) -> None:
@@ -178,6 +176,16 @@ def test_a_journal_or_report_that_cannot_be_written_sends_nothing(payroll: Payro
     assert payroll.posts == 0
 
 
+def test_a_report_overwrites_neither_the_file_nor_a_journal(payroll: PayrollShell) -> None:
+    payroll.write(3)
+    content, link = payroll.file.read_bytes(), payroll.folder / "link.csv"
+    link.hardlink_to(payroll.file)
+    for path in (payroll.database, payroll.database, payroll.file, link):  # at first, the journal is a new one
+        refused = payroll.run("--yes", "--report", str(path))
+        assert (refused.code, "would be overwritten" in refused.err) == (2, True)
+    assert (payroll.posts, payroll.file.read_bytes(), payroll.run("--yes").code) == (0, content, 0)
+
+
 def test_a_row_of_unknown_outcome_is_found_at_the_end(payroll: PayrollShell) -> None:
     payroll.write(5)
     payroll.sandbox.fail_next("POST", PAY, Fault.reset_after_commit, times=2)
@@ -253,6 +261,17 @@ def test_a_second_signal_breaks_the_payout_off_and_leaves_it_unknown(payroll: Pa
     payroll.assert_paid_once(3)
 
 
+def test_a_run_whose_reader_goes_away_writes_its_report(payroll: PayrollShell) -> None:
+    payroll.write(20)
+    report = payroll.folder / "report.csv"
+    with payroll.momopay.start(*payroll.command("--yes", "--json", "--report", str(report))) as started:
+        assert started.stdout is not None
+        started.stdout.readline()
+        started.stdout.close()
+        assert started.wait(timeout=LONGEST) == 130
+    assert 0 < report.read_text().count("ACCEPTED") == len(payroll.paid) < 20
+
+
 def test_a_run_that_was_killed_is_resumed_and_pays_nobody_twice(payroll: PayrollShell) -> None:
     """In a process of its own, killed with a payout under way that the service has committed."""
     payroll.write(4)
@@ -306,28 +325,15 @@ def test_another_spelling_in_the_journal_is_found_for_every_row_of_a_long_file(p
     assert payroll.posts == 0
 
 
-@contextmanager
-def time_passes(payroll: PayrollShell, rows: int) -> Generator[None]:
-    """Let payouts end once so many were made: the sandbox's own time stands still."""
-
-    def advance() -> None:
-        until(lambda: len(payroll.paid) >= rows)  # a request that is only logged has made no payout yet
-        payroll.sandbox.advance(900)
-
-    thread = threading.Thread(target=advance)
-    thread.start()
-    yield
-    thread.join()
-
-
 def test_all_are_followed_to_their_end_and_a_reversed_one_is_reported(payroll: PayrollShell) -> None:
     payroll.write(2)
     reversed_row = f"BACK,{phone_for(Outcome.insufficient_funds)},500,November\n"
     payroll.file.write_text(payroll.file.read_text() + reversed_row)
     report = payroll.folder / "report.csv"
     options = ("--yes", "--wait", "--every", "0.1", "--report", str(report))
-    with time_passes(payroll, 3):
-        done = payroll.run(*options, "--json")
+    assert payroll.run("--yes").code == 0
+    payroll.sandbox.advance(900)
+    done = payroll.run(*options, "--json")
     assert done.code == 1
     end = done.lines[-1]
     assert end["rows"] == {"accepted": {"rows": 3, "total": "2502"}}

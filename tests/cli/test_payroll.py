@@ -1,35 +1,22 @@
 """What an exit status says of a payroll, and how a run that is broken off or followed knows its rows."""
 
 import signal
-import threading
-from contextlib import suppress
 from decimal import Decimal
 
-from cli.kit import PAY, PayrollShell, signalling
+from cli.kit import PayrollShell, signalling
 from in_turn import in_turn
-from momopay import Client, EntryKind, OutcomeUnknownError, Payment, TransactionStatus
+from journal.kit import begin, lease_of
+from momopay import Client, Journal, Payment, TransactionStatus
 from momopay.cli.exit_codes import ExitCode
 from momopay.cli.payroll import NOT_BEGUN, RowOutcome, exit_code
 from momopay.cli.payroll_file import Row
-from momopay.sandbox import Fault, Outcome, Sandbox, phone_for
-from patience import until
+from momopay.sandbox import Outcome, Sandbox, phone_for
 
 ROW = Row(2, "SAL-0", "254700000000", Decimal(1000), None)
 
 
 def outcome(state: str, status: str | None = None) -> RowOutcome:
-    if status is None:
-        return RowOutcome(ROW, state)
-    payment = Payment(
-        kind=EntryKind.PAYOUT,
-        reference=ROW.reference,
-        transaction_id="t",
-        status=TransactionStatus(status),
-        amount=ROW.amount,
-        phone=ROW.phone,
-        is_new=True,
-        transaction=None,
-    )
+    payment = None if status is None else Payment.model_construct(status=TransactionStatus(status))
     return RowOutcome(ROW, state, payment)
 
 
@@ -57,23 +44,13 @@ def test_what_matters_most_decides(others: list[RowOutcome], followed: bool, cod
     assert exit_code([PAID, *others], followed=followed) == code
 
 
-def test_a_row_that_another_process_is_sending_is_not_called_unpaid(payroll: PayrollShell, client: Client) -> None:
+def test_a_row_that_another_process_is_sending_is_not_called_unpaid(payroll: PayrollShell) -> None:
     """The run stops at a row before it, and would not know of it without the journal."""
     payroll.file.write_text("reference,phone,amount\nBIG,0712345678,100000\nSAL-1,0712345678,1000\n")
     payroll.sandbox.account(payroll.momopay.settings["MOMOPAY_API_KEY"]).b2c_balance = Decimal(2000)
-    payroll.sandbox.fail_next("POST", PAY, Fault.hang_after_commit)
-
-    def send() -> None:
-        paying = client.with_options(timeout=2.0, journal=f"sqlite:///{payroll.database}")
-        with suppress(OutcomeUnknownError):
-            paying.payouts.pay_once(reference="SAL-1", amount=1000, phone="0712345678")
-        paying.close()
-
-    sending = threading.Thread(target=send)
-    sending.start()
-    until(lambda: payroll.posts == 1)
-    done = payroll.run("--yes", "--json")
-    sending.join()
+    with Journal(f"sqlite:///{payroll.database}") as journal, lease_of(journal) as lease:
+        assert begin(journal, lease, "SAL-1", amount=1000) is None
+        done = payroll.run("--yes", "--json")
     assert {row["reference"]: row["state"] for row in done.lines[-1]["left"]} == {"BIG": "REFUSED", "SAL-1": "SENDING"}
     assert done.code == ExitCode.UNKNOWN
 
@@ -104,7 +81,7 @@ def test_a_wait_that_sees_failed_goes_on_until_the_money_is_back(
         if client.transactions.list().items[0].status == "FAILED":
             break
         sandbox.advance(1)
-    early = payroll.run("--yes", "--wait", "--every", "0.1", "--timeout", "1", "--json")
+    early = payroll.run("--yes", "--wait", "--every", "0.5", "--timeout", "1", "--json")
     assert (early.code, early.lines[-1]["rows"]) == (6, {"accepted": {"rows": 1, "total": "500"}})
     assert [line for line in early.lines if line["event"] == "settled"] == []
     assert early.lines[-1]["stopped_by"]["error"] == "WaitTimeoutError"

@@ -13,18 +13,30 @@ from momopay.sandbox import Account, Fault, Sandbox
 
 @pytest.fixture(autouse=True)
 def _wide_budget(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Several probes in a minute, as no terminal sends them."""
+    """Several probes in a minute, as no terminal sends them, each without its questions about the list's parameters."""
 
     class Wide(RateBudget):
         def __init__(self) -> None:
             super().__init__(10_000)
 
     monkeypatch.setattr("momopay._core.session.RateBudget", Wide)
+    monkeypatch.setattr("momopay.probe.reads._PARAMETERS", ())
 
 
 @pytest.fixture
 def profile(tmp_path: Path) -> Path:
     return tmp_path / "service.toml"
+
+
+@pytest.fixture
+def virtual(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Pauses move the sandbox's clock, and the settings folder is this test's."""
+
+    async def sleep(_backend: object, seconds: float) -> None:
+        sandbox.advance(seconds)
+
+    monkeypatch.setattr("momopay._transport.sync_backend.SyncBackend.sleep", sleep)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "settings"))
 
 
 def test_people_see_a_table(momopay: Shell, client: Client) -> None:
@@ -46,6 +58,7 @@ def test_a_profile_is_written_and_compared(
     assert tomllib.loads(text)["switches"]["list_phone"] == "whole"
     assert key not in text
     assert "712345678" not in text
+    assert momopay("probe", "--against", str(profile), "--out", str(profile)).code == 2
     same = momopay("probe", "--against", str(profile))
     assert (same.code, same.out) == (0, "Nothing has changed.\n")
     account.switches.list_phone = "masked"
@@ -78,13 +91,10 @@ def test_a_wrong_setup_ends_with_its_exit_code(momopay: Shell, profile: Path, tm
     assert momopay("probe", MOMOPAY_API_KEY="").code == 3
 
 
+@pytest.mark.usefixtures("virtual")
 def test_a_comparison_with_nothing_is_no_success(
     momopay: Shell, sandbox: Sandbox, profile: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def sleep(*_: object) -> None:
-        pass
-
-    monkeypatch.setattr("momopay._transport.sync_backend.SyncBackend.sleep", sleep)
     momopay("probe", "--out", str(profile))
     with Sandbox() as other:
         address = other.base_url
@@ -115,17 +125,6 @@ def test_an_out_that_cannot_be_written_loses_nothing(
     assert "404 TRANSACTION_NOT_FOUND" in late.out
 
 
-@pytest.fixture
-def virtual(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Pauses move the sandbox's clock, and the settings folder is this test's."""
-
-    async def sleep(_backend: object, seconds: float) -> None:
-        sandbox.advance(seconds)
-
-    monkeypatch.setattr("momopay._transport.sync_backend.SyncBackend.sleep", sleep)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "settings"))
-
-
 def sent(sandbox: Sandbox, path: str) -> int:
     return [request.path for request in sandbox.requests if request.method == "POST"].count(path)
 
@@ -154,6 +153,7 @@ def test_a_prompt_is_asked_about(momopay: Shell, sandbox: Sandbox, tmp_path: Pat
     spend = ("probe", "--spend", "1", "--phone", PHONE, "--journal", str(tmp_path / "probe.db"))
     assert momopay(*spend, piped="n\n").code == 1
     assert momopay(*spend, piped="").code == 2
+    assert momopay(*spend, "--yes", "--out", str(tmp_path / "probe.db")).code == 2
     assert sandbox.requests == []
     assert momopay(*spend, piped="y\n").code == 0
     assert sent(sandbox, "/payments/stk") == 1
@@ -178,6 +178,7 @@ def test_a_live_key_is_asked_about(momopay: Shell, monkeypatch: pytest.MonkeyPat
     assert not (tmp_path / "probe.db").exists()
 
 
+@pytest.mark.usefixtures("virtual")
 def test_a_signal_leaves_no_channel(momopay: Shell, sandbox: Sandbox, account: Account) -> None:
     """It comes while the probe, which has created its channel, waits for an answer."""
     # The first PATCH is of a channel that does not exist.

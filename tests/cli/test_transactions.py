@@ -44,7 +44,7 @@ def test_an_order_is_prompted_once(momopay: Shell, sandbox: Sandbox, journal: st
 def test_a_wait_records_the_end(momopay: Shell, sandbox: Sandbox, journal: str) -> None:
     prompted = momopay(*collect(journal, "--json", phone=phone_for(Outcome.by_hand)))
     sandbox.cancel(prompted.json["transaction_id"])
-    soon = ("--wait", "--every", "0.1", "--timeout", "1", "--json")
+    soon = ("--wait", "--every", "0.5", "--timeout", "1", "--json")
     again = momopay(*collect(journal, *soon, phone=phone_for(Outcome.by_hand)))
     assert (again.code, again.json["status"]) == (6, "PENDING")
     assert f"momopay transactions wait {again.json['transaction_id']}" in again.err
@@ -184,7 +184,7 @@ def test_a_wait_for_what_has_ended_is_over_with_one_request(
 def test_a_failed_payout_settles_when_it_is_reversed(momopay: Shell, client: Client, sandbox: Sandbox) -> None:
     paid = client.payouts.initiate(amount=50, phone=phone_for(Outcome.insufficient_funds), reference="SAL-1")
     sandbox.advance(36)
-    wait = ("transactions", "wait", paid.transaction_id, "--every", "0.1", "--timeout", "1", "--json")
+    wait = ("transactions", "wait", paid.transaction_id, "--every", "0.5", "--timeout", "1", "--json")
     assert momopay(*wait).json["status"] == "FAILED"
     waited = momopay(*wait, "--settled")
     assert (waited.code, waited.out) == (6, "")

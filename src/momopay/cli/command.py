@@ -135,7 +135,7 @@ class Command(_FlagsWithoutType, TyperCommand):
                 sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115  open until the process ends
                 raise typer.Exit(ExitCode.INTERRUPTED) from None
             if meta.get(DEBUG):
-                sys.stderr.write(redact("".join(traceback.format_exception(error))))
+                typer.echo(redact("".join(traceback.format_exception(error))), err=True, nl=False)
             reported = _as_reported(error, self.params)
             _report(reported, as_json=as_json)
             raise typer.Exit(exit_code_of(reported)) from error
@@ -153,7 +153,7 @@ def on_signals(handle: Callable[[int, FrameType | None], None], *numbers: int) -
 
 
 def _interrupted() -> ExitCode:
-    sys.stderr.write("Interrupted.\n")
+    typer.echo("Interrupted.", err=True)
     return ExitCode.INTERRUPTED
 
 
@@ -190,11 +190,15 @@ def _as_reported(error: Exception, params: list[Any]) -> MomoPayError:
         return error
     # An extra that is not installed is the one import error that the user can fix.
     known = missing_extra(error) if isinstance(error, ModuleNotFoundError) else None
-    return known or CommandError(
+    if known:
+        return known
+    what, code = "this should not happen: `momopay --debug ...` shows where it did", ExitCode.BUG
+    if isinstance(error, OSError) and error.errno:  # the machine's own refusal
+        what, code = "check the disk, and the files that it reads and writes", ExitCode.CONFIGURATION
+    return CommandError(
         f"{type(error).__name__}: {error}",
-        remedy="this should not happen: `momopay --debug ...` shows where it did. If it was about to pay, look into"
-        " the account console before you pay again",
-        code=ExitCode.BUG,
+        remedy=f"{what}. If it was about to pay, look into the account console before you pay again",
+        code=code,
     )
 
 
@@ -230,4 +234,4 @@ def _report(error: MomoPayError, *, as_json: bool) -> None:
     if isinstance(error, OutcomeUnknownError):
         document["matches"] = [each.transaction_id for each in error.matches]
         document["near_matches"] = [each.transaction_id for each in error.near_matches]
-    sys.stderr.write(json.dumps(document) + "\n")
+    typer.echo(json.dumps(document), err=True)

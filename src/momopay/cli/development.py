@@ -107,6 +107,8 @@ def send(
     if transaction is None:
         if amount_ < 1:
             raise RequestValidationError({"amount": "must be at least KES 1"})
+        if not reference.isprintable():  # JSON has no bytes that are not UTF-8
+            raise RequestValidationError({"reference": "must be text"})
         reported = _made_up(reference=reference, amount=amount_, phone=whole_phone(phone), type_=type_)
     else:
         with options.client() as client:

@@ -18,7 +18,6 @@ from rich.text import Text
 
 import momopay
 from momopay.cli.exit_codes import ExitCode, missing_extra, remedy_of
-from momopay.cli.journal import check_account
 from momopay.cli.options import ADDRESS_REMEDY, KEY_REMEDY, AccountOptions, find_key
 from momopay.cli.output import kes, plain, stdout
 from momopay.errors import ConfigurationError, InsufficientServiceBalanceError, MomoPayError, NoDefaultChannelError
@@ -153,8 +152,8 @@ def _reach(base_url: str) -> Generator[Check, None, list[str]]:
     tls = Check("tls", "ok", "the certificate is valid" if secure else "not needed on loopback")
     begun = datetime.now(UTC)
     try:
-        # The library takes no proxy from the environment either.
-        with httpx.Client(timeout=_TIMEOUT, trust_env=False) as client:
+        # The library takes no proxy from the environment either. Without TLS, no certificates need be loaded.
+        with httpx.Client(timeout=_TIMEOUT, trust_env=False, verify=secure) as client:
             answer = client.get(base_url.rstrip("/") + "/wallets/service/balance")
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         problem = f"{type(error).__name__}: {error}"
@@ -201,13 +200,15 @@ def _clock(date: str | None, now: datetime, *, on_loopback: bool) -> Check:
 
 def _journal(options: AccountOptions, client: momopay.Client | None) -> Check:
     """Check the journal; without a client, not whether it is this account's."""
+    from momopay.durable.send import check_client
+
     unchecked = "; whether it is this account's could not be checked"
     try:
         with options.open_journal() as journal:
             found = journal.check()
             if found.mode and client is not None:
                 try:
-                    check_account(client, journal)
+                    check_client(client, journal)
                     unchecked = ""
                 except ConfigurationError as error:
                     remedy = "give the journal of this account; each account has its own"

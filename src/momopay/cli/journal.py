@@ -163,12 +163,14 @@ def check(options: AccountOptions) -> ExitCode:
     Examples:
         momopay journal check --journal shop.db
     """
+    from momopay.durable.send import check_client  # loads what sends
+
     output = options.output
     with options.open_journal() as journal:
         found = journal.check()
         if found.mode and options.base_url and (key := os.environ.get("MOMOPAY_API_KEY")):
             with options.client(key=key) as client:
-                check_account(client, journal)
+                check_client(client, journal)
     counts = {f"{kind} {state}": count for (kind, state), count in sorted(found.counts.items())}
     document = {**asdict(found), "counts": counts, "needs_attention": found.needs_attention}
     output.record(document, "went_back")
@@ -179,13 +181,6 @@ def check(options: AccountOptions) -> ExitCode:
     if found.went_back:
         output.note(f"What to do: {plain(found.went_back)}")
     return ExitCode.REFUSED if found.needs_attention else ExitCode.OK
-
-
-def check_account(client: momopay.Client, journal: momopay.Journal) -> None:
-    """Raise ConfigurationError if the journal is not that of the client's account; at most one read."""
-    from momopay.durable.send import check_client  # loads what sends
-
-    check_client(client, journal)
 
 
 @command(app)
@@ -260,8 +255,12 @@ def reconcile(
     first, last = _days(day, "--day")
     if last_day is not None:
         last = _days(last_day, "--last-day")[1]
-    booked = None if orders is None else momopay.types.BookedOrder.read_csv(orders)
-    check_writable(out, "--out")
+    try:
+        booked = None if orders is None else momopay.types.BookedOrder.read_csv(orders)
+    except OSError as error:
+        problem = f"--orders {plain(orders)} cannot be read: {error.strerror}"
+        raise CommandError(problem, remedy="give a file that can be read") from error
+    check_writable(out, "--out", orders)
     with (
         options.open_journal() as journal,
         options.client(journal) as client,

@@ -9,7 +9,7 @@ import getpass
 import os
 import select
 import sys
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -33,6 +33,7 @@ ADDRESS_REMEDY = (
 # A year, in seconds.
 _LONGEST = 366 * 24 * 60 * 60
 _TEST_KEY = "pk_test_"
+_SQLITE = b"SQLite format 3\0"  # how its files begin
 
 
 def amount(value: str | Decimal) -> Decimal:
@@ -170,17 +171,35 @@ def login_name() -> str | None:
         return None
 
 
-def check_writable(path: Path | None, option: str) -> None:
-    """Raise CommandError if a file cannot be written: to learn that after minutes of requests is too late."""
+def check_writable(path: Path | None, option: str, *used: Path | None) -> None:
+    """Raise CommandError if a file cannot be written: to learn that after minutes of requests is too late.
+
+    Also if it is one of `used`, or a database of SQLite, such as a journal: what it has would be lost.
+    """
+    if path is None:
+        return
+    remedy, is_database = "give a file that can be written", False
     try:
-        if path is not None and not path.exists():
+        if not path.exists():
             path.touch()
             path.unlink()  # an empty file would be taken for a result
-        elif path is not None:
+        else:
             path.open("a").close()
+            if path.is_file():  # no pipe, which would wait for a writer
+                with path.open("rb") as file:
+                    is_database = file.read(len(_SQLITE)) == _SQLITE
     except OSError as error:
-        remedy = "give a file that can be written"
         raise CommandError(f"{option} {plain(path)} cannot be written: {error.strerror}", remedy=remedy) from error
+    if is_database or any(each is not None and _is_same(path, each) for each in used):
+        what = "is a database, perhaps a journal" if is_database else "is used by this command"
+        raise CommandError(f"{option} {plain(path)} {what}, and would be overwritten", remedy="give another file")
+
+
+def _is_same(path: Path, other: Path) -> bool:
+    """Return whether both name one file: also by a link, or, where the disk takes it for the same, in another case."""
+    with suppress(OSError):  # one of them does not exist
+        return path.samefile(other)
+    return path.resolve() == other.resolve()
 
 
 def journal_exists(where: str) -> bool:
@@ -237,9 +256,12 @@ class JournalOptions(DisplayOptions):
         # Before the library looks, which refuses it too: only here is it known that an option is wrong.
         if not (create or journal_exists(where)):
             raise CommandError(f"there is no journal at {where}", remedy="check --journal", code=ExitCode.CONFIGURATION)
-        if not where.isprintable():
-            raise CommandError("--journal names no file", remedy="check --journal", code=ExitCode.CONFIGURATION)
-        return momopay.Journal(where if "://" in where else f"sqlite:///{where}", account=self.account, create=create)
+        url: Any = where
+        if "://" not in where:
+            from sqlalchemy import URL  # an extra, which the other commands do without
+
+            url = URL.create("sqlite", database=where)  # in a text, a ? would end the path
+        return momopay.Journal(url, account=self.account, create=create)
 
 
 @dataclass(frozen=True, kw_only=True)

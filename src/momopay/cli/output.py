@@ -6,15 +6,18 @@ masked unless ``--show-phones`` is given.
 
 from __future__ import annotations
 
+import errno
 import json
-import sys
+import os
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from decimal import Decimal
-from typing import Any, Final, TextIO, TypeAlias, cast
+from typing import Any, Final, TypeAlias, cast
 
+import typer
 from rich.box import SIMPLE_HEAD
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
@@ -52,18 +55,20 @@ _NAIROBI: Final = timezone(timedelta(hours=3))
 _ZONE: Final[ContextVar[tzinfo]] = ContextVar("zone", default=_NAIROBI)
 
 
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Raise, for `Command` to say how it ends; rich would exit with 1."""
+        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+
+
 def stdout() -> Console:
     """Return the console for results."""
-    return _console(sys.stdout)
+    return _Console(highlight=False, markup=False, emoji=False)
 
 
 def stderr() -> Console:
     """Return the console for everything else."""
-    return _console(sys.stderr)
-
-
-def _console(file: TextIO) -> Console:
-    return Console(file=file, highlight=False, markup=False, emoji=False)
+    return _Console(stderr=True, highlight=False, markup=False, emoji=False)
 
 
 def plain(text: object) -> str:
@@ -83,8 +88,10 @@ def use_utc(utc: bool) -> bool:
 
 
 def local(when: datetime) -> datetime:
-    """Return the same moment in the zone of this command."""
-    return when.astimezone(_ZONE.get())
+    """Return the same moment in the zone of this command; in its own, if it is at the edge of the calendar."""
+    with suppress(OverflowError):
+        return when.astimezone(_ZONE.get())
+    return when
 
 
 def moment_of(text: str, option: str) -> datetime:
@@ -157,8 +164,8 @@ class Output:
     def result(self, document: object, *shown: object) -> None:
         """Show a result on stdout: the document as a line of JSON, or else `shown` for people."""
         if self.as_json:
-            sys.stdout.write(json.dumps(self._as_json(document)) + "\n")
-            sys.stdout.flush()  # the reader of a pipe acts on each line as it comes
+            # Flushed, since the reader of a pipe acts on each line as it comes. Nothing, if stdout is closed.
+            typer.echo(json.dumps(self._as_json(document)))
             return
         console = stdout()
         for each in shown:

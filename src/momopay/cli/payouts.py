@@ -27,6 +27,7 @@ from momopay.cli.options import (
     Wait,
     Yes,
     api_key,
+    check_writable,
     flag,
     is_interactive,
     journal_exists,
@@ -121,7 +122,9 @@ def run(
             show_plan(output, payroll, plan, wallet)
             owner = Output(as_json=False, show_phones=not mask_phones)
             paying = PayrollRun(client, journal, payroll, plan, similar=allow_similar)
-            if report is not None:  # one that cannot be written stops before money moves
+            # One that cannot be written stops before money moves. There is a journal by now, also if it is a new one.
+            check_writable(report, "--report", file)
+            if report is not None:
                 write_report(owner, report, paying.outcomes)
             if plan.to_pay:
                 due = total(plan.to_pay)
@@ -129,12 +132,14 @@ def run(
                 # The options state the total of the file; a person types what is still due.
                 confirmation.ask(question, to_type=format_amount(due))
             schedule = momopay.PollSchedule(first=0, every=every, limit=timeout) if wait else None
-            _pay_and_follow(output, paying, plan, schedule)
+            try:
+                _pay_and_follow(output, paying, plan, schedule)
+            finally:  # also if nobody reads the output any more
+                if report is not None:
+                    write_report(owner, report, paying.outcomes)
     except FaultyFileError as error:
         show_faults(output, error.faults)
         raise
-    if report is not None:
-        write_report(owner, report, paying.outcomes)
     # As shells have it: 128 and the number of the signal.
     ended = exit_code(paying.outcomes.values(), followed=wait)
     code = 128 + paying.signals[0] if paying.signals else ended

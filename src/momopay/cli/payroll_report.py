@@ -13,7 +13,7 @@ from typing import Final
 from rich.table import Table
 from rich.text import Text
 
-from momopay.cli.exit_codes import CommandError, remedy_of
+from momopay.cli.exit_codes import remedy_of
 from momopay.cli.output import Output, kes, plain, status
 from momopay.cli.payroll import NOT_BEGUN, PayrollRun, Plan, RowOutcome
 from momopay.cli.payroll_file import Fault, PayrollFile, Row, people, total
@@ -192,13 +192,9 @@ def _count(rows: list[Row]) -> dict[str, int | Decimal]:
 
 
 def write_report(output: Output, path: Path, outcomes: dict[str, RowOutcome]) -> None:
-    """Write what happened to every row, readable by its owner alone, or raise CommandError: it cannot be written."""
+    """Write what happened to every row, readable by its owner alone, or raise OSError: it cannot be written."""
     # Opened with its mode, since a file that is closed to others only later could be read in between.
-    try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    except OSError as error:
-        remedy = "give a file that can be written"
-        raise CommandError(f"--report {path.name}: {error.strerror}", remedy=remedy) from error
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as report:
         rows = [
             _as_document(each)

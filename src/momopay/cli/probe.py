@@ -74,7 +74,8 @@ def probe(
 
     output = Output(as_json)
     before = None if against is None else Profile.load(against)
-    _check_options(out, spend, phone)
+    check_writable(out, "--out", against, journal)
+    _check_options(spend, phone)
     key = api_key()
     with (
         ServiceOptions(base_url=base_url).client(key=key) as client,
@@ -116,9 +117,8 @@ def probe(
     raise typer.Exit(ExitCode.REFUSED if changes else ExitCode.OK)
 
 
-def _check_options(out: Path | None, spend: Decimal | None, phone: str | None) -> None:
+def _check_options(spend: Decimal | None, phone: str | None) -> None:
     """Refuse what cannot work before the first request."""
-    check_writable(out, "--out")
     if (spend is None) != (phone is None):
         raise CommandError("--spend and --phone go together", remedy="give both, such as --spend 1 --phone 07...")
     if spend is not None and spend not in {1, 2}:
@@ -163,7 +163,7 @@ def _spend(
 
 def _terminate(number: int, _frame: FrameType | None) -> None:
     """End the command as Ctrl-C does, so that what it created is deleted."""
-    sys.stderr.write("Terminated.\n")
+    typer.echo("Terminated.", err=True)
     sys.exit(128 + number)
 
 
