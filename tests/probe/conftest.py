@@ -23,3 +23,18 @@ def scene(sandbox: Sandbox, key: str, account: Account) -> Iterator[Scene]:
 def journal(tmp_path: Path) -> Iterator[Journal]:
     with Journal(f"sqlite:///{tmp_path / 'probe.db'}") as journal:
         yield journal
+
+
+@pytest.fixture
+def few_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ask the list nothing about its parameters, and poll a prompt less often: that is most of a probe's requests."""
+    for name, rows in (("reads._PARAMETERS", ()), ("reads._FORMATS", ()), ("prompt._POLLS", (0, 0, 5, 15, 65, 305))):
+        monkeypatch.setattr(f"momopay.probe.{name}", rows)
+
+
+@pytest.fixture
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    def sleep(_seconds: float) -> None:
+        """Take no time."""
+
+    monkeypatch.setattr("time.sleep", sleep)

@@ -38,17 +38,17 @@ class Edited(httpx.BaseTransport):
         self._inner.close()
 
 
-class SandboxTime(SyncBackend):
-    """Sleeps by the sandbox's clock, which nothing else moves."""
+class OtherTime(SyncBackend):
+    """Sleeps by another clock, which nothing else moves."""
 
-    def __init__(self, sandbox: Sandbox, transport: httpx.BaseTransport) -> None:
+    def __init__(self, transport: httpx.BaseTransport, advance: Callable[[float], object]) -> None:
         super().__init__(transport)
-        self._sandbox = sandbox
+        self._advance = advance
         self.slept: list[float] = []
 
     async def sleep(self, seconds: float) -> None:
         self.slept.append(seconds)
-        self._sandbox.advance(seconds)
+        self._advance(seconds)
 
 
 @dataclass
@@ -62,7 +62,7 @@ class Scene:
     def __post_init__(self) -> None:
         self.client = Client(self.key, base_url=self.sandbox.base_url, budget=None)
         self.service = Edited()
-        self.time = SandboxTime(self.sandbox, self.service)
+        self.time = OtherTime(self.service, self.sandbox.advance)
         install_backend(self.client, self.time)
         self.saved: list[Profile] = []
         self.notes: list[str] = []
@@ -129,10 +129,6 @@ class Scene:
     def channels(self) -> list[str]:
         """The names of the account's channels."""
         return [channel.name for channel in self.account.live_channels()]
-
-
-def no_sleep(_seconds: float) -> None:
-    """Take the place of `time.sleep`."""
 
 
 def refusal(status: int, code: str) -> httpx.Response:

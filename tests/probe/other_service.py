@@ -13,8 +13,18 @@ from uuid import uuid4
 
 import httpx
 
+from momopay import Client
+from momopay.probe import Profile, probe
+
 PHONE = "254711222333"
 _UUID = re.compile(r"[0-9a-f-]{36}")
+
+
+def probed(service: httpx.BaseTransport, key: str = "pk_test_x") -> tuple[Profile, list[str]]:
+    """Probe a service, and write to it; return what was found and said."""
+    notes: list[str] = []
+    with Client(key, base_url="https://api.example/v1", transport=service, budget=None) as client:
+        return probe(client, write=True, note=notes.append), notes
 
 
 class RefusedError(Exception):

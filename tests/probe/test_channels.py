@@ -6,11 +6,12 @@ import httpx
 import pytest
 
 from in_turn import in_turn
-from momopay import Client, InvalidApiKeyError
-from momopay.probe import probe
+from momopay import InvalidApiKeyError
 from momopay.sandbox import Channel, Fault
-from probe.kit import Scene, no_sleep, refusal
-from probe.other_service import OtherService
+from probe.kit import Scene, refusal
+from probe.other_service import OtherService, probed
+
+pytestmark = pytest.mark.usefixtures("few_requests")
 
 CHANNELS = "/payment-wallet/channels"
 ONE = "/payment-wallet/channels/{id}"
@@ -118,13 +119,6 @@ def defaults(service: OtherService) -> list[str]:
     return [channel["name"] for channel in service.channels if channel.get("isDefault")]
 
 
-def probed(service: OtherService) -> tuple[Any, list[str]]:
-    notes: list[str] = []
-    address = "https://api.example/v1"
-    with Client("pk_test_x", base_url=address, transport=service, budget=None) as client:
-        return probe(client, write=True, note=notes.append), notes
-
-
 class Eager(OtherService):
     """Makes the newest channel the default, whatever it is asked for, and no other one when that is deleted."""
 
@@ -138,30 +132,30 @@ class Eager(OtherService):
             each["isDefault"] = each is channel
 
 
+@pytest.mark.usefixtures("no_pauses")
 @pytest.mark.parametrize("lost", [False, True])
 def test_the_default_channel_is_restored(lost: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     service = Eager()
     service.create({"name": "Till", "type": "TILL_NUMBER", "shortcode": "600100"})
     if lost:  # the answer that has the new channel's id
-        create = Eager.create
+        create = service.create
 
-        def answer(self: Eager, body: dict[str, Any]) -> tuple[int, object]:
-            create(self, body)
+        def answer(body: dict[str, Any]) -> tuple[int, object]:
+            create(body)
             return 200, {}
 
-        monkeypatch.setattr(Eager, "create", answer)
-        monkeypatch.setattr("time.sleep", no_sleep)
+        monkeypatch.setattr(service, "create", answer)
     found, notes = probed(service)
     assert ([channel["name"] for channel in service.channels], defaults(service)) == (["Till"], ["Till"])
     assert found.facts["new_channel_is_default"] == ("unknown" if lost else True)
     assert len(notes) == 1
 
 
+@pytest.mark.usefixtures("no_pauses")
 def test_a_default_channel_that_cannot_be_restored_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     service = Eager()
     _, till = service.create({"name": "Till", "type": "TILL_NUMBER", "shortcode": "600100"})
     monkeypatch.setattr(Eager, "change", OtherService.change)
-    monkeypatch.setattr("time.sleep", no_sleep)
     _, notes = probed(service)
     assert isinstance(till, dict)
     assert f"or {till['id']} may not be the default channel any more" in notes[-1]

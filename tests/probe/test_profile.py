@@ -4,7 +4,6 @@ import tomllib
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import httpx
@@ -48,13 +47,15 @@ def test_a_file_is_read_back(tmp_path: Path) -> None:
 
 
 @settings(max_examples=50)
-@given(st.dictionaries(st.from_regex(r"[a-z_]{1,9}", fullmatch=True), st.tuples(VALUES, TEXTS, VALUES)))
-def test_whatever_was_found_is_read_back(found: dict[str, tuple[Value, str, Value]]) -> None:
-    findings = {name: Finding(value, text, (text,), unnamed) for name, (value, text, unnamed) in found.items()}
-    written = Profile(findings, ABOUT)
-    with TemporaryDirectory() as folder:
-        (path := Path(folder) / "service.toml").write_text(written.to_toml(), encoding="utf-8", newline="")
-        assert Profile.load(path) == written
+@given(VALUES, TEXTS, VALUES)
+def test_whatever_was_found_is_read_back(
+    tmp_path_factory: pytest.TempPathFactory, value: Value, text: str, unnamed: Value
+) -> None:
+    found = Finding(value, text, (text,), unnamed)
+    written = Profile({"naming": found, "list_fields": replace(found, value=text)}, ABOUT)
+    path = tmp_path_factory.getbasetemp() / "service.toml"
+    path.write_text(written.to_toml(), encoding="utf-8", newline="")
+    assert Profile.load(path) == written
 
 
 def test_a_failed_save_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

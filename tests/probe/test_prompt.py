@@ -11,6 +11,8 @@ from momopay.probe import Spend
 from momopay.sandbox import Fault, MovementKind, Outcome, phone_for
 from probe.kit import Scene, refusal
 
+pytestmark = pytest.mark.usefixtures("few_requests")
+
 STK = "/payments/stk"
 
 
@@ -126,7 +128,7 @@ def test_a_lost_answer_sends_no_second_prompt(scene: Scene, journal: Journal) ->
 
 
 def test_a_prompt_that_nobody_can_know_of_throws_nothing_away(scene: Scene, journal: Journal) -> None:
-    scene.account.rate_limit = 60
+    scene.account.rate_limit = 30
     scene.sandbox.fail_next("POST", STK, Fault.html_502)  # it was not executed
     for _ in range(2):
         with pytest.raises(OutcomeUnknownError):

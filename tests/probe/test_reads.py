@@ -9,26 +9,24 @@ import httpx
 import pytest
 
 from in_turn import in_turn
-from momopay import Client, ProtocolError
-from momopay.probe import Profile, probe
+from momopay import ProtocolError
+from momopay.probe import Profile
 from momopay.sandbox import Outcome
-from probe.kit import Scene, no_sleep, refusal
-from probe.other_service import PHONE, OtherService, RefusedError
+from probe.kit import Scene, refusal
+from probe.other_service import PHONE, OtherService, RefusedError, probed
 
 KEY = "pk_live_secretkey"
 LIST, READ, WALLET = "/transactions", "", "/wallets/service/balance"
 
 
 @pytest.fixture
-def service(monkeypatch: pytest.MonkeyPatch) -> OtherService:
+def service(monkeypatch: pytest.MonkeyPatch, no_pauses: None) -> OtherService:
     monkeypatch.delenv("MOMOPAY_TEST_RUN", raising=False)
-    monkeypatch.setattr("time.sleep", no_sleep)
     return OtherService()
 
 
 def found_of(service: httpx.BaseTransport) -> Profile:
-    with Client(KEY, base_url="https://api.example/v1", transport=service, budget=None) as client:
-        return probe(client, write=True, note=lambda _text: None)
+    return probed(service, KEY)[0]
 
 
 def test_another_service(service: OtherService) -> None:
@@ -184,19 +182,6 @@ def test_the_payments_of_another_day_are_no_change(scene: Scene) -> None:
     assert "cancel_ends_as" in now.not_compared(before)
 
 
-Listed = dict[str, Any]
-
-
-def paged(monkeypatch: pytest.MonkeyPatch, change: Callable[[Listed, dict[str, str]], Listed]) -> None:
-    """Have the service list in another way."""
-    listed = OtherService.list
-
-    def answer(self: OtherService, query: dict[str, str]) -> Listed:
-        return change(listed(self, {**query, "limit": "1"}), query)
-
-    monkeypatch.setattr(OtherService, "list", answer)
-
-
 @pytest.mark.parametrize(
     ("how", "value"),
     [
@@ -212,12 +197,15 @@ def test_unspecified_filters(service: OtherService, monkeypatch: pytest.MonkeyPa
     else:
         service.transactions = service.transactions[:1]
 
-    def answer(data: Listed, query: dict[str, str]) -> Listed:
+    listed = service.list
+
+    def answer(query: dict[str, str]) -> dict[str, Any]:
+        data = listed({**query, "limit": "1"})
         is_asked = query.get("type") == "WALLET_TOPUP" or query.get("status") == "EXPIRED"
         shown = [each for each in data["items"] if each["status"] == "EXPIRED"] if how == "some" else []
         return {**data, "items": shown} if is_asked and how != "ignored" else data
 
-    paged(monkeypatch, answer)
+    monkeypatch.setattr(service, "list", answer)
     facts = found_of(service).facts
     assert (facts["expired_status_filter"], facts["top_up_type_filter"]) == (value, value)
 
@@ -236,17 +224,17 @@ FORMATS = {
     "others", ["everything", *(pytest.param(each, marks=pytest.mark.whole) for each in ("nothing", "failure"))]
 )
 def test_formats_of_times(service: OtherService, monkeypatch: pytest.MonkeyPatch, format_: str, others: str) -> None:
-    listed = OtherService.list
+    listed = service.list
 
-    def answer(self: OtherService, query: dict[str, str]) -> Listed:
+    def answer(query: dict[str, str]) -> dict[str, Any]:
         since = query.pop("from", "")
         is_understood = re.fullmatch(FORMATS[format_], since) is not None
         if since and not is_understood and others == "failure":
             raise RefusedError(500, "CAST_FAILED")
         is_empty = since.startswith(("2999", "32472144")) if is_understood else bool(since) and others == "nothing"
-        return {"items": []} if is_empty else listed(self, query)
+        return {"items": []} if is_empty else listed(query)
 
-    monkeypatch.setattr(OtherService, "list", answer)
+    monkeypatch.setattr(service, "list", answer)
     understood = [] if format_ == "none of them" else [format_]
     # Where everything fails, the service may be down for this. That nothing is listed proves no filter.
     expected = "unknown" if others == "failure" and not understood else understood
@@ -255,12 +243,12 @@ def test_formats_of_times(service: OtherService, monkeypatch: pytest.MonkeyPatch
 
 def test_a_refusal_with_the_status_of_a_success(service: OtherService, monkeypatch: pytest.MonkeyPatch) -> None:
     refused = json.dumps({"success": False, "error": {"code": "TRANSACTION_NOT_FOUND"}}).encode()
-    read = OtherService.read
+    read, known = service.read, {each["id"] for each in service.transactions}
 
-    def answer(self: OtherService, identity: str) -> bytes:
-        return read(self, identity) if any(each["id"] == identity for each in self.transactions) else refused
+    def answer(identity: str) -> bytes:
+        return read(identity) if identity in known else refused
 
-    monkeypatch.setattr(OtherService, "read", answer)
+    monkeypatch.setattr(service, "read", answer)
     found = found_of(service)
     assert found.facts["transaction_not_found"] == "200 TRANSACTION_NOT_FOUND"
     finding = found.findings["transaction_not_found_status"]

@@ -50,6 +50,7 @@ def test_the_table_has_every_switch_with_its_values(scene: Scene) -> None:
             setattr(switches, name, "neither")
 
 
+@pytest.mark.usefixtures("few_requests")
 @pytest.mark.parametrize("number", range(MOST_VALUES))
 def test_a_probe_finds_the_value_of_each_switch(scene: Scene, journal: Journal, number: int) -> None:
     """All switches have their first value, then all their second one, and so on."""
@@ -172,6 +173,7 @@ def test_a_429_is_waited_for(scene: Scene) -> None:
     assert scene.time.slept == [60.0]
 
 
+@pytest.mark.usefixtures("few_requests")
 @pytest.mark.parametrize(
     "stop", [KeyboardInterrupt(), APIConnectionError("gone")], ids=lambda stop: type(stop).__name__
 )
@@ -190,6 +192,7 @@ def test_what_was_found_is_kept_at_each_step(
     assert ("rate" in scene.saved[-1].about["asked"]) is not isinstance(stop, KeyboardInterrupt)
 
 
+@pytest.mark.usefixtures("few_requests")
 def test_a_sandbox_with_the_profile_is_probed_to_the_same(scene: Scene, journal: Journal, tmp_path: Path) -> None:
     for name, value in OTHER.items():
         setattr(scene.account.switches, name, value)

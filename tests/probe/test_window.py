@@ -7,14 +7,15 @@ import pytest
 
 from in_turn import in_turn
 from momopay import Client
-from momopay._transport.sync_backend import SyncBackend
 from momopay.probe import Profile, probe
-from probe.kit import Scene, refusal
+from probe.kit import OtherTime, Scene, refusal
 from probe.other_service import OtherService
 from virtual import install_backend
 
+pytestmark = pytest.mark.usefixtures("few_requests")
 
-@pytest.mark.parametrize(("window", "limit"), [("fixed", 60), ("sliding", 20)])
+
+@pytest.mark.parametrize(("window", "limit"), [("fixed", 30), ("sliding", 20)])
 def test_the_window_is_found(scene: Scene, window: Literal["fixed", "sliding"], limit: int) -> None:
     scene.account.rate_limit = limit
     scene.account.switches.rate_window = window
@@ -33,22 +34,25 @@ def test_without_a_limit_nothing_is_told(scene: Scene) -> None:
     assert found.findings["rate_window"].sentence == "100 requests in a row got no 429."
 
 
+LIMIT = 15
+
+
 class Counting(OtherService):
     """A service that counts the requests of the burst in its own way. Time moves by sleeping alone."""
 
-    def __init__(self, rule: str, *, second: int = 10, stated: int | None = 60) -> None:
+    def __init__(self, rule: str, *, second: int = 10, stated: int | None = LIMIT) -> None:
         super().__init__()
         self.rule = rule
         self.details = {} if stated is None else {"limit": stated}
         self.now = 1_000_020.0 + second  # a minute on the wall begins at 1,000,020
         self.hits: list[float] = []
-        self.tokens = 60.0
+        self.tokens = float(LIMIT)
         self.retry_after: str | None = "number"
         self.is_counting = False
 
     def sleep(self, seconds: float) -> None:
         self.now += seconds
-        self.tokens = min(60.0, self.tokens + seconds)
+        self.tokens = min(float(LIMIT), self.tokens + seconds)
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         passed, reset = getattr(self, self.rule)() if self.is_counting else (True, 0)
@@ -83,21 +87,10 @@ class Counting(OtherService):
         raise httpx.ConnectError("gone")
 
     def _take(self, reset: int) -> tuple[bool, int]:
-        if len(self.hits) >= 60:
+        if len(self.hits) >= LIMIT:
             return False, reset
         self.hits.append(self.now)
         return True, 0
-
-
-class ServiceTime(SyncBackend):
-    """Sleeps by the service's clock."""
-
-    def __init__(self, service: Counting) -> None:
-        super().__init__(service)
-        self._service = service
-
-    async def sleep(self, seconds: float) -> None:
-        self._service.sleep(seconds)
 
 
 def found_of(service: Counting) -> Profile:
@@ -105,14 +98,14 @@ def found_of(service: Counting) -> Profile:
         service.is_counting = True
 
     with Client("pk_test_x", base_url="https://api.example/v1", budget=None) as client:
-        install_backend(client, ServiceTime(service))
+        install_backend(client, OtherTime(service, service.sleep))
         return probe(client, rate=True, note=note)
 
 
 @in_turn(
     ("rule", "seen", "sentence"),
     [
-        ("wall_clock", "fixed", "and 60 after"),
+        ("wall_clock", "fixed", f"and {LIMIT} after"),
         ("sliding", "sliding", "and 5 after"),
         ("bucket", None, "The first 5 requests did not count any more"),
         ("busy", None, "the limit was reached too early"),
@@ -128,14 +121,14 @@ def test_other_services(rule: str, seen: str | None, sentence: str) -> None:
         assert found_of(Counting(rule, stated=None)).facts["rate_limit"] == "unknown"
 
 
-@in_turn("stated", [60, None])
+@in_turn("stated", [LIMIT, None])
 @in_turn("second", [0, 12, 28, 29, 33, 52, 58, 59])
 def test_a_window_by_the_clock_on_the_wall_is_never_another_one(second: int, stated: int | None) -> None:
     found = found_of(Counting("wall_clock", second=second, stated=stated))
     # It may end between the first requests and the rest; without a stated limit, that cannot be seen.
     expected = {"fixed", "unknown"} if stated is None else {"fixed"}
     assert found.switches["rate_window"] in expected
-    assert found.facts["rate_limit"] in {60, found.switches["rate_window"]}
+    assert found.facts["rate_limit"] in {LIMIT, found.switches["rate_window"]}
 
 
 @in_turn(

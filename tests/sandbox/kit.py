@@ -2,16 +2,17 @@
 
 import json
 import socket
+import sqlite3
 import threading
 from collections.abc import Callable, Generator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import httpx
-import pytest
 
-from momopay.sandbox import Sandbox
+from momopay.sandbox import MovementKind, Sandbox
 from served import server_runs
 
 KEY = "pk_test_suite"
@@ -103,6 +104,22 @@ def own_sandbox(**options: Any) -> Generator[tuple[Sandbox, Service]]:
         yield sandbox, Service(api)
 
 
+def payouts(sandbox: Sandbox) -> int:
+    """How many payouts were made, by the ledger."""
+    return sum(entry.kind is MovementKind.payout for entry in sandbox.ledger)
+
+
+def connected(sandbox: Sandbox) -> socket.socket:
+    """Return a bare connection to the server."""
+    return socket.create_connection(("127.0.0.1", httpx.URL(sandbox.url).port or 0), timeout=30)
+
+
+def execute(path: Path, statement: str) -> None:
+    """Change what an SQLite file has, as time or an accident would."""
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute(statement)
+
+
 def data(response: httpx.Response) -> Any:
     """The data of a success, once the envelope around it is right."""
     assert response.status_code == 200, response.text
@@ -120,17 +137,6 @@ def refusal(response: httpx.Response) -> tuple[int, str]:
     assert set(envelope["error"]) == {"message", "code", "details"}
     assert isinstance(envelope["error"]["details"], dict)
     return response.status_code, envelope["error"]["code"]
-
-
-def resolve_here(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
-    """Make names of other machines or containers lead to this one, as a network of containers would."""
-    resolve = socket.getaddrinfo
-
-    def getaddrinfo(host: Any, *arguments: Any, **options: Any) -> Any:
-        found = host.decode() if isinstance(host, bytes) else host
-        return resolve("127.0.0.1" if found in names else host, *arguments, **options)
-
-    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
 
 
 def transaction_id(response: httpx.Response) -> str:

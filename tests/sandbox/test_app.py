@@ -6,7 +6,6 @@ import sys
 import httpx
 import pytest
 from starlette.middleware.base import BaseHTTPMiddleware, RequestResponseEndpoint
-from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
@@ -85,7 +84,7 @@ def test_a_link_may_lead_to_a_page_but_not_under_another_name(control: httpx.Cli
 
 def test_a_name_that_was_allowed_is_the_sandboxs_own_and_another_site_stays_another() -> None:
     with (
-        Sandbox(allow_hosts=["Sandbox"]) as sandbox,
+        Sandbox(host="0.0.0.0", allow_hosts=["Sandbox"]) as sandbox,
         httpx.Client(base_url=sandbox.url, trust_env=False, verify=False) as control,
     ):
         named = f"sandbox:{control.base_url.port}"
@@ -102,6 +101,8 @@ def test_a_name_that_was_allowed_is_the_sandboxs_own_and_another_site_stays_anot
             {"Host": named, "Sec-Fetch-Site": "cross-site"},
         ):
             assert refusal(control.get("/sandbox/state", headers=headers)) == (403, "FORBIDDEN")
+        for path in ("/", "/docs", "/openapi.json", "/v1/transactions"):  # as other machines can reach it
+            assert refusal(control.get(path, headers={"Host": "other"})) == (403, "FORBIDDEN")
 
 
 # Inside a process whose tools put a middleware of their own into every ASGI application.
@@ -110,12 +111,10 @@ def test_a_name_that_was_allowed_is_the_sandboxs_own_and_another_site_stays_anot
 GLOBAL = """
 from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace.export import ConsoleSpanExporter, SimpleSpanProcessor
 
-spans = InMemorySpanExporter()
 provider = TracerProvider()
-provider.add_span_processor(SimpleSpanProcessor(spans))
+provider.add_span_processor(SimpleSpanProcessor(ConsoleSpanExporter()))
 trace.set_tracer_provider(provider)
 
 from momopay import Client
@@ -123,7 +122,6 @@ from momopay.sandbox import Sandbox
 
 with Sandbox() as sandbox, Client("pk_test_a", base_url=sandbox.base_url) as client:
     client.transactions.list(q="254712345678")
-print([span.name for span in spans.get_finished_spans()])
 """
 
 
@@ -133,7 +131,7 @@ def test_it_makes_no_spans_by_itself() -> None:
     shown = subprocess.run(
         [sys.executable, "-c", GLOBAL], capture_output=True, text=True, check=True, timeout=60
     ).stdout
-    assert shown.strip() == "[]"
+    assert shown == ""
 
 
 class ReadsBodies(BaseHTTPMiddleware):
@@ -155,7 +153,6 @@ class ReadsBodies(BaseHTTPMiddleware):
 def test_middleware_that_is_added_to_the_application() -> None:
     fresh, bodies = Sandbox(), list[bytes]()
     fresh.app.add_middleware(GZipMiddleware, minimum_size=10)
-    fresh.app.add_middleware(CORSMiddleware, allow_origins=["*"])
     fresh.app.add_middleware(ReadsBodies, bodies=bodies)
     with fresh, client(fresh.base_url) as api:
         service = Service(api)

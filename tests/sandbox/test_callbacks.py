@@ -7,7 +7,7 @@ import pytest
 
 from momopay.sandbox import Fault, Outcome, Sandbox, phone_for
 from momopay.sandbox._records import Delivery, PostResult
-from sandbox.kit import KEY, Receiver, Service, client, transaction_id
+from sandbox.kit import KEY, Receiver, Service, client, own_sandbox, transaction_id
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -123,6 +123,14 @@ def test_a_callback_to_another_host_is_recorded_and_not_sent(service: Service, s
     service.stk(callbackUrl="https://shop.example/momo")
     sandbox.advance(10_000)
     assert [record.error for record in sandbox.callbacks] == ["not sent: not loopback"] * 6
+
+
+def test_a_callback_to_a_host_that_was_named_is_sent(receiver: Receiver) -> None:
+    """0.0.0.0 leads to this machine, and is no address of its loopback."""
+    with own_sandbox(speed=0, callback_hosts=["0.0.0.0"]) as (sandbox, service):
+        service.stk(callbackUrl=receiver.url.replace("127.0.0.1", "0.0.0.0"))
+        sandbox.advance(35)
+    assert [body["event_type"] for body in receiver.bodies] == ["transaction.success"]
 
 
 def test_lost_by_the_number_by_a_plan_or_by_a_fault(service: Service, sandbox: Sandbox, receiver: Receiver) -> None:

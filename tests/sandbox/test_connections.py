@@ -12,9 +12,9 @@ import pytest
 import trio
 
 from momopay import APIConnectionError, AsyncClient, OutcomeUnknownError, TransactionStatus
-from momopay.sandbox import Fault, MovementKind, Sandbox, _connections
+from momopay.sandbox import Fault, Sandbox, _connections
 from patience import until
-from sandbox.kit import KEY, Receiver
+from sandbox.kit import KEY, Receiver, payouts
 
 BASE = "http://127.0.0.1/v1"
 SALARY: dict[str, Any] = {"amount": 100, "phone": "0712345678", "reference": "SAL-1"}
@@ -34,10 +34,6 @@ def run(request: pytest.FixtureRequest) -> Run:
 
 def client_of(sandbox: Sandbox, **options: Any) -> AsyncClient:
     return AsyncClient(KEY, base_url=BASE, budget=None, transport=httpx.ASGITransport(sandbox.app), **options)
-
-
-def payouts(sandbox: Sandbox) -> int:
-    return sum(entry.kind is MovementKind.payout for entry in sandbox.ledger)
 
 
 def test_a_payment_from_its_request_to_its_callback(sandbox: Sandbox, receiver: Receiver, run: Run) -> None:

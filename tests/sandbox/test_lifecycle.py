@@ -111,14 +111,9 @@ def test_a_customer_pays_cancels_or_ignores_the_prompt(service: Service, sandbox
     assert called == [("transaction.cancelled", "1032"), ("transaction.success", "0"), ("transaction.expired", "1037")]
 
 
-class Named:
-    def __init__(self, transaction_id: str) -> None:
-        self.transaction_id = transaction_id
-
-
 def test_an_action_overrides_the_outcome_of_the_number(service: Service, sandbox: Sandbox) -> None:
     ordinary = service.stk()
-    sandbox.cancel(Named(transaction_id(ordinary)))
+    sandbox.cancel(sandbox.ledger[0])  # any object that has the transaction's id
     poor = service.stk(phone=phone_for(Outcome.insufficient_funds))
     sandbox.enter_pin(transaction_id(poor))
     # The number's own PIN entry, due after 5 s, is void and must not bring the confirmation forward.

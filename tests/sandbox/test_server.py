@@ -1,42 +1,36 @@
 """The server, and `python -m momopay.sandbox`; what it prints, tests/cli/test_development.py tests."""
 
 import signal
-import socket
 import subprocess
 import sys
 import time
 from pathlib import Path
 
-import httpx
 import pytest
 
 from in_turn import in_turn
 from momopay.sandbox import Sandbox, _server
 from momopay.sandbox.__main__ import main
 from patience import LONGEST
-from sandbox.kit import Receiver, Service, client, own_sandbox, refusal, resolve_here, transaction_id
+from sandbox.kit import Service, client, connected
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET /v1/transactions HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Half: "])
 def test_a_head_that_does_not_come_closes_the_connection(monkeypatch: pytest.MonkeyPatch, sent: bytes) -> None:
     assert _server.HEAD_LIMIT == 30
     monkeypatch.setattr(_server, "HEAD_LIMIT", 0.1)
-    with Sandbox() as sandbox:
-        port = httpx.URL(sandbox.url).port or 0
-        with socket.create_connection(("127.0.0.1", port), timeout=10) as client:
-            client.sendall(sent)
-            assert client.recv(1) == b""
+    with Sandbox() as sandbox, connected(sandbox) as client:
+        client.sendall(sent)
+        assert client.recv(1) == b""
 
 
 def test_a_body_may_take_longer_than_the_head(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_server, "HEAD_LIMIT", 0.1)
-    with Sandbox() as sandbox:
-        port = httpx.URL(sandbox.url).port or 0
-        with socket.create_connection(("127.0.0.1", port), timeout=10) as client:
-            client.sendall(b"POST /v1/payments/stk HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 2\r\n\r\n{")
-            time.sleep(0.2)
-            client.sendall(b"}")
-            assert client.recv(100).startswith(b"HTTP/1.1 401")
+    with Sandbox() as sandbox, connected(sandbox) as client:
+        client.sendall(b"POST /v1/payments/stk HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 2\r\n\r\n{")
+        time.sleep(0.2)
+        client.sendall(b"}")
+        assert client.recv(100).startswith(b"HTTP/1.1 401")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
@@ -66,21 +60,3 @@ def test_the_program_serves_until_a_signal() -> None:
 def test_impossible_options_are_refused(options: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--port", "0", *options.split(" ")]) == 1
     assert capsys.readouterr().err.startswith("momopay.sandbox: ")
-
-
-def test_it_answers_other_machines_under_the_names_that_were_given_and_posts_to_them(
-    monkeypatch: pytest.MonkeyPatch, receiver: Receiver
-) -> None:
-    resolve_here(monkeypatch, "sandbox", "other", "app")
-    with own_sandbox(host="0.0.0.0", allow_hosts=["sandbox"], callback_hosts=["app"]) as (sandbox, service):
-        sent = service.stk(callbackUrl=receiver.url.replace("127.0.0.1", "app"))
-        port = service.api.base_url.port
-        with client(f"http://sandbox:{port}/v1") as named:
-            assert named.get(f"/transactions/{transaction_id(sent)}").status_code == 200
-            sandbox.advance(40)
-        assert [body["event_type"] for body in receiver.bodies] == ["transaction.success"]
-        with client(f"http://other:{port}/v1") as stranger:
-            for path in ("/v1/transactions", "/sandbox/state", "/", "/docs", "/openapi.json"):
-                assert refusal(stranger.get(f"http://other:{port}{path}")) == (403, "FORBIDDEN")
-        elsewhere = service.stk(callbackUrl=receiver.url.replace("127.0.0.1", "other"))
-        assert refusal(elsewhere) == (400, "VALIDATION_ERROR")

@@ -1,7 +1,5 @@
 """The state file: restarts, kills, and files that are something else."""
 
-import sqlite3
-from contextlib import closing
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -10,7 +8,7 @@ import pytest
 
 from momopay.sandbox import Outcome, Sandbox, phone_for
 from momopay.sandbox._store import Store
-from sandbox.kit import KEY, Receiver, data, own_sandbox, transaction_id
+from sandbox.kit import KEY, Receiver, data, execute, own_sandbox, transaction_id
 
 
 def test_a_restart_continues_where_the_last_run_stopped(tmp_path: Path, receiver: Receiver) -> None:
@@ -69,11 +67,6 @@ def test_a_file_of_something_else_is_left_alone(tmp_path: Path) -> None:
     for path, reason in ((state, "another version"), (tmp_path / "missing" / "state.db", "cannot be opened")):
         with pytest.raises(ValueError, match=reason):
             Store(path)
-
-
-def execute(path: Path, statement: str) -> None:
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute(statement)
 
 
 def test_what_a_callback_said_survives_a_kill(tmp_path: Path, receiver: Receiver) -> None:

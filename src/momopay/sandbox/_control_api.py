@@ -13,14 +13,15 @@ from contextlib import suppress
 from dataclasses import fields
 from datetime import datetime
 from decimal import Decimal
-from functools import partial
+from functools import cache, partial
 from inspect import signature
 from itertools import islice
+from types import MethodType
 from typing import Any, TypeVar, cast, get_type_hints
 
 import anyio
 import anyio.to_thread
-from pydantic import ConfigDict, ValidationError, create_model
+from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
@@ -108,16 +109,22 @@ def _view(engine: Engine, view: Callable[[Engine, Mapping[str, str]], object]) -
     return handle
 
 
-def _action(engine: Engine, method: Callable[..., object]) -> Handler:
-    hints = get_type_hints(method)
-    taken: dict[str, Any] = {}
-    for name, parameter in signature(method).parameters.items():
-        default = ... if parameter.default is parameter.empty else parameter.default
+@cache  # of the class, not of each sandbox: a test suite starts hundreds
+def _body_of(action: Callable[..., object]) -> tuple[type[BaseModel], dict[str, str]]:
+    """Return the body of an action's route, and the name of the parameter that each of its fields is."""
+    _self, *parameters = signature(action).parameters.values()
+    hints, taken, names = get_type_hints(action), dict[str, Any](), dict[str, str]()
+    for each in parameters:
+        default = ... if each.default is each.empty else each.default
+        field = "id" if each.name in _IDS else each.name
         # A string alone: an Outcome is one, and a record has no JSON here.
-        kind = str if name in _IDS and default is ... else hints[name]
-        taken["id" if name in _IDS else name] = kind, default
-    model = create_model(method.__name__, __config__=ConfigDict(strict=True), **taken)
-    names = {"id" if name in _IDS else name: name for name in signature(method).parameters}
+        taken[field] = str if each.name in _IDS and default is ... else hints[each.name], default
+        names[field] = each.name
+    return create_model(action.__name__, __config__=ConfigDict(strict=True), **taken), names
+
+
+def _action(engine: Engine, method: MethodType) -> Handler:
+    model, names = _body_of(method.__func__)
 
     async def handle(request: Request) -> Response:
         given = parse_json(await _body(request) or b"{}", number=None)

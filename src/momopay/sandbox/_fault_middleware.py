@@ -134,11 +134,16 @@ class FaultMiddleware:
                 response.body += message.get("body", b"")
 
         await self._app(scope, receive, self._dating(keep))
-        if replacement := self._replacement(planned, response):
-            await replacement(scope, receive, send)
-            return
         connection: Connection = scope[CONNECTION]
+        instead: Response | None = None
         match planned.fault:
+            case Fault.error_after_commit:
+                instead = _error()
+            case Fault.refused_after_commit:
+                refusal = error_body("REQUEST_CONFLICT", "Refused, although it was executed (a fault on demand)")
+                instead = json_response(refusal, planned.status)
+            case fault if fault.names_another:
+                instead = json_response(name_another(fault, response.body, self._engine.state), response.status)
             case Fault.reset_after_commit:
                 connection.reset()
             case Fault.truncated:
@@ -149,20 +154,12 @@ class FaultMiddleware:
                 await connection.drip(response)
             case _:
                 connection.hold()
+        if instead is not None:
+            await instead(scope, receive, send)
+            return
         # An app that returns without an answer would make uvicorn send a 500 of its own.
         await _wait_for_disconnect(receive)
         connection.release()
-
-    def _replacement(self, planned: PlannedFault, response: RawResponse) -> Response | None:
-        """Return the whole response that goes out instead of the true one, or None if none does."""
-        if planned.fault is Fault.error_after_commit:
-            return _error()
-        if planned.fault is Fault.refused_after_commit:
-            refusal = error_body("REQUEST_CONFLICT", "Refused, although it was executed (a fault on demand)")
-            return json_response(refusal, planned.status)
-        if planned.fault.names_another:
-            return json_response(name_another(planned.fault, response.body, self._engine.state), response.status)
-        return None
 
 
 def _key_of(scope: Scope) -> str:

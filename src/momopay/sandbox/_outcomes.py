@@ -86,31 +86,27 @@ def confirmation(kind: Kind) -> Step:
 
 def plan(kind: Kind, outcome: Outcome) -> list[Step]:
     """Return the steps that a new transaction takes if nobody intervenes."""
-    taken = Step(PIN_AFTER, Status.PROCESSING)
-    code = outcome.code
-    if kind is Kind.B2C and code:
-        # A payout has no prompt that could be cancelled or expire: each of these outcomes fails, then is reversed.
-        wait = TIMED_OUT_AFTER if code == "1037" else CONFIRMED_AFTER
-        return [taken, Step(wait, Status.FAILED, code), Step(REVERSED_AFTER, Status.REVERSED, code)]
-    if outcome is Outcome.never_confirmed or (kind is Kind.B2C and outcome is Outcome.never_answers):
-        return [taken]
-    if outcome is Outcome.late_success:
-        return [taken, Step(LATE_AFTER, Status.SUCCESS, "0")]
-    return [taken, confirmation(kind)] if kind is Kind.B2C else _prompt_plan(kind, outcome, taken, code)
-
-
-def _prompt_plan(kind: Kind, outcome: Outcome, taken: Step, code: str | None) -> list[Step]:
+    taken, code, is_payout = Step(PIN_AFTER, Status.PROCESSING), outcome.code, kind is Kind.B2C
     match outcome:
-        case Outcome.never_answers | Outcome.by_hand:
-            return []
+        case _ if is_payout and code:
+            # A payout has no prompt that could be cancelled or expire: each of these fails, then is reversed.
+            wait = TIMED_OUT_AFTER if code == "1037" else CONFIRMED_AFTER
+            steps = [taken, Step(wait, Status.FAILED, code), Step(REVERSED_AFTER, Status.REVERSED, code)]
+        case Outcome.never_answers | Outcome.by_hand if not is_payout:
+            steps = []
+        case Outcome.never_answers | Outcome.never_confirmed:
+            steps = [taken]
+        case Outcome.late_success:
+            steps = [taken, Step(LATE_AFTER, Status.SUCCESS, "0")]
         case Outcome.cancelled:
-            return [Step(PIN_AFTER, Status.CANCELLED, code)]
+            steps = [Step(PIN_AFTER, Status.CANCELLED, code)]
         case Outcome.expired:
-            return [Step(EXPIRED_AFTER, Status.EXPIRED, code)]
+            steps = [Step(EXPIRED_AFTER, Status.EXPIRED, code)]
         case Outcome.timeout:
-            return [taken, Step(TIMED_OUT_AFTER, Status.FAILED, code)]
+            steps = [taken, Step(TIMED_OUT_AFTER, Status.FAILED, code)]
         case _:
-            return [taken, Step(CONFIRMED_AFTER, Status.FAILED, code) if code else confirmation(kind)]
+            steps = [taken, Step(CONFIRMED_AFTER, Status.FAILED, code) if code else confirmation(kind)]
+    return steps
 
 
 # STK and top-up are the same to the customer: a prompt.
