@@ -151,11 +151,6 @@ def test_a_mapping_that_holds_itself_is_refused() -> None:
     refused(endless)
 
 
-@in_turn("literal", ["NaN", "Infinity", "-Infinity", "1e400", '"much"', "true", "[]", "{}", '"NaN"'])
-def test_an_amount_that_is_no_number_is_refused(literal: str) -> None:
-    refused(json.dumps(payload(amount="AMOUNT")).replace('"AMOUNT"', literal))
-
-
 def test_a_callback_without_its_id_its_status_or_its_event_type_is_refused() -> None:
     for name in ("id", "status"):
         refused({**PAYLOAD, "transaction": {key: value for key, value in STATED.items() if key != name}})
@@ -261,7 +256,8 @@ def test_an_event_type_that_contradicts_its_status_is_a_mismatch() -> None:
 
 
 def test_a_body_made_of_a_read_parses_and_agrees_with_it() -> None:
-    read = parse(momopay.Transaction, {**READ.camel, "amount": 100.5, "transactionFee": 1.5})
+    created = "0001-01-01T00:00:00+03:00"  # which UTC does not have
+    read = parse(momopay.Transaction, {**READ.camel, "amount": 100.5, "transactionFee": 1.5, "createdAt": created})
     made = callback_body(read)
     assert json.loads(made)["transaction"].keys() == STATED.keys()
     callback = momopay.parse_callback(made)

@@ -28,22 +28,12 @@ def paid(sandbox: Sandbox) -> Counter[str]:
     return Counter(movement.reference for movement in sandbox.ledger if movement.kind == "payout")
 
 
-def test_a_task_that_comes_twice_pays_once(worker: Any, sandbox: Sandbox) -> None:
-    assert [worker.payout.apply(ORDER).state for _ in range(2)] == ["SUCCESS"] * 2
-    assert paid(sandbox) == {"SAL-1": 1}
-
-
 def test_an_error_that_passes_is_tried_again(worker: Any, sandbox: Sandbox) -> None:
     worker.payout.apply(ORDER)
     sandbox.fail_next("GET", "/transactions/{id}", Fault.error_before_commit, times=2)
     assert worker.payout.apply(ORDER).state == "SUCCESS"
     assert [request.method for request in sandbox.requests] == ["GET", "POST", "GET", "GET", "GET"]  # first the tenant
     assert paid(sandbox) == {"SAL-1": 1}
-
-
-def test_a_task_belongs_to_the_broker_until_it_has_ended(worker: Any) -> None:
-    assert worker.payout.acks_late
-    assert worker.payout.reject_on_worker_lost
 
 
 def test_an_unknown_outcome_is_left_to_the_sweep(worker: Any, sandbox: Sandbox) -> None:

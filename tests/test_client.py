@@ -19,6 +19,7 @@ from in_turn import in_turn
 from journal.kit import in_threads
 from models.kit import BALANCE
 from momopay import AsyncClient, Client, ConfigurationError, FileRateBudget, Journal, MomoPayError, RateBudget
+from momopay._core.operation import Resource
 from momopay.types import SHARED_BUDGET
 from virtual import envelope
 
@@ -47,6 +48,11 @@ def test_copies_share_connections_and_close_nothing(drive: Callable[..., Driver]
     driver(lambda _: copy.close() if driver.client_kind == "blocking" else copy.aclose())
     assert driver(lambda _: copy.wallet.balance()).available_balance == 5
     assert driver(lambda client: client.wallet.balance()).available_balance == 5
+    assert (driver.client.is_closed, copy.is_closed) == (False, False)
+    driver(lambda client: client.close() if driver.client_kind == "blocking" else client.aclose())
+    assert (driver.client.is_closed, copy.is_closed) == (True, True)
+    with pytest.raises(ConfigurationError, match="closed"):
+        driver(lambda _: copy.wallet.balance())
 
 
 def test_the_default_budget_is_shared_by_key_and_address() -> None:
@@ -93,18 +99,6 @@ def test_options_can_be_read(kind: Any) -> None:
     for name in ("base_url", "timeout", "max_wait", "journal", "is_closed"):
         with pytest.raises(AttributeError):
             setattr(client, name, None)
-
-
-def test_a_client_and_its_copies_tell_that_they_are_closed(drive: Callable[..., Driver]) -> None:
-    driver = drive(transport=httpx.MockTransport(balance))
-    copy = driver.client.with_options(timeout=1.0)
-    assert (driver.client.is_closed, copy.is_closed) == (False, False)
-    driver(lambda _: copy.close() if driver.client_kind == "blocking" else copy.aclose())
-    assert (driver.client.is_closed, copy.is_closed) == (False, False)
-    driver(lambda client: client.close() if driver.client_kind == "blocking" else client.aclose())
-    assert (driver.client.is_closed, copy.is_closed) == (True, True)
-    with pytest.raises(ConfigurationError, match="closed"):
-        driver(lambda _: copy.wallet.balance())
 
 
 def test_headers_and_program_are_sent(
@@ -228,6 +222,12 @@ def test_a_mock_of_a_client_has_the_operations() -> None:
         client.stk.initiate(amuont=100, amount=1, phone="0712345678")
     with pytest.raises(AttributeError):
         client.stk.begin(amount=100, phone="0712345678")
+
+
+def test_the_class_has_every_group_of_operations_that_a_client_has() -> None:
+    client = Client(KEY, base_url=BASE)
+    groups = [name for name in dir(client) if isinstance(getattr(client, name), Resource)]
+    assert len(groups) == sum(isinstance(getattr(Client, name), Resource) for name in groups) >= 5
 
 
 def test_operations_of_the_class_say_that_they_need_a_client() -> None:

@@ -13,7 +13,9 @@ from typing import Any
 from urllib.parse import parse_qs
 from uuid import UUID
 
-from campaign.judge import Order, Payment
+from campaign.judge import Payment
+from journal.kit import callback_body
+from virtual import envelope, refusal, transaction
 
 Answer = tuple[int, bytes]
 PAYOUT = "/b2c/payouts"
@@ -114,7 +116,7 @@ class Bank:
             record.status = ends
 
         def deliver() -> None:
-            self._call_back(record.callback_url, callback_body(record.payment, ends))
+            self._call_back(record.callback_url, called_back(record.payment, ends))
 
         self.at(delay, end)
         if fate != "lost":
@@ -135,56 +137,16 @@ class Bank:
 
 
 def accepted(data: object) -> Answer:
-    return 200, json.dumps({"success": True, "data": data, "requestId": "r"}).encode()
+    return 200, json.dumps(envelope(data)).encode()
 
 
 def refused(status: int, code: str) -> Answer:
-    error: dict[str, Any] = {"message": "no", "code": code, "details": {}}
-    return status, json.dumps({"success": False, "error": error, "requestId": "r"}).encode()
+    return status, json.dumps(refusal(code)).encode()
 
 
-def callback_body(payment: Payment, status: str) -> bytes:
-    transaction = {
-        "id": payment.transaction_id,
-        "tenant_id": "t",
-        "type": "B2C",
-        "status": status,
-        "amount": float(payment.amount),
-        "currency": "KES",
-        "phone_number": payment.phone,
-        "external_reference": payment.reference,
-        "provider": "MOMO",
-        "momo_receipt": None,
-        "transaction_fee": 0,
-        "result_code": "0" if status == "SUCCESS" else "1",
-        "result_desc": "",
-        "created_at": "2026-01-05T09:00:00Z",
-        "updated_at": "2026-01-05T09:00:00Z",
-    }
-    kind = "transaction.success" if status == "SUCCESS" else "transaction.failed"
-    return json.dumps({"event": "transaction.updated", "event_type": kind, "transaction": transaction}).encode()
-
-
-FORGERIES = ("no token", "another's token", "made-up id", "another's id", "another amount", "garbage")
-
-
-def forged(
-    kind: str,
-    order: Order,
-    identity: str,
-    url: Callable[[str], str],
-    hook: str,
-    rng: random.Random,
-    paid: list[Payment],
-) -> tuple[str, bytes]:
-    """Return the URL and the body of a forged callback; `url` signs one, and `identity` is made up."""
-    others = [payment for payment in paid if payment.reference != order.reference]
-    if kind == "another's id" and others:
-        identity = rng.choice(others).transaction_id
-    amount = order.amount + (1 if kind == "another amount" else 0)
-    body = callback_body(Payment(order.reference, amount, order.phone, identity, "", 0.0), "SUCCESS")
-    signed = url(order.reference + ("x" if kind == "another's token" else ""))
-    return hook if kind == "no token" else signed, body[:-9] if kind == "garbage" else body
+def called_back(payment: Payment, status: str) -> bytes:
+    stated = {"amount": float(payment.amount), "phone_number": payment.phone}
+    return json.dumps(callback_body(payment.reference, payment.transaction_id, status, **stated)).encode()
 
 
 def _styled(item: dict[str, Any], style: str) -> dict[str, Any]:
@@ -203,16 +165,7 @@ def _styled(item: dict[str, Any], style: str) -> dict[str, Any]:
 
 
 def _shown(record: Record) -> dict[str, Any]:
-    payment = record.payment
-    when = record.created_at.isoformat()
-    return {
-        "transactionId": payment.transaction_id,
-        "type": "B2C",
-        "status": record.status,
-        "amount": float(payment.amount),
-        "currency": "KES",
-        "phone": payment.phone,
-        "accountReference": payment.reference,
-        "createdAt": when,
-        "updatedAt": when,
-    }
+    payment, when = record.payment, record.created_at.isoformat()
+    names = {"type": "B2C", "phone": payment.phone, "accountReference": payment.reference}
+    shown = {**names, "amount": float(payment.amount), "createdAt": when, "updatedAt": when}
+    return transaction(payment.transaction_id, record.status, **shown)

@@ -12,9 +12,10 @@ import sys
 import threading
 import time
 from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime, tzinfo
 from typing import Any
+from unittest.mock import patch
 
 from sqlalchemy import update
 
@@ -31,10 +32,6 @@ A_DAY = 86_400.0
 """Seconds."""
 SKEWS = (0.0, 0.0, 301.0, -301.0, 3600.0, -3600.0, 86_400.0, -86_400.0)
 """Seconds by which a payer's clock is ahead."""
-
-
-Patch = tuple[Any, str, Any]
-"""A module, a name in it, and what it had."""
 
 
 class Clock:
@@ -64,8 +61,9 @@ class Clock:
             self._own.ahead = 0.0
 
 
-def wind(clock: Any) -> list[Patch]:
-    """Have the modules of momopay read this clock, which has a `now()` and a `boot()`; return what they had before.
+@contextmanager
+def own_time(clock: Any, *, hastened: bool) -> Generator[None]:
+    """Have the modules of momopay read this clock, which has a `now()` and a `boot()`; `hastened`: leases end sooner.
 
     The sandbox is left alone: it is the service, and its own time is the true one.
     """
@@ -80,34 +78,14 @@ def wind(clock: Any) -> list[Patch]:
             now: datetime = clock.now()
             return now.astimezone(tz)
 
-    of_the_service: Any = service_clock
-    before: list[Patch] = [(of_the_service, "now", of_the_service.now)]
-    of_the_service.now = clock.boot
+    changed: list[tuple[Any, str, Any]] = [(service_clock, "now", clock.boot)]
     for module in _modules():
-        if _reads_the_clock(module):
-            before.append((module, "datetime", module.datetime))
-            module.datetime = Wound
-    return before
-
-
-def hasten() -> list[Patch]:
-    """Have leases end sooner; return what the modules had before."""
-    found: list[Patch] = [
-        (each, name, vars(each)[name]) for each in _modules() for name in SPED_UP if name in vars(each)
-    ]
-    for module, name, _ in found:
-        setattr(module, name, SPED_UP[name])
-    return found
-
-
-@contextmanager
-def own_time(clock: Any, *, hastened: bool) -> Generator[None]:
-    before = [*wind(clock), *(hasten() if hastened else ())]
-    try:
+        changed += [(module, "datetime", Wound)] if _reads_the_clock(module) else []
+        changed += [(module, name, SPED_UP[name]) for name in SPED_UP if hastened and name in vars(module)]
+    with ExitStack() as stack:
+        for module, name, instead in changed:
+            stack.enter_context(patch.object(module, name, instead))
         yield
-    finally:
-        for module, name, value in before:
-            setattr(module, name, value)
 
 
 def end_lease(journal: Journal, reference: str) -> None:

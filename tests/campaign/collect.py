@@ -7,7 +7,6 @@ with `stk.collect_once`, sweep, and hear callbacks, and are killed and frozen.
 from __future__ import annotations
 
 import random
-import threading
 import time
 from collections import Counter
 from collections.abc import Generator
@@ -16,10 +15,10 @@ from datetime import datetime
 from typing import Any
 from unittest.mock import patch
 
-from campaign.judge import Finding, Payment, Verdict, by_order, judge
+from campaign.judge import Finding, Payment, by_order
 from campaign.parent import Parent
-from campaign.settings import TIMEOUT, Result, Settings
-from campaign.storm import LIST_CATCHES_UP, Service, Storm
+from campaign.settings import Settings, repeated
+from campaign.storm import Service, Storm
 from momopay.sandbox import Refusal, Sandbox, _lifecycle
 from momopay.sandbox._records import COMPLETED, Kind, Status, Transaction
 from postgresql import PostgresqlServer
@@ -36,6 +35,7 @@ LATE_PIN, OFTEN_LATE = 0.25, 0.9
 """How likely a prompt that was cancelled or has expired is paid after all; and in a control that needs it."""
 TRIES = 6
 """How often every order is asked for in the end."""
+UNPAID = COMPLETED - {Status.SUCCESS}
 CAUGHT = frozenset({Finding.TWO_OPEN, Finding.DOUBLE, Finding.READS_UNPAID, Finding.FORGOTTEN})
 """What a control must be caught at."""
 
@@ -60,7 +60,7 @@ class Till(Service):
         with patch.object(_lifecycle, "enter", noting):
             yield
 
-    def prompts(self) -> list[Payment]:
+    def payments(self) -> list[Payment]:
         """Return every prompt that was made, oldest first."""
         return [
             Payment(
@@ -74,7 +74,7 @@ class Till(Service):
                 each.status is Status.SUCCESS,
                 each.id in self._late,
             )
-            for each in self._stk()
+            for each in self.stk()
         ]
 
     def pay_late(self, transaction_id: str) -> bool:
@@ -84,7 +84,7 @@ class Till(Service):
     def _pay_late(self, transaction_id: str) -> bool:
         state, now = self._engine.state, self._engine.catch_up()
         transaction = state.transactions[transaction_id]
-        if transaction.status not in COMPLETED - {Status.SUCCESS}:
+        if transaction.status not in UNPAID:
             return False
         self._late.add(transaction_id)
         if len(self._late) % 4:
@@ -94,16 +94,10 @@ class Till(Service):
         self._engine.commit()
         return True
 
-    def open_ids(self) -> list[str]:
-        return [each.id for each in self._stk() if each.status is Status.PENDING]
-
     def is_busy(self) -> bool:
-        return any(each.status not in COMPLETED for each in self._stk())
+        return any(each.status not in COMPLETED for each in self.stk())
 
-    def ended_ids(self) -> list[str]:
-        return [each.id for each in self._stk() if each.status in COMPLETED - {Status.SUCCESS}]
-
-    def _stk(self) -> list[Transaction]:
+    def stk(self) -> list[Transaction]:
         return [each for each in list(self._engine.state.transactions.values()) if each.kind is Kind.STK]
 
 
@@ -118,33 +112,23 @@ class Customers:
         self._rng = random.Random(f"customers {seed}")
         self._due: dict[str, tuple[float, str]] = {}
         self._late: dict[str, float] = {}
-        self._over = threading.Event()
         self.eager = False
         """The storm is over: everybody pays at once, and nobody pays late."""
 
-    @contextmanager
-    def at_home(self) -> Generator[None]:
-        thread = threading.Thread(target=self._live)
-        thread.start()
-        try:
-            yield
-        finally:
-            self._over.set()
-            thread.join()
-
-    def _live(self) -> None:
-        while not self._over.wait(0.05):
-            now = time.monotonic()
-            for prompt in self._till.open_ids():
-                due, way = self._due.setdefault(prompt, self._decided(now))
+    def decide(self) -> None:
+        """Do what is due by now."""
+        now = time.monotonic()
+        for prompt in self._till.stk():
+            if prompt.status is Status.PENDING:
+                due, way = self._due.setdefault(prompt.id, self._decided(now))
                 if self.eager and way == "leaves it open":
-                    self._act(prompt, "pays")
+                    self._act(prompt.id, "pays")
                 elif now >= due:
-                    self._act(prompt, way)
-            for prompt in self._till.ended_ids():
+                    self._act(prompt.id, way)
+            elif prompt.status in UNPAID:
                 drawn = self._rng.uniform(*LATE) if self._rng.random() < self._late_pin else float("inf")
-                if now >= self._late.setdefault(prompt, now + drawn) and not self.eager and self._till.pay_late(prompt):
-                    self.events["pays late, after the end"] += 1
+                is_due = now >= self._late.setdefault(prompt.id, now + drawn) and not self.eager
+                self.events["pays late, after the end"] += is_due and self._till.pay_late(prompt.id)
 
     def _decided(self, now: float) -> tuple[float, str]:
         (way,) = self._rng.choices(list(WAYS), list(WAYS.values()))
@@ -160,37 +144,29 @@ class Customers:
                 self.events[way] += 1
 
 
-class Shop(Parent[Till]):
+class Shop(Parent):
+    caught = CAUGHT
+
     def __init__(self, settings: Settings, till: Till, server: PostgresqlServer | None) -> None:
-        super().__init__(settings, till, server, till.prompts, draws=(0.0, 0.4))
+        super().__init__(settings, till, server)
+        self.till = till
+        self.parts = [self._finish]
         late_pin = OFTEN_LATE if self.plan.control == "end_not_read_again" else LATE_PIN
         self.customers = Customers(till, self.plan.seed, late_pin=late_pin)
 
-    def run(self) -> Result:
-        """Collect under fire, sweep, judge; then in peace until every order is paid, sweep, and judge again."""
-        with self.at_work(), self.service.watched(), self.customers.at_home():
-            with self.troubles:
-                self.storm()
-            self.service.storm.calm = self.customers.eager = True
-            self._sweep_all()
-            verdict = self._judged(closed=False)
-            in_doubt = len(self.journal.unresolved())
-            if not (self.plan.control and verdict.found & CAUGHT):
-                self._finish()
-                self._sweep_all()
-                closed = self._judged(closed=True)
-                closed.join(verdict)
-                verdict = closed
-        details = {"seconds": round(time.monotonic() - self.begun), "in doubt after the storm and a sweep": in_doubt}
-        return Result(verdict, Counter(details), {**self.counts(), "customers": self.customers.events})
+    @contextmanager
+    def at_work(self) -> Generator[None]:
+        with super().at_work(), self.till.watched(), repeated(self.customers.decide, every=0.05):
+            yield
 
-    def _sweep_all(self) -> None:
-        """Let the lists catch up and every prompt end; then sweep, ten minutes later."""
-        time.sleep(LIST_CATCHES_UP + TIMEOUT)
+    def calm_down(self) -> None:
+        """Let every prompt end too; then sweep, ten minutes later."""
+        self.customers.eager = True
+        super().calm_down()
         until = time.monotonic() + 10
-        while self.service.is_busy() and time.monotonic() < until:
+        while self.till.is_busy() and time.monotonic() < until:
             time.sleep(0.1)
-        self.service.sandbox.advance(LATE_ENOUGH)
+        self.till.sandbox.advance(LATE_ENOUGH)
         self.clock.skew += LATE_ENOUGH  # so that it still shows the service's time
         for _ in range(2):  # what the first finds may be read again by the second
             self.patient.transactions.sweep(journal=self.journal)
@@ -200,17 +176,17 @@ class Shop(Parent[Till]):
         self.settle_by_eye()
         for _ in range(TRIES):
             entries = self.entries()
-            prompts = by_order(self.service.prompts(), entries)
+            prompts = by_order(self.till.payments(), entries)
             left = [order.reference for order in self.orders if not any(p.is_paid for p in prompts[order.reference])]
             if not left:
-                return
+                break
             doubtful = [name for name in left if (entry := entries[name]) is not None and entry.state == "UNKNOWN"]
             self.human.release_at_last(doubtful)
             self.ask(self.patient, left)
             time.sleep(1.0)
-            while self.service.is_busy():
+            while self.till.is_busy():
                 time.sleep(0.1)
+        self.calm_down()
 
-    def _judged(self, *, closed: bool) -> Verdict:
-        prompts, entries = self.service.prompts(), self.entries()
-        return judge(self.orders, prompts, entries, self.words(), kind=self.plan.kind, closed=closed)
+    def counts(self) -> dict[str, Counter[str]]:
+        return {**super().counts(), "customers": self.customers.events}

@@ -10,8 +10,8 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from multiprocessing.context import ForkServerProcess
+from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 from campaign import worker
@@ -27,46 +27,47 @@ BETWEEN_KILLS = (1_000, 9_000)
 """Bytes that the processes log between two kills, about 5 to 50 calls: a slow machine gets no more kills for it."""
 
 
-@dataclass
 class Child:
     """One process, and what it does."""
 
-    work: Callable[[Settings], None]
-    settings: Settings
-    generation: int = 0
-    process: ForkServerProcess | None = None
-    done: bool = False
+    def __init__(self, work: Callable[[Settings], None], settings: Settings) -> None:
+        self.work = work
+        self.settings = settings
+        self.done = False
+        self._generation = count()
+        self.start()
 
     def start(self) -> None:
         """Start it, under a name of this generation."""
-        named = replace(self.settings, name=f"{self.settings.name}.{self.generation}")
+        named = replace(self.settings, name=f"{self.settings.name}.{next(self._generation)}")
         self.process = in_a_fresh_process(self.work, named)
-        self.generation += 1
+
+    @property
+    def pid(self) -> int:
+        assert self.process.pid is not None
+        return self.process.pid
 
     def kill(self) -> None:
-        assert self.process is not None
         self.process.kill()
         self.process.join(PATIENCE)
 
 
 class Herd:
-    """All of them. The last is the receiver of callbacks, which never ends by itself."""
+    """All of them. The receiver of callbacks never ends by itself."""
 
     def __init__(self, workers: list[Child], receiver: Child, rng: random.Random, stops: float) -> None:
         """`stops`: how likely a process is frozen, at any moment, and not killed."""
         self.workers = workers
         self.receiver = receiver
+        self.children = [*workers, receiver]
         self.rng = rng
         self.events: Counter[str] = Counter()
         self._stops = stops
         self._log = receiver.settings.log
         self._next_kill = self.rng.randrange(*BETWEEN_KILLS)
-        for child in (*workers, receiver):
-            child.start()
 
     def pids(self) -> list[int]:
-        found = [child.process.pid for child in (*self.workers, self.receiver) if child.process is not None]
-        return [pid for pid in found if pid is not None]
+        return [child.pid for child in self.children]
 
     @property
     def done(self) -> bool:
@@ -74,8 +75,7 @@ class Herd:
 
     def tend(self) -> None:
         """Start again what died, and kill one when the time for it has come."""
-        for child in (*self.workers, self.receiver):
-            assert child.process is not None
+        for child in self.children:
             code = None if child.done else child.process.exitcode
             if code == 0:
                 child.done = True
@@ -88,20 +88,23 @@ class Herd:
         if written >= self._next_kill:
             self._next_kill = written + self.rng.randrange(*BETWEEN_KILLS)
             time.sleep(self.rng.uniform(0, 0.1))
-            victims = [child for child in self.workers if not child.done]
-            child = self.receiver if self.rng.random() < 0.12 else self.rng.choice(victims or [self.receiver])
-            assert child.process is not None
-            if child.process.exitcode is None and self.rng.random() < self._stops:
-                assert child.process.pid is not None
-                os.kill(child.process.pid, signal.SIGSTOP)
-                self.events["a process was frozen"] += 1
-            elif child.process.exitcode is None:
-                child.kill()
-                self.events["kills of the receiver" if child is self.receiver else "kills of a worker"] += 1
-                child.start()
+            self._kill_one()
+
+    def _kill_one(self) -> None:
+        victims = [child for child in self.workers if not child.done]
+        child = self.receiver if self.rng.random() < 0.12 else self.rng.choice(victims or [self.receiver])
+        if child.process.exitcode is not None:
+            return
+        if self.rng.random() < self._stops:
+            os.kill(child.pid, signal.SIGSTOP)
+            self.events["a process was frozen"] += 1
+        else:
+            child.kill()
+            self.events["kills of the receiver" if child is self.receiver else "kills of a worker"] += 1
+            child.start()
 
     def end(self) -> None:
-        for child in (*self.workers, self.receiver):
+        for child in self.children:
             child.kill()
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
@@ -38,7 +37,7 @@ class Human:
         journal: Journal,
         client: Client,
         clock: Clock,
-        pay: Callable[[str], object],
+        pay: Callable[[Iterable[str]], object],
     ) -> None:
         """`payments` reads the service's ledger."""
         self.events: Counter[str] = Counter()
@@ -59,14 +58,15 @@ class Human:
         """Release what was in doubt for long and, by the ledger, was not paid; have it paid."""
         now, entries = time.monotonic(), self.journal.unresolved()
         self._doubted = {_attempt(entry): self._doubted.get(_attempt(entry), now) for entry in entries}
-        due = [entry for entry in entries if now - self._doubted[_attempt(entry)] >= WAITS and self._may_release(entry)]
+        left = parts_of(self.journal).store.seconds_to_release
+        due = [entry for entry in entries if now - self._doubted[_attempt(entry)] >= WAITS and left(entry) <= 0]
         for entry in sorted(self.unpaid(due), key=_attempt)[:3]:
             # To pay the one before took seconds, in which somebody may have attempted this one.
             if self._attempts(entry.reference) != entry.attempts or not self.unpaid([entry]):
                 continue
             if self._release(entry.reference) or self._release(entry.reference, unseen=True):
                 self.events["released after a look into the ledger"] += 1
-                self._pay(entry.reference)
+                self._pay([entry.reference])
 
     def press(self) -> None:
         """Release, without any search, what just came to be in doubt; have it paid."""
@@ -74,8 +74,7 @@ class Human:
         fresh = [entry for entry in doubtful if now - self._pressed.setdefault(_attempt(entry), now) < DOUBTED]
         released = [entry.reference for entry in fresh if self._release(entry.reference, unseen=True)]
         self.events["released as soon as it was in doubt"] += len(released)
-        with ThreadPoolExecutor(8) as pool:
-            list(pool.map(self._pay, released))
+        self._pay(released)
 
     def release_in_time(self, reference: str) -> bool:
         """Release what a frozen process is paying, once its lease and a minute are over; have it paid."""
@@ -89,7 +88,7 @@ class Human:
                 if attempts != first:
                     return False
                 if entry is not None and self.unpaid([entry]) and self._release(reference):
-                    self._pay(reference)
+                    self._pay([reference])
                     return True
         return False
 
@@ -100,10 +99,6 @@ class Human:
                 end_lease(self.journal, reference)
                 released = self._release(reference) or self._release(reference, unseen=True)
                 self.events["released at the end"] += released
-
-    def _may_release(self, entry: JournalEntry) -> bool:
-        """Return whether the lease of its last attempt, and a minute, are over."""
-        return parts_of(self.journal).store.seconds_to_release(entry) <= 0
 
     def _attempts(self, reference: str) -> int:
         entry = self.journal.get(reference, self._kind)

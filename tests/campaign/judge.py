@@ -168,6 +168,7 @@ def judge(
     verdict = Verdict(kind, len(orders), sum(map(len, made.values())))
     verdict.paid_once = sum(sum(each.is_paid for each in made.get(order.reference, ())) == 1 for order in orders)
     verdict.paid_twice = sum(sum(each.is_paid for each in each_made) > 1 for each_made in made.values())
+    verdict.left_unknown = sum(each is not None and each.state is JournalState.UNKNOWN for each in entries.values())
     _judge_money(verdict, orders, made)
     for order in orders:
         if order.reference not in forgotten:
@@ -213,10 +214,8 @@ def _judge_payout(
 ) -> None:
     state = None if entry is None else entry.state
     name = f"{order.reference} ({'no row' if state is None else state.value})"
-    if state is JournalState.UNKNOWN:
-        verdict.left_unknown += 1
-        if closed and payments:
-            verdict.note(Finding.MISSED, name)
+    if state is JournalState.UNKNOWN and closed and payments:
+        verdict.note(Finding.MISSED, name)
     if payments and state not in {JournalState.ACCEPTED, JournalState.UNKNOWN}:
         verdict.note(Finding.LOST, name)
     if entry is not None:

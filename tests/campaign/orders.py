@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Coroutine, Generator
 from contextlib import contextmanager
-from dataclasses import replace
 from decimal import Decimal
-from typing import Any
+from functools import partial
+from inspect import isawaitable
+from typing import Any, TypeVar
 
 from campaign.judge import Order, Said, Word
 from momopay import (
@@ -22,41 +23,49 @@ from momopay import (
 )
 from strikes import StruckError
 
+T = TypeVar("T")
+
 BY_HAND = "9945"
 """The last digits of a phone whose owner decides at the time."""
 
 
-def make_orders(seed: int, count: int) -> list[Order]:
-    """Make so many orders; the same ones for the same seed. Some pay the same amount to the same phone."""
+def orders_of(kind: EntryKind, seed: int, count: int) -> list[Order]:
+    """Make so many orders of a kind; the same ones for the same seed. Some pay the same amount to the same phone.
+
+    Every third of a collection has a reference that is too long for the wire.
+    """
     rng = random.Random(f"orders {seed}")
     phones = [f"2547{rng.randrange(10**8):08}" for _ in range(max(1, count // 2))]
     amounts = [Decimal(rng.randrange(10_00, 999_99)) / 100 for _ in range(max(1, count // 2))]
-    return [Order(f"S{seed}-{number:06}", rng.choice(amounts), rng.choice(phones)) for number in range(count)]
-
-
-def orders_of(kind: EntryKind, seed: int, count: int) -> list[Order]:
-    """Make so many orders of a kind; every third of a collection has a reference that is too long for the wire."""
-    made = make_orders(seed, count)
+    made = [Order(f"S{seed}-{number:06}", rng.choice(amounts), rng.choice(phones)) for number in range(count)]
     if kind is EntryKind.PAYOUT:
         return made
-    return [
-        replace(
-            order,
-            reference=f"{order.reference}-of-a-shop" if number % 3 == 0 else order.reference[-12:],
-            phone=f"{order.phone[:8]}{BY_HAND}",
-        )
-        for number, order in enumerate(made)
-    ]
+    references = [f"{each.reference}-of-a-shop" if n % 3 == 0 else each.reference[-12:] for n, each in enumerate(made)]
+    phones = [f"{each.phone[:8]}{BY_HAND}" for each in made]
+    return [Order(name, each.amount, phone) for name, each, phone in zip(references, made, phones, strict=True)]
 
 
-def asked(kind: EntryKind, order: Order, call: str) -> dict[str, Any]:
-    """Return what `once` takes; the service keeps the name of the call."""
-    described = "description" if kind is EntryKind.PAYOUT else "transaction_desc"
-    return {"reference": order.reference, "amount": order.amount, "phone": order.phone, described: call}
+def asking(client: Any, kind: EntryKind, order: Order, call: str, **options: Any) -> Callable[[], Any]:
+    """Return what makes one call for an order; the service keeps the name of the call."""
+    once = client.payouts.pay_once if kind is EntryKind.PAYOUT else client.stk.collect_once
+    described = {"description" if kind is EntryKind.PAYOUT else "transaction_desc": call}
+    return partial(once, reference=order.reference, amount=order.amount, phone=order.phone, **described, **options)
 
 
-def once(client: Any, kind: EntryKind) -> Any:
-    return client.payouts.pay_once if kind is EntryKind.PAYOUT else client.stk.collect_once
+def drive(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine to its end, while nobody else goes on."""
+    while True:
+        try:
+            work.send(None)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
+
+
+async def awaited(result: Any) -> Any:
+    """Take a call's result from a client of either kind."""
+    if isawaitable(result):
+        result = await result
+    return result
 
 
 class Ear:

@@ -1,31 +1,34 @@
-"""What the parents of both campaigns do alike: a storm over processes that pay, calls of their own, what was said."""
+"""A campaign over sockets: a storm over processes that pay, what follows it, and the judge after each part."""
 
 from __future__ import annotations
 
+import os
 import random
-import threading
+import shutil
+import sqlite3
 import time
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Generator, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
 from itertools import count
-from typing import Any, Generic, TypeVar
+from pathlib import Path
+from typing import Any
 
-from campaign import worker
-from campaign.clocks import SKEWS, Clock, own_time, settle_near
+from campaign import controls, worker
+from campaign.clocks import A_DAY, SKEWS, Clock, own_time, settle_near
 from campaign.herd import Child, Freezer, Herd
-from campaign.human import Human
-from campaign.judge import Order, Payment, Word
-from campaign.orders import asked, heard, once, orders_of
-from campaign.settings import DEADLINE, KEY, LANES, TIMEOUT, Settings, read_log
-from campaign.storm import Service
+from campaign.human import BY, Human
+from campaign.judge import Finding, Order, Said, Verdict, Word, judge
+from campaign.orders import asking, heard, orders_of
+from campaign.settings import DEADLINE, KEY, LANES, SPEED, TIMEOUT, Result, Settings, read_log, repeated
+from campaign.storm import LIST_CATCHES_UP, Service
 from campaign.troubles import Troubles
-from momopay import Client, EntryKind, Journal, JournalEntry, JournalError, OutcomeUnknownError
+from momopay import Client, EntryKind, Journal, JournalEntry, JournalError, JournalState, OutcomeUnknownError
 from postgresql import PostgresqlServer
-
-S = TypeVar("S", bound=Service)
 
 STORM = 0.7
 """The storm's share of the time; the rest is for what follows it."""
@@ -36,20 +39,26 @@ LATEST_START = 30.0
 """Seconds within which a worker calls for the first time."""
 LOOKS_EVERY = 0.5
 """Seconds between two looks of the parent, and of a person, into the journal."""
+BUSY = 1.0
+"""Seconds that a busy machine takes, beyond a deadline, to execute a payment."""
+COPIED, RESTORED = 2 / 3, 1 / 2
+"""When a copy of the journal is made: the share of orders that is left to pay; when it is written back: that of those.
+
+A storm pays a few more while it ends, so the second share cannot be of all orders: none might be paid in between.
+"""
+REFUSED = 0.7
+"""The share of the storm in which everybody is refused then."""
+ASKED = 8
+"""Calls over an emptied journal."""
 
 
-class Parent(Generic[S]):
+class Parent:
     """The process that runs the service, the only witness."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        service: S,
-        server: PostgresqlServer | None,
-        payments: Callable[[], list[Payment]],
-        draws: tuple[float, float],
-    ) -> None:
-        """`payments` reads the service's ledger; `draws` are those of the `Freezer`."""
+    caught = controls.CAUGHT - {Finding.LOST}
+    """What ends a control at once; what is lost may only be late."""
+
+    def __init__(self, settings: Settings, service: Service, server: PostgresqlServer | None) -> None:
         self.plan = settings.plan
         self.settings = settings
         self.service = service
@@ -60,13 +69,48 @@ class Parent(Generic[S]):
         self.orders = orders_of(self.plan.kind, self.plan.seed, self.plan.size)
         self.patient = self.client()
         self.hasty = self.client(timeout=TIMEOUT, deadline=DEADLINE)
-        self.human = Human(self.plan.kind, payments, self.journal, self.hasty, self.clock, self._ask_one)
+        pay = partial(self.ask, self.hasty)
+        self.human = Human(self.plan.kind, service.payments, self.journal, self.hasty, self.clock, pay)
+        # For a prompt, nobody looks while its payer is frozen.
+        draws = (0.0, 1.0) if self.plan.kind is EntryKind.PAYOUT else (0.0, 0.4)
+        draws = (0.2, 0.4) if self.plan.control == "no_fence" else draws
         self.freezer = Freezer(settings.folder, self.human, self.rng, draws)
         self.troubles = Troubles(service, server, settings, self.rng)
         self.kills: Counter[str] = Counter()
+        self.details: Counter[str] = Counter()
+        self.forgotten: set[str] = set()
+        """What a restored copy does not have, and is not to be paid again."""
+        self.parts = [self._close, self._release_the_rest]
+        """What follows the storm and the calm after it."""
         self._said: list[Word] = []
         self._calls, self._storms = count(), count()
         settings.log.touch()
+
+    def run(self) -> Result:
+        """Pay under fire, then in peace; judge after each part."""
+        is_restored = self.plan.fault == "restored"
+        with self.at_work():
+            with self.troubles:
+                (self._storm_and_restore if is_restored else self.storm)()
+            self.service.storm.calm = True
+            self.calm_down()
+            if is_restored:
+                self._accept_restored()
+            verdict = self.judged()
+            self.details["in doubt when the storm ended"] = verdict.left_unknown
+            for part in self.parts:
+                if self.is_caught(verdict):
+                    break
+                part()
+                earlier, verdict = verdict, self.judged(closed=part is self.parts[-1])
+                verdict.join(earlier)
+            self.details["seconds"] = round(time.monotonic() - self.begun)
+            self.details["callbacks POSTed by the service"] = self.service.deliveries()
+            return Result(verdict, self.details, self.counts())
+
+    def calm_down(self) -> None:
+        """Let the lists catch up, and what is under way arrive."""
+        time.sleep(LIST_CATCHES_UP + self.service.storm.latest)
 
     @contextmanager
     def at_work(self) -> Generator[None]:
@@ -98,43 +142,41 @@ class Parent(Generic[S]):
 
         The time begins with the first outcome that a worker logs: on a busy machine, a worker takes long to start.
         """
-        herd, over = self.herd(), threading.Event()
+        herd = self.herd()
         works = [self.human.look, *([self.human.press] if self.plan.fault == "late" else [])]
-        people = [threading.Thread(target=self._repeat, args=(work, over)) for work in works]
-        for person in people:
-            person.start()
         seconds, words, latest = share * STORM * self.plan.seconds, self._logged(), time.monotonic() + LATEST_START
-        while self._logged() == words and time.monotonic() < latest:
-            time.sleep(0.05)
-        begun, look, waiting = time.monotonic(), 0.0, 1.0
         try:
-            while waiting > left and not herd.done and (spent := (time.monotonic() - begun) / seconds) < 1:
-                herd.tend()
-                self.freezer.tend(herd.pids())
-                if self.plan.fault is None:
-                    self.troubles.tend(max(spent, 1 - waiting))
-                if time.monotonic() >= look:
-                    look = time.monotonic() + LOOKS_EVERY
-                    with suppress(JournalError):  # the database is down
-                        waiting = self.waiting()
-                time.sleep(0.1)
-        finally:
-            over.set()
-            self.freezer.tend(herd.pids())  # what the herd stopped last may hold the database's lock
-            for person in people:
-                person.join()
+            with repeated(*works, every=LOOKS_EVERY):
+                while self._logged() == words and time.monotonic() < latest:
+                    time.sleep(0.05)
+                self._let_pay(herd, seconds, left)
+                self.freezer.tend(herd.pids())  # what the herd stopped last may hold the database's lock
             self.freezer.join()
+        finally:
             herd.end()
         self.kills.update(herd.events)
 
     def waiting(self) -> float:
         """Return the share of the orders that may still be paid; -1 if the storm is to end at once."""
-        return 1.0
+        if self.plan.kind is EntryKind.COLLECTION:
+            return 1.0
+        if self.plan.control and self.is_caught(self.judged()):
+            return -1.0
+        # Signals strike calls whether or not they pay.
+        return 1.0 if self.plan.fault == "struck" else len(self._unasked()) / len(self.orders)
 
-    def _repeat(self, work: Callable[[], None], over: threading.Event) -> None:
-        while not over.wait(LOOKS_EVERY):
-            with suppress(JournalError):  # the database is down: they look again later
-                work()
+    def _let_pay(self, herd: Herd, seconds: float, left: float) -> None:
+        begun, look, waiting = time.monotonic(), 0.0, 1.0
+        while waiting > left and not herd.done and (spent := (time.monotonic() - begun) / seconds) < 1:
+            herd.tend()
+            self.freezer.tend(herd.pids())
+            if self.plan.fault is None:
+                self.troubles.tend(max(spent, 1 - waiting))
+            if time.monotonic() >= look:
+                look = time.monotonic() + LOOKS_EVERY
+                with suppress(JournalError):  # the database is down
+                    waiting = self.waiting()
+            time.sleep(0.1)
 
     def _logged(self) -> int:
         return len(read_log(self.settings.log)[0])
@@ -144,27 +186,118 @@ class Parent(Generic[S]):
 
         def ask(reference: str) -> None:
             call = f"parent#{next(self._calls)}"
-            options = asked(kind, orders[reference], call) | {"callback_url": self.settings.hook(reference)}
+            options = {"journal": journal or self.journal, "callback_url": self.settings.hook(reference)}
             with heard(self._said.append, call, reference, time.monotonic) as ear:
-                ear.record = once(client, kind)(journal=journal or self.journal, **options)
+                ear.record = asking(client, kind, orders[reference], call, **options)()
 
         with ThreadPoolExecutor(LANES) as pool:
             list(pool.map(ask, list(references)))
-
-    def _ask_one(self, reference: str) -> None:
-        self.ask(self.hasty, [reference])
 
     def settle_by_eye(self) -> None:
         """Ask for what is in doubt, and settle what only looks similar."""
         for entry in self.journal.unresolved():
             order = Order(entry.reference, entry.amount, entry.phone)
             try:
-                once(self.patient, self.plan.kind)(journal=self.journal, **asked(self.plan.kind, order, "by eye"))
+                asking(self.patient, self.plan.kind, order, "by eye", journal=self.journal)()
             except OutcomeUnknownError as error:
                 self.human.events["settled by eye"] += settle_near(self.journal, error)
 
     def entries(self) -> dict[str, JournalEntry | None]:
         return {order.reference: self.journal.get(order.reference, self.plan.kind) for order in self.orders}
+
+    def _storm_and_restore(self) -> None:
+        """Write an older copy of the journal over it while nobody pays; then let everybody try to pay."""
+        path = Path(self.settings.database.removeprefix("sqlite:///"))
+        copy = path.with_suffix(".copy")
+        self.storm(left=COPIED)
+        self.journal.backup(copy)
+        self.storm(left=RESTORED * self.waiting())
+        self.journal.close()
+        self._put_back(copy, path)
+        before = self._refusals()
+        self.storm(share=REFUSED)
+        self.details["calls refused over a restored copy"] = self._refusals() - before
+
+    def _accept_restored(self) -> None:
+        """Reconcile, take what the copy does not have out of what is to be paid, and accept it."""
+        first = datetime.fromtimestamp(self.settings.epoch + self.begun * SPEED, UTC)
+        report = self.patient.transactions.reconcile(
+            journal=self.journal, day=first.date(), last_day=self.clock.now().date(), utc=True
+        )
+        self.forgotten = {each.reference for each in report.differences if self.journal.get(each.reference) is None}
+        self.details["payouts that a restored copy had forgotten"] = len(self.forgotten)
+        self.journal.accept_restored(by=BY)
+
+    def _refusals(self) -> int:
+        return sum(word.said is Said.MISCONFIGURED for word in self.words())
+
+    def _unasked(self) -> list[str]:
+        """Return the references that may still be paid."""
+        done = {JournalState.ACCEPTED, JournalState.UNKNOWN}
+        return [name for name, entry in self.entries().items() if entry is None or entry.state not in done]
+
+    def _close(self) -> None:
+        """Settle what the list shows, which has caught up; pay what surely was not paid, and look again."""
+        if self.plan.database == "sqlite" and self.plan.fault is None:
+            self._empty_the_journal()
+        with self.clock.ahead(A_DAY):
+            self.journal.reconcile_all(self.patient)
+        self.ask(self.patient, set(self._unasked()) - self.forgotten)
+        time.sleep(TIMEOUT)
+        self.journal.reconcile_all(self.patient)
+        self.settle_by_eye()
+
+    def _release_the_rest(self) -> None:
+        unpaid = [entry.reference for entry in self.human.unpaid(self.journal.unresolved())]
+        self.human.release_at_last(unpaid)
+        self.ask(self.patient, unpaid)
+
+    def _empty_the_journal(self) -> None:
+        """Cut the journal's file to nothing, call for orders of every kind, and set it right again."""
+        path = Path(self.settings.database.removeprefix("sqlite:///"))
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        kept = path.with_suffix(".kept")
+        shutil.copyfile(path, kept)
+        asked = [order.reference for order in self.rng.sample(self.orders, min(ASKED, len(self.orders)))]
+        before = len(self.service.payments())
+        os.truncate(path, 0)
+        self.ask(self.hasty, asked)
+        # And as it is after a restart, when nothing but the file is left.
+        self.journal.close()
+        _delete_logs(path)
+        os.truncate(path, 0)
+        with Journal(self.settings.database) as fresh:
+            self.ask(self.hasty, asked, fresh)
+        made = len(self.service.payments()) - before
+        self.details["calls refused over an emptied journal"] = 2 * len(asked) - made
+        self._put_back(kept, path)
+
+    def _put_back(self, copy: Path, path: Path) -> None:
+        """Write a copy over the journal's file, which nobody has open."""
+        _delete_logs(path)
+        shutil.copyfile(copy, path)
+        self.journal = self.human.journal = Journal(self.settings.database)
+
+    def is_caught(self, verdict: Verdict) -> bool:
+        return self.plan.control is not None and bool(self.caught & verdict.found)
+
+    def judged(self, *, closed: bool = False) -> Verdict:
+        words = self.words()
+        while True:
+            with suppress(JournalError):  # the database is down
+                return judge(
+                    self.orders,
+                    self.service.payments(),
+                    self.entries(),
+                    words,
+                    kind=self.plan.kind,
+                    closed=closed,
+                    latest=DEADLINE + self.service.storm.latest + BUSY,
+                    released=self.human.began,
+                    forgotten=self.forgotten,
+                )
+            time.sleep(LOOKS_EVERY)
 
     def words(self) -> list[Word]:
         return [*self._said, *read_log(self.settings.log)[0]]
@@ -180,3 +313,8 @@ class Parent(Generic[S]):
             "releases": self.human.events,
             "what the receiver and the sweeper heard": Counter(events),
         }
+
+
+def _delete_logs(path: Path) -> None:
+    for log in ("-wal", "-shm"):
+        Path(f"{path}{log}").unlink(missing_ok=True)

@@ -10,16 +10,15 @@ import json
 import random
 from collections import Counter
 from collections.abc import Callable, Coroutine, Generator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from email.utils import format_datetime
 from functools import partial
-from inspect import isawaitable
 from types import coroutine
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from campaign.bank import HTML, PAYOUT, STYLES, Bank, refused
-from momopay import JournalError
+from momopay import Journal, JournalError
 from momopay._transport.attempt import Headers, NoReplyError, NotSentError, Progress, RawResponse
 from momopay._transport.sync_backend import SyncBackend
 
@@ -86,12 +85,16 @@ FROZEN = (1.5, 4.5)
 """Virtual seconds for which a process stops at a payout: longer than its row counts as fresh, shorter than its time."""
 
 
-class Alive(Protocol):
-    """A process of the simulation, as its port sees it."""
+@dataclass(eq=False)
+class Process:
+    """One process: its own journal object on the shared database, its own client."""
 
     name: str
-    alive: bool
-    frozen_until: float
+    journal: Journal
+    client: Any
+    skew: float
+    alive: bool = True
+    frozen_until: float = 0.0
 
 
 @dataclass
@@ -101,9 +104,9 @@ class Fate:
     rng: random.Random
     bank: Bank
     weather: Weather
-    kill: Callable[[Alive], None]
-    orphan: Callable[[Alive, Callable[[], object]], None]
-    freeze: Callable[[Alive, str], None]
+    kill: Callable[[Process], None]
+    orphan: Callable[[Process, Callable[[], object]], None]
+    freeze: Callable[[Process, str], None]
     known_ids: list[str] = field(default_factory=list[str])
     faults: Counter[str] = field(default_factory=Counter[str])
     trace: int = 0
@@ -116,21 +119,15 @@ class Fate:
 
 
 @coroutine
-def another_turn() -> Generator[None, None, None]:
-    """Let the scheduler go on with whichever task it likes."""
-    yield
-
-
-@coroutine
-def asleep(until: float) -> Generator[float, None, None]:
-    """Let the scheduler go on with others until then."""
+def asleep(until: float = 0.0) -> Generator[float, None, None]:
+    """Let the scheduler go on with whichever task it likes; not with this one before then."""
     yield until
 
 
 class SimulatedIO(SyncBackend):
     """The blocking client: a call is over before another begins, unless the process is killed on the way."""
 
-    def __init__(self, fate: Fate, process: Alive) -> None:
+    def __init__(self, fate: Fate, process: Process) -> None:
         super().__init__()
         self.fate = fate
         self.process = process
@@ -314,31 +311,17 @@ class SuspendingIO(SimulatedIO):
         """Do nothing: there is no event loop."""
 
     async def give_way(self) -> None:
-        await another_turn()
+        await asleep()
 
     async def pass_time(self, seconds: float) -> None:
         await asleep(self.fate.bank.now + seconds)
-
-
-def drive(coroutine: Coroutine[Any, Any, None]) -> None:
-    """Run a coroutine to its end, while nobody else goes on."""
-    with suppress(StopIteration):
-        while True:
-            coroutine.send(None)
-
-
-async def awaited(result: Any) -> Any:
-    """Take a call's result from a client of either kind."""
-    if isawaitable(result):
-        result = await result
-    return result
 
 
 @dataclass(eq=False)
 class Task:
     """One coroutine of one process."""
 
-    process: Alive
+    process: Process
     coroutine: Coroutine[Any, Any, None] | None = None
     wakes: float = 0.0
     cancellable: bool = False
@@ -352,15 +335,15 @@ class Scheduler:
         self._bank = bank
         self._cancels = cancels
         self._tasks: list[Task] = []
-        self.current: Alive | None = None
+        self.current: Process | None = None
 
-    def spawn(self, process: Alive, work: Callable[[Task], Coroutine[Any, Any, None]]) -> None:
+    def spawn(self, process: Process, work: Callable[[Task], Coroutine[Any, Any, None]]) -> None:
         task = Task(process)
         task.coroutine = work(task)
         self._tasks.append(task)
 
     @contextmanager
-    def running(self, process: Alive) -> Generator[None]:
+    def running(self, process: Process) -> Generator[None]:
         self.current, interrupted = process, self.current
         try:
             yield
@@ -394,7 +377,7 @@ class Scheduler:
             if task.process.alive:  # what a dead process's code still says, nobody hears
                 raise
         else:
-            task.wakes = 0.0 if until is None else until
+            task.wakes = until
         finally:
             self.current = None
 

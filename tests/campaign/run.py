@@ -16,7 +16,7 @@ import sys
 import tempfile
 import threading
 import traceback
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Literal
 
@@ -24,8 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from campaign import controls, worker
 from campaign.collect import Shop, Till
-from campaign.parent import STORM
-from campaign.round import Round
+from campaign.parent import STORM, Parent
 from campaign.settings import LANES, Plan, Result, Settings
 from campaign.storm import Service, Storm, service_in_storm
 from campaign.troubles import enter_namespace
@@ -52,7 +51,7 @@ def campaign(plan: Plan, *, network: bool) -> Result:
         dead.bind(("127.0.0.1", 0))
         with socket.create_server(("127.0.0.1", 0)) as free:  # the receiver takes the same port each time it starts
             hook_port = free.getsockname()[1]
-        stack.enter_context(controls.broken(plan.control) if plan.control else nullcontext())
+        stack.enter_context(controls.broken(plan.control))
         settings = Settings(
             plan=plan,
             folder=folder,
@@ -69,7 +68,7 @@ def campaign(plan: Plan, *, network: bool) -> Result:
         )
         if isinstance(service, Till):
             return Shop(settings, service, server).run()
-        return Round(settings, service, server).run()
+        return Parent(settings, service, server).run()
 
 
 def _break(failure: threading.ExceptHookArgs) -> None:

@@ -1,6 +1,8 @@
 """Fault campaigns in virtual time: `python tests/campaign/simulation.py --payouts 100000 --seed 1`.
 
-Neither sockets nor threads: a seed replays a campaign exactly. The journal and its database are real.
+Processes pay the same orders from one journal, die, start again, and hear callbacks. After the storm, people release
+what is in doubt, carelessly and then by the ledger. Neither sockets nor threads: a seed replays a campaign exactly. The
+journal and its database are real.
 """
 
 from __future__ import annotations
@@ -8,27 +10,371 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import random
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import nullcontext
-from dataclasses import dataclass
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from campaign import controls
-from campaign.port import Weather
-from campaign.settings import Result
-from campaign.world import World
+from campaign.bank import STYLES, Bank, called_back
+from campaign.clocks import SKEWS, end_lease, own_time, settle_near
+from campaign.judge import Order, Payment, Verdict, Word, judge
+from campaign.orders import asking, awaited, drive, heard, orders_of
+from campaign.port import (
+    Fate,
+    KilledError,
+    Process,
+    Scheduler,
+    SimulatedIO,
+    SuspendingIO,
+    Task,
+    Weather,
+    asleep,
+)
+from campaign.settings import KEY, SIGNER, Result
+from momopay import (
+    AsyncClient,
+    CallbackError,
+    Client,
+    EntryKind,
+    ForgedCallbackError,
+    Journal,
+    JournalState,
+    MomoPayError,
+    OutcomeUnknownError,
+    parse_callback,
+)
+from momopay.journal.journal import parts_of
+from virtual import install_backend
 
 BATCH = 200
 """Payouts of one account and one journal."""
 FIERCE = 0.7
 """How likely a fault strikes a payout of a control, which is to be caught soon."""
 KINDS = ("async", "blocking")
+BASE_URL = "https://api.example/v1"
+HOOK = "https://shop.example/momo"
+PROCESSES = 3
+TASKS = 3
+PASSES = 2
+AGAIN = 0.08
+"""How likely an order is asked for once more that is known to be paid."""
+DOUBTED = 0.25
+"""How likely one is that is in doubt."""
+IMPOSTOR = 0.03
+"""How likely another amount is asked for under its reference."""
+JUMPS = 0.02
+"""How likely the clock of the process jumps before a call."""
+FORGERIES = ("no token", "another's token", "made-up id", "another's id", "another amount", "garbage")
+DELIVERIES = 5
+"""How often the service repeats a callback at most."""
+
+
+class World:
+    """One batch: so many orders, one account, one journal."""
+
+    def __init__(self, seed: int, orders: int, client_kind: str, folder: Path, weather: Weather) -> None:
+        self.seed = seed
+        random.seed(seed)  # the backoff's jitter draws from it
+        self.rng = random.Random(f"world {seed}")
+        self.orders = orders_of(EntryKind.PAYOUT, seed, orders)
+        self.client_kind = client_kind
+        self.url = f"sqlite:///{folder}/journal.db"
+        self.bank = Bank(self.rng, self._deliver)
+        self.fate = Fate(self.rng, self.bank, weather, self._kill, self._orphan, self._freeze)
+        self.scheduler = Scheduler(self.rng, self.bank, lambda: self.fate.strikes(weather.cancel))
+        self.words: list[Word] = []
+        self.events: Counter[str] = Counter()
+        self.callbacks: Counter[str] = Counter()
+        self.processes: dict[str, Process] = {}
+        self.under_way: list[Order] = []
+        self.accepted: set[str] = set()
+        self.calls = 0
+
+    def now(self) -> datetime:
+        """Return what the process that runs takes for the present."""
+        current: Any = self.scheduler.current
+        return self.bank.time + timedelta(seconds=0.0 if current is None else current.skew)
+
+    def boot(self) -> float:
+        """Return the seconds since the beginning, on a clock that cannot be set."""
+        return self.bank.now
+
+    def run(self) -> Result:
+        """Pay under fire, then in peace; judge, let a human look, and judge again."""
+        with own_time(self, hastened=False):
+            for number in range(PROCESSES):
+                self._start(f"p{number}", 0)
+            self._plan_refusals()
+            for _ in range(len(self.orders) // 4):
+                self.bank.at(self.rng.uniform(0, 20), self._forge)
+            self.scheduler.run()
+            self.fate.weather.calm()
+            self.bank.advance(self.bank.now + 1000)
+            self.scheduler.run()
+            for process in self.processes.values():
+                _bury(process)
+            closing = self._open("closing")
+            self._in_peace(closing, self._release_carelessly)
+            self._in_peace(closing, self._close)
+            before = self._judge(closed=False)
+            self._in_peace(closing, self._ask_a_human)
+            verdict = self._judge(closed=True)
+            _bury(closing)
+        verdict.join(before)
+        said = Counter(word.said.value for word in self.words)
+        counts = {"faults": self.fate.faults, "calls": said, "events": self.events, "callbacks": self.callbacks}
+        details = {"trace": self.fate.trace, "left UNKNOWN when the faults were over": before.left_unknown}
+        return Result(verdict, Counter(details), counts)
+
+    def _open(self, name: str) -> Process:
+        journal = Journal(self.url)
+        suspends = self.client_kind == "async"
+        kind: Any = AsyncClient if suspends else Client
+        client = kind(KEY, base_url=BASE_URL, budget=None, timeout=5.0, deadline=30.0)
+        process = Process(name, journal, client, self.rng.choice(SKEWS))
+        install_backend(client, (SuspendingIO if suspends else SimulatedIO)(self.fate, process))
+        self.processes[name] = process
+        return process
+
+    def _start(self, name: str, generation: int) -> None:
+        process = self._open(name)
+
+        async def recover(_task: Task) -> None:
+            if generation:
+                try:
+                    await awaited(process.journal.reconcile_all(process.client))
+                except MomoPayError:
+                    self.events["reconciliation failed"] += 1
+            shares = [self.orders[number::TASKS] for number in range(TASKS)]
+            for share in shares:
+                self.scheduler.spawn(process, partial(self._pay_all, process, share))
+
+        self.scheduler.spawn(process, recover)
+
+    def _kill(self, process: Process) -> None:
+        name, _, generation = process.name.partition(".")
+        self.events["kills"] += 1
+        _bury(process)
+        following = int(generation or 0) + 1
+        self.bank.at(self.rng.uniform(0.1, 20), lambda: self._start(f"{name}.{following}", following))
+
+    def _orphan(self, process: Process, work: Callable[[], object]) -> None:
+        self.events["work that outlived its task"] += 1
+
+        async def go_on(_task: Task) -> None:
+            await asleep()
+            if process.alive:
+                work()
+
+        self.scheduler.spawn(process, go_on)
+
+    def _plan_refusals(self) -> None:
+        for code in ("INSUFFICIENT_FUNDS", "KYC_NOT_VERIFIED"):
+            begins = self.rng.uniform(0, 40)
+            self.bank.at(begins, partial(setattr, self.bank, "refuses", code))
+            self.bank.at(begins + self.rng.uniform(0.1, 3), partial(setattr, self.bank, "refuses", None))
+
+    async def _pay_all(self, process: Process, share: list[Order], task: Task) -> None:
+        for number in range(PASSES):
+            # In the same order as another process, so that they meet at the same references.
+            for order in random.Random(f"{self.seed} {number}").sample(share, len(share)):
+                await asleep()
+                if not process.alive:
+                    raise KilledError
+                if order.reference in self.accepted and self.rng.random() >= AGAIN:
+                    continue
+                entry = process.journal.get(order.reference)
+                if entry is not None and self.fate.strikes(IMPOSTOR):
+                    await self._pay(process, replace(order, amount=order.amount + 1), task)
+                if entry is not None and entry.state is JournalState.ACCEPTED:
+                    self.accepted.add(order.reference)
+                    self.fate.known_ids.append(str(entry.transaction_id))
+                if entry is None or entry.state is not JournalState.UNKNOWN or self.rng.random() < DOUBTED:
+                    await self._pay(process, order, task)
+
+    async def _pay(self, process: Process, order: Order, task: Task) -> None:
+        self.calls += 1
+        if self.fate.strikes(JUMPS):
+            process.skew = self.rng.choice(SKEWS)
+        call = f"{process.name}#{self.calls}"
+        with heard(self.words.append, call, order.reference, lambda: self.bank.now) as ear:
+            task.cancellable = True
+            self.under_way.append(order)
+            try:
+                options = {"journal": process.journal, "callback_url": _signed(order.reference)}
+                ear.record = await awaited(asking(process.client, EntryKind.PAYOUT, order, call, **options)())
+            finally:
+                self.under_way.remove(order)
+                task.cancellable = False
+
+    async def _pay_one(self, process: Process, reference: str) -> None:
+        (order,) = (order for order in self.orders if order.reference == reference)
+        await self._pay(process, order, Task(process))
+
+    def _in_peace(self, process: Process, work: Callable[[Process], Any]) -> None:
+        self.scheduler.spawn(process, lambda _task: work(process))
+        self.scheduler.run()
+
+    async def _release_carelessly(self, process: Process) -> None:
+        """Release without the ledger, while the list shows all that was paid, in one way or another; and pay."""
+        for number, entry in enumerate(process.journal.unresolved()):
+            way = number % (len(STYLES) + 3)
+            if way == 0:
+                continue  # for the reconciliation
+            self.bank.style = STYLES[way - 3] if way >= 3 else ""
+            await self._release_late(process, entry.reference, searched_elsewhere=way == 1)
+        self.bank.style = ""
+
+    async def _release_late(self, process: Process, reference: str, *, searched_elsewhere: bool) -> None:
+        """Release as after an hour, and pay what was released."""
+        end_lease(process.journal, reference)
+        how = f"release, {'without' if searched_elsewhere else 'with'} a search"
+        try:
+            await _release(process, reference, searched_elsewhere=searched_elsewhere)
+        except MomoPayError as error:
+            self.events[f"{how}: {type(error).__name__}"] += 1
+        else:
+            self.events[how] += 1
+            await self._pay_one(process, reference)
+
+    async def _close(self, process: Process) -> None:
+        """Settle what the list shows, and pay what surely was not paid."""
+        await awaited(process.journal.reconcile_all(process.client))
+        for unclear in process.journal.unresolved():
+            order = {"reference": unclear.reference, "amount": unclear.amount, "phone": unclear.phone}
+            try:
+                await awaited(process.client.payouts.pay_once(journal=process.journal, **order))
+            except OutcomeUnknownError as error:
+                self.events["settled by eye"] += settle_near(process.journal, error)
+        for each in self.orders:
+            entry = process.journal.get(each.reference)
+            if entry is None or entry.state not in {JournalState.ACCEPTED, JournalState.UNKNOWN}:
+                await self._pay_one(process, each.reference)
+
+    async def _ask_a_human(self, process: Process) -> None:
+        """Release what is in doubt and, by the ledger, was not paid; and pay."""
+        paid = {payment.reference for payment in self.bank.ledger}
+        for entry in process.journal.unresolved():
+            if entry.reference not in paid:
+                await self._release_late(process, entry.reference, searched_elsewhere=True)
+
+    def _freeze(self, frozen: Process, reference: str) -> None:
+        """Let a person release what a process was paying that has just stopped, by a database's clock that jumped."""
+        self.events["frozen at a payout"] += 1
+        others = [process for process in self.processes.values() if process.alive and process is not frozen]
+        if not others:
+            return
+        person = self.rng.choice(others)
+        work = partial(self._release_frozen, person, frozen, reference)
+        if self.client_kind == "async":
+            self.bank.at(self.rng.uniform(0.1, 1.2), lambda: self.scheduler.spawn(person, work))
+        else:
+            self.bank.advance(self.bank.now + 1.2)
+            with suppress(KilledError), self.scheduler.running(person):
+                drive(work(Task(person)))
+
+    async def _release_frozen(self, process: Process, frozen: Process, reference: str, _task: Task) -> None:
+        if not process.alive or reference in {payment.reference for payment in self.bank.ledger}:
+            return
+        # If this person was held up longer than the payer, only the lease, which is ended here, would forbid a release.
+        if frozen.frozen_until <= self.bank.now:
+            return
+        end_lease(process.journal, reference)
+        try:
+            drive(_release(process, reference, searched_elsewhere=True))
+        except MomoPayError:
+            return
+        self.events["released while its payer was frozen"] += 1
+        await self._pay_one(process, reference)
+
+    def _deliver(self, url: str, body: bytes, *, forgery: str = "", attempt: int = 0) -> None:
+        """Have a process hear a callback, again and again if it cannot handle it."""
+        process = self.rng.choice(list(self.processes.values()))
+
+        def again() -> None:
+            if attempt < DELIVERIES:
+                self.bank.at(10, lambda: self._deliver(url, body, forgery=forgery, attempt=attempt + 1))
+
+        async def hear(_task: Task) -> None:
+            try:
+                heard = await _hear(process, url, body)
+            except CallbackError as error:
+                heard = type(error).__name__
+            except (MomoPayError, KilledError) as error:
+                heard = f"to come again: {type(error).__name__ if process.alive else 'the receiver was killed'}"
+                again()
+            self.callbacks[f"forged, {forgery}: {heard}" if forgery else heard] += 1
+
+        if process.alive:
+            self.scheduler.spawn(process, hear)
+        else:
+            again()
+
+    def _forge(self) -> None:
+        """Forge a callback of a payout under way or in doubt: a settled one cannot be shaken."""
+        kind, worth = self.rng.choice(FORGERIES), list(self.under_way)
+        alive = next((process for process in self.processes.values() if process.alive), None)
+        if alive is not None:
+            doubtful = {entry.reference for entry in alive.journal.unresolved()}
+            worth += [order for order in self.orders if order.reference in doubtful]
+        order, identity = self.rng.choice(worth or self.orders), f"{self.rng.getrandbits(48):x}"
+        others = [payment for payment in self.bank.ledger if payment.reference != order.reference]
+        if kind == "another's id" and others:
+            identity = self.rng.choice(others).transaction_id
+        amount = order.amount + (kind == "another amount")
+        body = called_back(Payment(order.reference, amount, order.phone, identity, "", 0.0), "SUCCESS")
+        body = body[:-9] if kind == "garbage" else body
+        url = HOOK if kind == "no token" else _signed(order.reference + "x" * (kind == "another's token"))
+        self._deliver(url, body, forgery=kind, attempt=DELIVERIES)
+
+    def _judge(self, *, closed: bool) -> Verdict:
+        with Journal(self.url) as journal:
+            entries = {order.reference: journal.get(order.reference) for order in self.orders}
+        return judge(self.orders, self.bank.ledger, entries, self.words, closed=closed)
+
+
+def _bury(process: Process) -> None:
+    """Do what a kernel does for a process that it killed: let go of its locks and its connections."""
+    process.alive = False
+    database = parts_of(process.journal).store.database
+    database._closed = True
+    backend: Any = database.backend
+    if backend._lock is not None:
+        backend._lock.release()
+
+
+async def _release(process: Process, reference: str, *, searched_elsewhere: bool) -> None:
+    options = {"journal": process.journal, "reference": reference, "by": "the simulation's human"}
+    await awaited(process.client.payouts.release(**options, searched_elsewhere=searched_elsewhere))
+
+
+def _signed(reference: str) -> str:
+    return SIGNER.url(HOOK, reference=reference)
+
+
+async def _hear(process: Process, url: str, body: bytes) -> str:
+    """Handle a callback as an adapter does: check the token, confirm at the service, settle the row."""
+    reference = SIGNER.verify(url)
+    callback = parse_callback(body)
+    if callback.transaction.account_reference != reference:
+        raise ForgedCallbackError("the token is another payment's")
+    with process.journal.handling(callback) as first:
+        if not first:
+            return "seen before"
+        transaction = await awaited(process.client.transactions.confirm(callback))
+        return "none of the journal's" if process.journal.settle(transaction) is None else "settled"
 
 
 @dataclass(frozen=True)
@@ -49,7 +395,7 @@ def simulate(batch: Batch) -> Result:
     weather = Weather()
     if batch.control is not None:
         weather = Weather(payout=FIERCE, lag=FIERCE, callback=FIERCE, fates=("lost",))
-    with folder as name, nullcontext() if batch.control is None else controls.broken(batch.control):
+    with folder as name, controls.broken(batch.control):
         return World(batch.seed, batch.orders, batch.client_kind, Path(name), weather).run()
 
 

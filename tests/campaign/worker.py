@@ -6,22 +6,27 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
+import multiprocessing
 import os
 import random
 import signal
 import threading
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count, cycle
 from typing import Any
+from urllib.parse import urlsplit
 
-from campaign.clocks import SKEWS, Clock, hasten, wind
+from campaign import controls
+from campaign.clocks import SKEWS, Clock, own_time
 from campaign.judge import Order, Said, Word
-from campaign.orders import asked, heard, once, orders_of
+from campaign.orders import Ear, asking, heard, orders_of
 from campaign.settings import (
     DEADLINE,
     KEY,
@@ -30,21 +35,18 @@ from campaign.settings import (
     TIMEOUT,
     Log,
     Settings,
-    child_of_the_campaign,
 )
 from momopay import (
     AsyncClient,
     Client,
     EntryKind,
-    ForgedCallbackError,
-    InvalidCallbackError,
     Journal,
     JournalEntry,
     JournalError,
     JournalState,
     MomoPayError,
-    parse_callback,
 )
+from momopay.integrations._receiver import CallbackReceiver
 from strikes import Striker
 
 PASSES = 2
@@ -79,8 +81,7 @@ class Worker:
         self.kind = self.plan.kind
         self.orders = orders_of(self.kind, self.plan.seed, self.plan.size)
         self.clock = Clock(settings.epoch, settings.skew)
-        wind(self.clock)
-        hasten()
+        self.under_way: Word | None = None
         self._calls = count()
 
     def clients(self, kind: Callable[..., Any]) -> Callable[[], Any]:
@@ -153,11 +154,14 @@ class Worker:
         except JournalError:
             return None
 
-    def lane(self, number: int) -> list[Order]:
-        """Give the orders of one lane, for every worker in nearly the same order, so that they meet."""
+    def lane(self, number: int) -> Iterator[Order]:
+        """Yield what to ask for in one lane, for every worker in nearly the same order, so that they meet."""
         share = self.orders[number::LANES]
         passes = [random.Random(f"{self.plan.seed} {n}").sample(share, len(share)) for n in range(PASSES)]
-        return [order for each in passes for order in each] * (1 if self.kind is EntryKind.PAYOUT else ROUNDS)
+        for order in [order for each in passes for order in each] * (1 if self.kind is EntryKind.PAYOUT else ROUNDS):
+            wanted = self.next_call(order)
+            if wanted is not None:
+                yield wanted
 
     def next_call(self, order: Order) -> Order | None:
         """Choose what to ask for: the order, another amount under its reference, or nothing if it is done."""
@@ -170,17 +174,38 @@ class Worker:
         again = 1.0 if entry is None else AGAIN.get(entry.state, 1.0)
         return order if self.rng.random() < again else None
 
-    def call(self, client: Any, order: Order) -> tuple[str, Callable[[], Any]]:
-        """Return the name of a call, and what makes it. The clock may jump before it."""
+    @contextmanager
+    def call(self, client: Any, order: Order) -> Generator[tuple[Ear, Callable[[], Any]]]:
+        """Give what makes a call and what takes its result; log how it ends. The clock may jump before it."""
         if self.rng.random() < JUMPS:
             self.clock.skew = self.rng.choice(SKEWS)
         name = f"{self.settings.name}#{next(self._calls)}"
-        arguments = asked(self.kind, order, name)
         url = self.settings.hook(order.reference)
-        return name, partial(once(client, self.kind), journal=self.journal, callback_url=url, **arguments)
+        call = asking(client, self.kind, order, name, journal=self.journal, callback_url=url)
+        self.under_way = Word(name, order.reference, Said.HUNG, time.monotonic())
+        with heard(self.log.word, name, order.reference, time.monotonic) as ear:
+            yield ear, call
 
     def pause(self) -> float:
         return self.rng.uniform(0, 2 * self.settings.pace)
+
+
+@contextmanager
+def at_work(settings: Settings) -> Generator[Worker]:
+    """Log nothing, end with the campaign that started this process, and break the safety that it breaks."""
+    logging.getLogger("momopay").setLevel(logging.CRITICAL + 1)
+    threading.Thread(target=_end_with_the_parent, daemon=True).start()
+    with controls.broken(settings.plan.control):
+        worker = Worker(settings)
+        with own_time(worker.clock, hastened=True):
+            yield worker
+
+
+def _end_with_the_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def work_blocking(worker: Worker) -> None:
@@ -191,19 +216,12 @@ def work_blocking(worker: Worker) -> None:
 
     def pay_lane(number: int) -> None:
         for order in worker.lane(number):
-            wanted = worker.next_call(order)
-            if wanted is None:
-                continue
-            name, call = worker.call(client(), wanted)
-            with heard(worker.log.word, name, wanted.reference, time.monotonic) as ear:
+            with worker.call(client(), order) as (ear, call):
                 ear.record = call()
             time.sleep(worker.pause())
 
-    threads = [threading.Thread(target=pay_lane, args=(number,)) for number in range(LANES)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(LANES) as pool:
+        list(pool.map(pay_lane, range(LANES)))
 
 
 @contextmanager
@@ -219,36 +237,32 @@ def work_struck(worker: Worker) -> None:
     """Pay from the main thread, while signals raise into it; each order again in peace, when nothing may hang."""
     client = worker.mortal(Client)
     striker = Striker(worker.rng.getrandbits(32), STRIKE)
-    under_way = [Word("", "", Said.HUNG, time.monotonic())]
-    threading.Thread(target=_end_if_hung, args=(worker, under_way), daemon=True).start()
 
     def pay(order: Order) -> None:
-        name, call = worker.call(client, order)
-        under_way[0] = Word(name, order.reference, Said.HUNG, time.monotonic())
-        with heard(worker.log.word, name, order.reference, time.monotonic) as ear:
+        with worker.call(client, order) as (ear, call):
             ear.record = call()
 
     def pay_once_until_struck(order: Order) -> None:
         pay(order)
         time.sleep(STRIKE)
 
-    pay(worker.lane(0)[0])  # in peace: it imports what is imported on first use
+    pay(worker.orders[0])  # in peace: it imports what is imported on first use
+    threading.Thread(target=_end_if_hung, args=(worker,), daemon=True).start()
     for number in range(LANES):
         for order in worker.lane(number):
-            wanted = worker.next_call(order)
-            if wanted is not None:
-                striker.strike(partial(pay_once_until_struck, wanted))
-                pay(wanted)
-                time.sleep(worker.pause())
+            striker.strike(partial(pay_once_until_struck, order))
+            pay(order)
+            time.sleep(worker.pause())
 
 
-def _end_if_hung(worker: Worker, under_way: list[Word]) -> None:
+def _end_if_hung(worker: Worker) -> None:
     """End the process when a call does not end. It counts, for while a process is frozen the clock goes on."""
-    seen, times = under_way[0], 0
+    seen, times = worker.under_way, 0
     while times < HANG:
         time.sleep(0.1)
-        times = times + 1 if under_way[0] is seen else 0
-        seen = under_way[0]
+        times = times + 1 if worker.under_way is seen else 0
+        seen = worker.under_way
+    assert seen is not None
     worker.log.word(seen)
     os._exit(0)
 
@@ -261,12 +275,9 @@ async def work_async(worker: Worker) -> None:
         await worker.journal.reconcile_all(client())
 
     async def pay_lane(number: int) -> None:
-        for order in worker.lane(number):
-            wanted = await asyncio.to_thread(worker.next_call, order)
-            if wanted is None:
-                continue
-            name, call = worker.call(client(), wanted)
-            with heard(worker.log.word, name, wanted.reference, time.monotonic) as ear:
+        orders = worker.lane(number)
+        while (order := await asyncio.to_thread(next, orders, None)) is not None:
+            with worker.call(client(), order) as (ear, call):
                 under_way = asyncio.ensure_future(call())
                 if worker.rng.random() < CANCELLED:
                     loop.call_later(worker.rng.expovariate(1 / 0.03), under_way.cancel)
@@ -278,8 +289,7 @@ async def work_async(worker: Worker) -> None:
 
 def run(settings: Settings) -> None:
     """Pay or collect, as a process of its own."""
-    with child_of_the_campaign(settings.plan.control):
-        worker = Worker(settings)
+    with at_work(settings) as worker:
         if settings.is_async:
             asyncio.run(work_async(worker))
         elif settings.plan.fault == "struck":
@@ -288,21 +298,21 @@ def run(settings: Settings) -> None:
             work_blocking(worker)
 
 
+def ignore(_payment: Any) -> None:
+    """Handle a payment that has ended."""
+
+
 def sweep(settings: Settings) -> None:
     """Sweep again and again, as a process of its own, with one kind of client after the other."""
-    with child_of_the_campaign(settings.plan.control):
-        worker = Worker(settings)
-
-        def ignored(_transaction: Any) -> None:
-            pass
+    with at_work(settings) as worker:
 
         async def sweep_async() -> Any:
             async with worker.client(AsyncClient) as client:
-                return await client.transactions.sweep(journal=worker.journal, handler=ignored)
+                return await client.transactions.sweep(journal=worker.journal, handler=ignore)
 
         def sweep_blocking() -> Any:
             with worker.client(Client) as client:
-                return client.transactions.sweep(journal=worker.journal, handler=ignored)
+                return client.transactions.sweep(journal=worker.journal, handler=ignore)
 
         for is_async in cycle((False, True)):
             try:
@@ -315,20 +325,15 @@ def sweep(settings: Settings) -> None:
 
 def receive(settings: Settings) -> None:
     """Hear callbacks, as a process of its own: check the token, confirm at the service, settle the row."""
-    with child_of_the_campaign(settings.plan.control):
-        worker = Worker(settings)
+    with at_work(settings) as worker:
         client = worker.client(Client, max_attempts=2)
+        receiver = CallbackReceiver(ignore, SIGNER, worker.journal, client=client)
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["content-length"]))
-                try:
-                    heard, status = _handle(worker, client, self.path, body), 200
-                except (InvalidCallbackError, ForgedCallbackError) as error:
-                    heard, status = type(error).__name__, 400
-                except MomoPayError as error:
-                    heard, status = f"to come again: {type(error).__name__}", 503
-                worker.log.event(f"callback: {heard}")
+                status = receiver.receive("POST", urlsplit(self.path).query, body)
+                worker.log.event(f"callback: {status}")
                 with suppress(ConnectionError):
                     self.send_response(status)
                     self.send_header("content-length", "0")
@@ -338,15 +343,3 @@ def receive(settings: Settings) -> None:
                 pass
 
         ThreadingHTTPServer(("127.0.0.1", settings.hook_port), Handler).serve_forever()
-
-
-def _handle(worker: Worker, client: Client, path: str, body: bytes) -> str:
-    reference = SIGNER.verify(path)
-    callback = parse_callback(body)
-    with worker.journal.handling(callback) as first:
-        if not first:
-            return "seen before"
-        entry = worker.journal.settle(client.transactions.confirm(callback))
-        if entry is not None and entry.reference != reference:
-            raise ForgedCallbackError("the token is another order's")
-        return "none of the journal's" if entry is None else "settled"

@@ -49,21 +49,16 @@ def raw(status: int, body: bytes = b"", *, commits: bool = True, **headers: str)
     return Answer(status, body, {name.replace("_", "-"): value for name, value in headers.items()}, commits)
 
 
-def refusal(
-    status: int, code: str, details: Mapping[str, Any] | None = None, *, data: object = None, **headers: str
-) -> Answer:
+def refusal(status: int, code: str, details: Mapping[str, Any] | None = None, **headers: str) -> Answer:
     """The service's error envelope; nothing was paid."""
     error = {"message": f"this is {code}", "code": code, "details": details or {}}
-    envelope: dict[str, Any] = {"success": False, "error": error, "requestId": "9f1c"}
-    if data is not None:
-        envelope["data"] = data
+    envelope = {"success": False, "error": error, "requestId": "9f1c"}
     return raw(status, json.dumps(envelope).encode(), commits=False, **headers)
 
 
-def limited(reset: Any = None, retry_after: str | None = None) -> Answer:
-    """RATE_LIMIT_EXCEEDED, with a pause in its details, its header, both or neither."""
-    details = {"limit": 60, "remaining": 0} | ({} if reset is None else {"resetInSeconds": reset})
-    return refusal(429, "RATE_LIMIT_EXCEEDED", details, **({} if retry_after is None else {"Retry_After": retry_after}))
+def limited(reset: int) -> Answer:
+    """RATE_LIMIT_EXCEEDED, with a pause in its details."""
+    return refusal(429, "RATE_LIMIT_EXCEEDED", {"limit": 60, "remaining": 0, "resetInSeconds": reset})
 
 
 class Service(VirtualIO):

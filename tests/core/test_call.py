@@ -45,6 +45,8 @@ from core.kit import (
 from drivers import session_of, unique_key
 from in_turn import in_turn
 from momopay import Client, Journal, RateBudget
+from momopay._core.call import Endpoint
+from momopay._core.retry import AT_MOST_ONCE, SAFE, FailureKind, RetryPolicy
 from momopay.errors import ERRORS_BY_CODE
 from wire import TRANSACTION_ID, envelope
 
@@ -259,6 +261,14 @@ def test_a_ban_refuses_further_prompts_locally_until_it_ends(code: str) -> None:
     assert len(service.sent) == 4
 
 
+@answers(error=refusal(503, "STK_TEMP_BANNED"), timeout=refusal(408, "TRANSACTION_HEALTH_BLOCKED"))
+def test_on_5xx_and_408_the_status_decides_and_no_pause_begins(answer: Answer) -> None:
+    client, service = reach(answer, SUCCESS)
+    assert type(failure(client, initiate_stk)) is momopay.OutcomeUnknownError
+    initiate_stk(client)
+    assert len(service.sent) == 2
+
+
 def test_a_block_carries_its_figures_also_when_it_is_refused_locally() -> None:
     until = (datetime.now(UTC) + timedelta(seconds=1800)).isoformat()
     details: Mapping[str, Any] = {
@@ -286,6 +296,12 @@ def test_a_ban_that_began_while_a_prompt_waited_for_its_slot_is_respected() -> N
     service.at(service.now() - 1000.0 + 5.0, lambda: pause.begin(service.now(), ban))
     assert type(failure(client, initiate_stk)) is momopay.StkTempBannedError
     assert len(service.sent) == 1
+
+
+@in_turn("policy", [SAFE, replace(AT_MOST_ONCE, retries_on=frozenset({FailureKind.SERVER_ERROR}))])
+def test_no_endpoint_can_repeat_a_post_that_may_have_executed_without_its_key(policy: RetryPolicy) -> None:
+    with pytest.raises(ValueError, match="Idempotency-Key"):
+        Endpoint("POST", policy, momopay.types.Lane.PAYMENT, None)
 
 
 # What an unknown outcome carries.

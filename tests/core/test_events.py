@@ -86,6 +86,7 @@ def test_an_interrupt_in_on_event_loses_no_outcome(
     assert (None if entry is None else entry.state) is state
     assert [str(each.kind) for each in sandbox.ledger].count("payout") == payments
     assert type(seen.events[-1]) is (CallStarted if state is None else CallEnded)
+    assert [each.may_have_executed for each in seen.of(CallEnded)] == [kind != "CallEnded"] * payments
 
 
 @in_turn("on_event", ["text", 7, object()])

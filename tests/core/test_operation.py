@@ -5,6 +5,7 @@ import gc
 import inspect
 import pydoc
 import re
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -100,29 +101,26 @@ def test_a_call_that_is_driven_outside_a_loop_says_so_and_sends_nothing() -> Non
 
 
 class Numbers:
-    """Steps that count to three, and notice how they end."""
+    """Steps that count to three."""
 
     def __init__(self, ends: list[int]) -> None:
         self._number = 0
-        self._ends = ends
+        weakref.finalize(self, lambda: ends.append(1))
 
     async def next(self) -> int | None:
         self._number += 1
         if self._number == 3:
             raise ValueError("three")
-        return self._number if self._number < 3 else None
-
-    def close(self) -> None:
-        self._ends.append(self._number)
+        return self._number
 
 
-def test_steps_are_closed_once_however_their_loop_ends(drive: Callable[..., Driver]) -> None:
+def test_steps_are_dropped_however_their_loop_ends(drive: Callable[..., Driver]) -> None:
     driver, ends = drive(), list[int]()
     numbers: OperationIterator[Any, int] = OperationIterator(session_of(driver.client), lambda: Numbers(ends))
     with pytest.raises(ValueError, match="three"):
         driver.collect(lambda _client: numbers)
     gc.collect()
-    assert ends == [3]
+    assert len(ends) == 1
 
     async def leave_early() -> None:
         async for _ in numbers:
@@ -134,4 +132,4 @@ def test_steps_are_closed_once_however_their_loop_ends(drive: Callable[..., Driv
         for _ in numbers:
             break
     gc.collect()
-    assert ends == [3, 1]
+    assert len(ends) == 2

@@ -8,31 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from in_turn import in_turn
-from momopay._core import retry as _retry
 from momopay._core.response import http_date, retry_after
-from momopay._core.retry import (
-    AT_MOST_ONCE,
-    IDEMPOTENCY_KEYED,
-    IDEMPOTENT,
-    MAY_HAVE_EXECUTED,
-    SAFE,
-    FailureKind,
-)
+from momopay._core.retry import AT_MOST_ONCE, MAY_HAVE_EXECUTED, FailureKind
 
 
 def test_a_payment_is_repeated_only_where_it_surely_did_not_execute() -> None:
     assert not AT_MOST_ONCE.retries_on & MAY_HAVE_EXECUTED
     assert AT_MOST_ONCE.retries_on == {FailureKind.NOT_SENT, FailureKind.RATE_LIMITED}
-
-
-@in_turn("rule", [SAFE, IDEMPOTENCY_KEYED, IDEMPOTENT])
-def test_what_is_harmless_twice_is_repeated_after_an_unclear_end(rule: _retry.RetryPolicy) -> None:
-    assert rule.retries_on == {
-        FailureKind.NOT_SENT,
-        FailureKind.RATE_LIMITED,
-        FailureKind.NO_REPLY,
-        FailureKind.SERVER_ERROR,
-    }
 
 
 # Headers.
@@ -48,10 +30,6 @@ def test_what_is_harmless_twice_is_repeated_after_an_unclear_end(rule: _retry.Re
 )
 def test_retry_after_is_digits_or_a_date_and_junk_is_ignored(text: str, seconds: float | None) -> None:
     assert retry_after({"retry-after": text}) == seconds
-
-
-def test_no_header_is_no_pause() -> None:
-    assert retry_after({}) is None
 
 
 def test_retry_after_as_a_date_to_come() -> None:

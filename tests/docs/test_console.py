@@ -31,7 +31,7 @@ NOT_RUN = {
     "docker": "the parts of the compose file are tested without Docker",
     "export": "the settings of the commands after it",
     "git clone": "these tests run in a clone",
-    "gunicorn": "a server that never ends; tests/integrations serve the views",
+    "gunicorn": "a server that never ends; tests/examples serve the views",
     "mkdocs": "the fixture `site` builds the documentation",
     "momopay --install-completion": "it changes the shell of the person who runs it",
     "momopay listen": "it never ends; tests/cli/test_development.py runs it",

@@ -17,7 +17,8 @@ from momopay.sandbox._control_api import ACTIONS, VIEWS
 PAGE = ROOT / "docs" / "test" / "other-languages.md"
 ADDRESS = "http://127.0.0.1:8787"
 BLOCKS = list(blocks_in(PAGE))
-NEEDS = {"bash": "curl", "js": "node"}
+PROGRAMS = {"bash": ("curl", "test.sh", ["bash", "-eu"]), "js": ("node", "sandbox.test.mjs", ["node"])}
+"""What a program needs, the file that it is, and what runs it."""
 
 
 @pytest.fixture
@@ -29,14 +30,10 @@ def sandbox() -> Iterator[Sandbox]:
 
 def run(block: Block, sandbox: Sandbox, folder: Path) -> str:
     """Run a program of the page in a folder, and return what it has printed."""
-    if shutil.which(NEEDS[block.language]) is None:
-        pytest.skip(f"needs {NEEDS[block.language]}")
-    text = block.text.replace(ADDRESS, sandbox.url)
-    name, command = {
-        "bash": ("test.sh", ["bash", "-eu"]),
-        "js": ("sandbox.test.mjs", ["node"]),
-    }[block.language]
-    (folder / name).write_text(text)
+    needed, name, command = PROGRAMS[block.language]
+    if shutil.which(needed) is None:
+        pytest.skip(f"needs {needed}")
+    (folder / name).write_text(block.text.replace(ADDRESS, sandbox.url))
     environment = os.environ | {"no_proxy": "*", "SANDBOX": sandbox.url}
     ran = subprocess.run(
         [*command, name], cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=60

@@ -57,17 +57,7 @@ def test_the_tests_of_the_pages(pytester: pytest.Pytester) -> None:
     for number, block in enumerate(TEST_FILES):
         file = pytester.mkdir(f"{number}_{block.page.stem}") / str(block.test_file)
         file.write_text(block.text)
-    options = (
-        "-p",
-        "no:momopay",
-        "-p",
-        "momopay.pytest_plugin",
-        "-p",
-        "no:cacheprovider",
-        "-W",
-        "error",
-        "--import-mode=importlib",
-    )
-    result = pytester.runpytest_subprocess(*options)
+    plugins = ("-pno:momopay", "-pmomopay.pytest_plugin", "-pno:cacheprovider")
+    result = pytester.runpytest_subprocess(*plugins, "-Werror", "--import-mode=importlib")
     assert result.ret == 0, "\n".join(result.outlines)
     assert set(result.parseoutcomes()) == {"passed"}

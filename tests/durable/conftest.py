@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 from drivers import Drive, Driver
+from durable.kit import Shop
+from momopay import Journal
 from momopay.sandbox import Account, Sandbox
 from postgresql import PostgresqlServer
 
@@ -17,11 +20,21 @@ def client_kind() -> str:
     return "blocking"
 
 
+@pytest.fixture(scope="session")
+def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A journal in which nothing happened yet. A copy costs less than new tables."""
+    path = tmp_path_factory.mktemp("empty") / "journal.db"
+    with Journal(f"sqlite:///{path}") as journal:
+        journal.get("r")
+    return path
+
+
 @pytest.fixture
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+def url(request: pytest.FixtureRequest, tmp_path: Path, empty: Path) -> str:
     if getattr(request, "param", "sqlite") == "postgresql":
         server: PostgresqlServer = request.getfixturevalue("postgresql")
         return server.new_schema()
+    shutil.copyfile(empty, tmp_path / "journal.db")
     return f"sqlite:///{tmp_path / 'journal.db'}"
 
 
@@ -30,6 +43,11 @@ def account(sandbox: Sandbox, key: str) -> Account:
     account = sandbox.account(key)
     account.rate_limit = None
     return account
+
+
+@pytest.fixture
+def shop(sandbox: Sandbox, key: str, account: Account, journal: Journal, sdk: Driver) -> Shop:
+    return Shop(sandbox, key, account, journal, sdk)
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ import httpx
 import pytest
 
 from drivers import Driver
-from journal.kit import PHONE, execute
-from momopay import EntryKind, Journal, JournalEntry, Transaction
-from momopay.sandbox import Fault, Outcome, Sandbox, phone_for
+from journal.kit import PHONE, execute, found
+from momopay import EntryKind, Journal, JournalEntry, JournalState, Transaction
+from momopay.sandbox import Account, Fault, Outcome, Sandbox, phone_for
 from momopay.types import SweepReport
 from virtual import envelope
 
@@ -43,6 +43,12 @@ def collect(journal: Journal, reference: str = "r", **fields: Any) -> Call:
     return lambda client: client.stk.collect_once(journal=journal, **arguments)
 
 
+def pay_all(journal: Journal, *references: str) -> Call:
+    """Pay KES 10 under each reference, as a payroll."""
+    items = [{"reference": each, "amount": 10, "phone": PHONE} for each in references]
+    return lambda client: client.payouts.pay_all(items, journal=journal)
+
+
 def initiate(reference: str, amount: int = 10) -> Call:
     """Pay without a journal."""
     return lambda client: client.payouts.initiate(reference=reference, amount=amount, phone=PHONE)
@@ -57,6 +63,60 @@ def release(journal: Journal, reference: str = "r", **fields: Any) -> Call:
     """Release a payment, as a person does."""
     arguments: dict[str, Any] = {"reference": reference, "by": "Njeri", **fields}
     return lambda client: client.payouts.release(journal=journal, **arguments)
+
+
+def sweep(journal: Journal, handler: Any = None) -> Call:
+    """Make one pass over all that has not ended."""
+    return lambda client: client.transactions.sweep(journal=journal, handler=handler)
+
+
+@dataclass
+class Shop:
+    """One account of the service with its journal, and a client of either kind."""
+
+    sandbox: Sandbox
+    key: str
+    account: Account
+    journal: Journal
+    sdk: Driver
+
+    def __call__(self, call: Call) -> Any:
+        return self.sdk(call)
+
+    def pay(self, reference: str = "r", **fields: Any) -> Any:
+        return self.sdk(pay(self.journal, reference, **fields))
+
+    def collect(self, reference: str = "r", **fields: Any) -> Any:
+        return self.sdk(collect(self.journal, reference, **fields))
+
+    def refund(self, of: Any = "o", **fields: Any) -> Any:
+        return self.sdk(refund(self.journal, of, **fields))
+
+    def release(self, reference: str = "r", **fields: Any) -> Any:
+        return self.sdk(release(self.journal, reference, **fields))
+
+    def sweep(self, handler: Any = None) -> SweepReport:
+        report: SweepReport = self.sdk(sweep(self.journal, handler))
+        return report
+
+    def later(self, seconds: float) -> None:
+        self.sandbox.advance(seconds)
+
+    def settle(self, prompt: Any) -> None:
+        """Let the customer pay a prompt; the money has arrived after it."""
+        self.sandbox.enter_pin(prompt)
+        self.later(60)
+
+    def reconcile_all(self) -> list[JournalEntry]:
+        """Search for all that is unresolved. The first time, also have the journal learn whose the key is."""
+        entries: list[JournalEntry] = self.sdk(self.journal.reconcile_all)
+        return entries
+
+    def entry(self, reference: str = "r", kind: EntryKind | None = None) -> JournalEntry:
+        return found(self.journal, reference, kind)
+
+    def state(self, reference: str = "r") -> JournalState:
+        return self.entry(reference).state
 
 
 def long_ago(journal: Journal) -> None:
@@ -74,11 +134,6 @@ class Calls:
     movement: str
     fields: dict[str, Any]
     """What the service's records of it have."""
-
-    def entry(self, journal: Journal, reference: str = "r") -> JournalEntry:
-        entry = journal.get(reference, self.kind)
-        assert entry is not None, f"the journal has no {self.kind} {reference!r}"
-        return entry
 
     def paid(self, sandbox: Sandbox) -> list[str | None]:
         """Return the references by which money moved."""
@@ -189,9 +244,3 @@ class Handler:
             raise self._troubles.pop(0)
         self.transactions.append(transaction)
         self.ends.append((transaction.account_reference, str(transaction.status)))
-
-
-def swept(sdk: Driver, journal: Journal, handler: Any = None) -> SweepReport:
-    """Make one pass over all that has not ended."""
-    report: SweepReport = sdk(lambda client: client.transactions.sweep(journal=journal, handler=handler))
-    return report

@@ -9,12 +9,13 @@ import httpx
 import pytest
 
 import momopay
-from drivers import LOOPBACK, Drive, Driver
+from drivers import LOOPBACK, Drive
 from durable.kit import (
     ORDERS,
     PAYOUTS,
     Calls,
     Service,
+    Shop,
     collect,
     initiate,
     listed,
@@ -41,31 +42,29 @@ from journal.kit import (
 )
 from journal.kit import record as record_outcome
 from momopay import Journal, JournalState, MomoPayError, OutcomeUnknownError, RequestValidationError
-from momopay.sandbox import Fault, Sandbox
+from momopay.sandbox import Fault
 
 # Reading what was accepted.
 
 
-def test_an_accepted_payment_that_cannot_be_read_says_that_money_moved(
-    drive: Drive, sdk: Driver, key: str, journal: Journal
-) -> None:
-    sdk(pay(journal))
-    nowhere = drive(api_key=key, base_url=LOOPBACK, max_attempts=1)
+def test_an_accepted_payment_that_cannot_be_read_says_that_money_moved(shop: Shop, drive: Drive) -> None:
+    shop.pay()
+    nowhere = drive(api_key=shop.key, base_url=LOOPBACK, max_attempts=1)
     with pytest.raises(momopay.APIConnectionError) as caught:
-        nowhere(pay(journal))
+        nowhere(pay(shop.journal))
     assert caught.value.may_have_executed
 
 
 def test_what_was_paid_is_returned_though_the_journal_cannot_be_written(
-    sdk: Driver, sandbox: Sandbox, journal: Journal, caplog: pytest.LogCaptureFixture
+    shop: Shop, caplog: pytest.LogCaptureFixture
 ) -> None:
-    first = sdk(pay(journal))
-    sandbox.advance(3600)
+    first = shop.pay()
+    shop.later(3600)
     execute(
-        journal,
+        shop.journal,
         "CREATE TRIGGER full BEFORE UPDATE ON momopay_transactions BEGIN SELECT RAISE(ABORT, 'disk full'); END",
     )
-    again = sdk(pay(journal))
+    again = shop.pay()
     assert (again.transaction_id, again.status) == (first.transaction_id, "SUCCESS")
     assert "disk full" in caplog.text
 
@@ -106,13 +105,13 @@ def test_a_near_match_blocks_a_second_attempt_and_is_shown(
     assert [entry.state for entry in sdk(journal.reconcile_all)] == [UNKNOWN]
 
 
-def test_what_was_refused_and_made_after_all_is_found(sdk: Driver, sandbox: Sandbox, journal: Journal) -> None:
+def test_what_was_refused_and_made_after_all_is_found(shop: Shop) -> None:
     """The refusal was a proxy's."""
-    put(journal, "r", REFUSED, code="NO")
-    made = sdk(initiate("r"))
-    again = sdk(pay(journal))
-    assert (again.is_new, again.transaction_id, found(journal).state) == (False, made.transaction_id, ACCEPTED)
-    assert PAYOUTS.paid(sandbox) == ["r"]
+    put(shop.journal, "r", REFUSED, code="NO")
+    made = shop(initiate("r"))
+    again = shop.pay()
+    assert (again.is_new, again.transaction_id, shop.entry().state) == (False, made.transaction_id, ACCEPTED)
+    assert PAYOUTS.paid(shop.sandbox) == ["r"]
 
 
 def test_a_prompt_that_was_refused_and_made_after_all_is_found_beside_another(drive: Drive, journal: Journal) -> None:
@@ -182,15 +181,15 @@ def test_a_search_shows_that_an_earlier_prompt_was_paid(drive: Drive, journal: J
     assert service.requests == ["GET /transactions", "GET /transactions/t-1"]
 
 
-def test_a_payment_that_the_list_shows_late_is_not_sent_again(sdk: Driver, sandbox: Sandbox, journal: Journal) -> None:
-    put(journal, "r", UNKNOWN)
-    PAYOUTS.fail_next(sandbox, Fault.list_lag)
-    sdk(initiate("r"))
+def test_a_payment_that_the_list_shows_late_is_not_sent_again(shop: Shop) -> None:
+    put(shop.journal, "r", UNKNOWN)
+    PAYOUTS.fail_next(shop.sandbox, Fault.list_lag)
+    shop(initiate("r"))
     with pytest.raises(OutcomeUnknownError):
-        sdk(pay(journal))
-    sandbox.advance(3600)
-    assert not sdk(pay(journal)).is_new
-    assert PAYOUTS.sent(sandbox) == 1
+        shop.pay()
+    shop.later(3600)
+    assert not shop.pay().is_new
+    assert PAYOUTS.sent(shop.sandbox) == 1
 
 
 def test_a_search_that_fails_leaves_it_unknown(drive: Drive, journal: Journal) -> None:
@@ -258,22 +257,41 @@ def test_an_id_that_cannot_be_read_leaves_the_decision_to_the_list(
     assert (found(journal).state, service.sent) == (ACCEPTED, 1)
 
 
+@pytest.mark.usefixtures("no_backoff")
+@pytest.mark.parametrize("first", ["release", "searched elsewhere", "outage"])
+def test_the_id_of_a_broken_response_is_read_where_the_list_lags(drive: Drive, journal: Journal, first: str) -> None:
+    """Before a person releases the payout, and before it is sent again."""
+    read = None if first == "outage" else listed(transactionId="queued")
+    service = Service(BROKEN, read=read, status=500)
+    sdk = drive(transport=service.transport)
+    with pytest.raises(OutcomeUnknownError):
+        sdk(pay(journal))
+    long_ago(journal)
+    if first == "searched elsewhere":
+        sdk(release(journal, searched_elsewhere=True))
+    else:
+        with pytest.raises(MomoPayError, match=r"500|was accepted as transaction queued"):
+            sdk(release(journal))
+    assert first == "outage" or not sdk(pay(journal)).is_new
+    assert (state_of(journal), service.sent) == (UNKNOWN if first == "outage" else ACCEPTED, 1)
+
+
 # All at once.
 
 
 @over_both_clients
-def test_all_that_is_unresolved_is_searched_for_in_one_walk(sdk: Driver, sandbox: Sandbox, journal: Journal) -> None:
-    for call, path in ((pay(journal, "a"), "/b2c/payouts"), (collect(journal, "b"), "/payments/stk")):
-        sandbox.fail_next("POST", path, Fault.error_after_commit)
+def test_all_that_is_unresolved_is_searched_for_in_one_walk(shop: Shop) -> None:
+    for call, path in ((pay(shop.journal, "a"), "/b2c/payouts"), (collect(shop.journal, "b"), "/payments/stk")):
+        shop.sandbox.fail_next("POST", path, Fault.error_after_commit)
         with pytest.raises(OutcomeUnknownError):
-            sdk(call)
-    put(journal, "never sent", UNKNOWN)
-    before = len(sandbox.requests)
-    entries = sdk(journal.reconcile_all)
-    assert len(sandbox.requests) == before + 1
+            shop(call)
+    put(shop.journal, "never sent", UNKNOWN)
+    before = len(shop.sandbox.requests)
+    entries = shop.reconcile_all()
+    assert len(shop.sandbox.requests) == before + 1
     states = {"a": ACCEPTED, "b": ACCEPTED, "never sent": UNKNOWN}
     assert {entry.reference: entry.state for entry in entries} == states
-    assert [entry.reference for entry in journal.unresolved()] == ["never sent"]
+    assert [entry.reference for entry in shop.journal.unresolved()] == ["never sent"]
 
 
 def test_where_nothing_is_unresolved_nothing_is_searched(drive: Drive, journal: Journal) -> None:

@@ -9,12 +9,10 @@ from typing import Any
 
 import pytest
 
-from drivers import Driver
-from durable.kit import BY_HAND, Calls, of_both_kinds, over_both_clients
-from journal.kit import PHONE, UNKNOWN, callback, entry_of, found, payout
+from durable.kit import BY_HAND, Calls, Shop, of_both_kinds, over_both_clients
+from journal.kit import PHONE, UNKNOWN, callback, entry_of, payout
 from momopay import (
     EntryKind,
-    Journal,
     OutcomeUnknownError,
     Payment,
     PayoutItem,
@@ -25,7 +23,6 @@ from momopay import (
 from momopay.durable.pay_all import PayoutLimits
 from momopay.durable.payment import item_of, payment_in, payment_of, reference_in
 from momopay.models.requests import PayoutRequest
-from momopay.sandbox import Sandbox
 from momopay.types import PayoutOutcome
 
 
@@ -82,20 +79,18 @@ def test_what_only_the_journal_knows_is_added_to_a_record() -> None:
 
 @over_both_clients
 @of_both_kinds
-def test_a_payment_can_be_waited_for_and_has_its_receipt(
-    sdk: Driver, sandbox: Sandbox, journal: Journal, calls: Calls
-) -> None:
-    made = sdk(calls.once(journal))
+def test_a_payment_can_be_waited_for_and_has_its_receipt(shop: Shop, calls: Calls) -> None:
+    made = shop(calls.once(shop.journal))
     assert (made.is_new, made.receipt, made.transaction.transaction_id) == (True, None, made.transaction_id)
     if made.phone == BY_HAND:
-        sandbox.enter_pin(made)
-    sandbox.advance(600)
+        shop.sandbox.enter_pin(made)
+    shop.later(600)
     schedule = PollSchedule(first=0.0, every=0.05, limit=5.0)
-    assert sdk(lambda client: client.transactions.wait(made, schedule=schedule)).status == "SUCCESS"
-    journal.record(
+    assert shop(lambda client: client.transactions.wait(made, schedule=schedule)).status == "SUCCESS"
+    shop.journal.record(
         callback("r", made.transaction_id, type=made.type.value, phone_number=made.phone, momo_receipt="SLK7")
     )
-    assert found(journal).receipt == sdk(calls.once(journal)).receipt == "SLK7"
+    assert shop.entry().receipt == shop(calls.once(shop.journal)).receipt == "SLK7"
 
 
 ITEM = PayoutItem(reference="SAL-1", amount=10, phone="0712 345 678", metadata={"file": "a.csv"})

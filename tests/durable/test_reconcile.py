@@ -11,31 +11,32 @@ from typing import Any
 import pytest
 
 import momopay
-from drivers import Driver
-from durable.kit import BY_HAND, CANCELLING, FAILING, PAYOUTS, collect, initiate, over_both_clients, pay, refund
-from journal.kit import ACCEPTED, PHONE, UNKNOWN, execute, found, put, state_of
-from momopay import Journal, OutcomeUnknownError, RequestValidationError
+from durable.kit import BY_HAND, CANCELLING, FAILING, PAYOUTS, Shop, initiate, over_both_clients, requests
+from journal.kit import ACCEPTED, PHONE, UNKNOWN, execute, fill, put
+from momopay import OutcomeUnknownError, RequestValidationError
 from momopay.durable.reconcile import Difference, day_bounds
-from momopay.sandbox import Account, Fault, Sandbox
+from momopay.sandbox import Fault
 from momopay.types import BookedOrder, DayReport
 
 
-def today(sandbox: Sandbox) -> date:
-    return (sandbox.now + timedelta(hours=3)).date()
+def today(shop: Shop) -> date:
+    return (shop.sandbox.now + timedelta(hours=3)).date()
 
 
-def order(sdk: Driver, journal: Journal, reference: str, phone: str = PHONE) -> str:
+def order(shop: Shop, reference: str, phone: str = PHONE) -> str:
     """Prompt for an order of KES 500; return the transaction's id."""
-    return str(sdk(collect(journal, reference, amount=500, phone=phone)).transaction_id)
+    return str(shop.collect(reference, amount=500, phone=phone).transaction_id)
 
 
-def stray(sdk: Driver, reference: str, amount: int = 500) -> None:
+def stray(shop: Shop, reference: str, amount: int = 500) -> None:
     """Prompt without the journal."""
-    sdk(lambda client: client.stk.initiate(amount=amount, phone=PHONE, account_reference=reference))
+    shop(lambda client: client.stk.initiate(amount=amount, phone=PHONE, account_reference=reference))
 
 
-def reconcile(sdk: Driver, sandbox: Sandbox, journal: Journal, **options: Any) -> DayReport:
-    report = sdk(lambda client: client.transactions.reconcile(**{"journal": journal, "day": today(sandbox), **options}))
+def reconcile(shop: Shop, **options: Any) -> DayReport:
+    report = shop(
+        lambda client: client.transactions.reconcile(**{"journal": shop.journal, "day": today(shop), **options})
+    )
     assert isinstance(report, DayReport)
     return report
 
@@ -54,39 +55,39 @@ def booked(**orders: Any) -> list[BookedOrder]:
 
 
 @over_both_clients
-def test_a_day_that_agrees_has_its_sums(sdk: Driver, sandbox: Sandbox, account: Account, journal: Journal) -> None:
-    account.fee = Decimal(3)
-    order(sdk, journal, "A")
-    order(sdk, journal, "B")
-    sdk(pay(journal, "RENT", amount=900))
-    sandbox.advance(600)
-    assert reconcile(sdk, sandbox, journal).differences == ()  # records that A was paid
-    sdk(refund(journal, "A", amount=200))
-    sandbox.advance(600)
-    report = reconcile(sdk, sandbox, journal, orders=booked(A="PAID", B="PAID"))
+def test_a_day_that_agrees_has_its_sums(shop: Shop) -> None:
+    shop.account.fee = Decimal(3)
+    order(shop, "A")
+    order(shop, "B")
+    shop.pay("RENT", amount=900)
+    shop.later(600)
+    assert reconcile(shop).differences == ()  # records that A was paid
+    shop.refund("A", amount=200)
+    shop.later(600)
+    report = reconcile(shop, orders=booked(A="PAID", B="PAID"))
     assert report.agrees
     assert named(report, "transactions open") == {"transactions": 4, "open": 0}
     sums = named(report, "collected paid_out refunded came_back fees")
     assert sums == {"collected": 1000, "paid_out": 900, "refunded": 200, "came_back": 0, "fees": 12}
-    assert found(journal, "RENT").status == "SUCCESS"
-    assert PAYOUTS.sent(sandbox) == 2
+    assert shop.entry("RENT").status == "SUCCESS"
+    assert PAYOUTS.sent(shop.sandbox) == 2
 
 
-def test_every_difference_of_a_collection_is_found(sdk: Driver, sandbox: Sandbox, journal: Journal) -> None:
+def test_every_difference_of_a_collection_is_found(shop: Shop) -> None:
     for reference in ("GOOD", "LOST", "NO-ORDER"):
-        order(sdk, journal, reference)
-    order(sdk, journal, "GIFT", CANCELLING)
-    order(sdk, journal, "CLOSE", CANCELLING)
-    order(sdk, journal, "LATER", BY_HAND)
-    stray(sdk, "CHEAP", 5)
+        order(shop, reference)
+    order(shop, "GIFT", CANCELLING)
+    order(shop, "CLOSE", CANCELLING)
+    order(shop, "LATER", BY_HAND)
+    stray(shop, "CHEAP", 5)
     for reference in ("STRAY", "TWICE", "TWICE"):
-        stray(sdk, reference)
-    sandbox.advance(120)
+        stray(shop, reference)
+    shop.later(120)
     orders = booked(
         GOOD="PAID", LOST="WAITING", GIFT="PAID", CLOSE="WAITING", LATER="WAITING", CHEAP="PAID", DREAM="PAID",
         TWICE="PAID", GONE="FAILED",
     )  # fmt: skip
-    assert remedies(reconcile(sdk, sandbox, journal, orders=orders)) == {
+    assert remedies(reconcile(shop, orders=orders)) == {
         "LOST": "paid and not shipped: ship",
         "NO-ORDER": "nobody knows what was sold: find out, or refund",
         "GIFT": "shipped and not paid: ask the customer",
@@ -97,92 +98,85 @@ def test_every_difference_of_a_collection_is_found(sdk: Driver, sandbox: Sandbox
         "DREAM": "shipped and not paid: ask the customer",
         "TWICE": "paid more than once: refund the rest",
     }
-    without = remedies(reconcile(sdk, sandbox, journal))
+    without = remedies(reconcile(shop))
     assert without.keys() == {"CHEAP", "STRAY", "TWICE"}
 
 
-def test_what_was_paid_otherwise_than_the_journal_asked_is_found(
-    sdk: Driver, sandbox: Sandbox, journal: Journal
-) -> None:
+def test_what_was_paid_otherwise_than_the_journal_asked_is_found(shop: Shop) -> None:
     """From another phone under an order's reference, and by a prompt of which only the service knew."""
-    put(journal, "MINE", UNKNOWN, momopay.EntryKind.COLLECTION, amount=500)
-    stray(sdk, "MINE")
-    order(sdk, journal, "THEIRS", BY_HAND)
-    stray(sdk, "THEIRS")
-    sandbox.advance(120)
+    put(shop.journal, "MINE", UNKNOWN, momopay.EntryKind.COLLECTION, amount=500)
+    stray(shop, "MINE")
+    order(shop, "THEIRS", BY_HAND)
+    stray(shop, "THEIRS")
+    shop.later(120)
     orders = booked(MINE="PAID", THEIRS="PAID")
-    assert {
-        name: remedy.partition(":")[0]
-        for name, remedy in remedies(reconcile(sdk, sandbox, journal, orders=orders)).items()
-    } == {
+    assert {name: remedy.partition(":")[0] for name, remedy in remedies(reconcile(shop, orders=orders)).items()} == {
         "MINE": "now in the journal",
         "THEIRS": "paid from another phone than we asked, or not by our prompt",
     }
-    assert state_of(journal, "MINE") is ACCEPTED
+    assert shop.state("MINE") is ACCEPTED
 
 
-def test_an_order_that_was_paid_on_another_day_was_paid(sdk: Driver, sandbox: Sandbox, journal: Journal) -> None:
+def test_an_order_that_was_paid_on_another_day_was_paid(shop: Shop) -> None:
     for reference in ("SHIPPED", "FORGOTTEN"):
-        order(sdk, journal, reference)
-    sandbox.advance(600)
-    reconcile(sdk, sandbox, journal)
+        order(shop, reference)
+    shop.later(600)
+    reconcile(shop)
     orders = booked(SHIPPED="PAID", FORGOTTEN="WAITING")
-    after = reconcile(sdk, sandbox, journal, day=today(sandbox) + timedelta(days=1), orders=orders)
+    after = reconcile(shop, day=today(shop) + timedelta(days=1), orders=orders)
     assert remedies(after) == {"FORGOTTEN": "paid and not shipped: ship"}
 
 
 @pytest.mark.parametrize("state", ["PAID", "WAITING"])
-def test_an_order_that_may_be_paid_is_not_given_up(sdk: Driver, sandbox: Sandbox, journal: Journal, state: str) -> None:
-    order(sdk, journal, "OPEN", BY_HAND)
-    put(journal, "UNKNOWN", UNKNOWN, momopay.EntryKind.COLLECTION, amount=500)
+def test_an_order_that_may_be_paid_is_not_given_up(shop: Shop, state: str) -> None:
+    order(shop, "OPEN", BY_HAND)
+    put(shop.journal, "UNKNOWN", UNKNOWN, momopay.EntryKind.COLLECTION, amount=500)
     orders = booked(OPEN=state, UNKNOWN=state)
-    report = reconcile(sdk, sandbox, journal, day=today(sandbox) + timedelta(days=1), orders=orders)
+    report = reconcile(shop, day=today(shop) + timedelta(days=1), orders=orders)
     assert [each.remedy for each in report.differences[:2]] == ["check again tomorrow"] * 2
 
 
-def test_an_order_that_was_paid_back_is_not_to_be_shipped(sdk: Driver, sandbox: Sandbox, journal: Journal) -> None:
+def test_an_order_that_was_paid_back_is_not_to_be_shipped(shop: Shop) -> None:
     for reference in ("PART", "WHOLE", "NO-ORDER"):
-        order(sdk, journal, reference)
-    sandbox.advance(600)
-    reconcile(sdk, sandbox, journal)
+        order(shop, reference)
+    shop.later(600)
+    reconcile(shop)
     for of, amount in {"PART": 200, "WHOLE": None, "NO-ORDER": None}.items():
-        sdk(refund(journal, of, amount=amount))
-    sandbox.advance(600)
-    report = reconcile(sdk, sandbox, journal, orders=booked(PART="FAILED", WHOLE="FAILED"))
+        shop.refund(of, amount=amount)
+    shop.later(600)
+    report = reconcile(shop, orders=booked(PART="FAILED", WHOLE="FAILED"))
     assert remedies(report) == {"PART": "paid and not shipped: ship"}
 
 
-def test_an_order_that_was_paid_twice_is_a_difference_until_it_is_refunded(
-    sdk: Driver, sandbox: Sandbox, journal: Journal
-) -> None:
-    prompts = [sdk(collect(journal, "A", amount=500, abandon_after=each)) for each in (None, 0.001)]
+def test_an_order_that_was_paid_twice_is_a_difference_until_it_is_refunded(shop: Shop) -> None:
+    prompts = [shop.collect("A", amount=500, abandon_after=each) for each in (None, 0.001)]
     for prompt in prompts:
-        sandbox.enter_pin(prompt)
-    sandbox.advance(120)
-    assert remedies(reconcile(sdk, sandbox, journal)) == {"A": "paid more than once: refund KES 500"}
-    sdk(refund(journal, "A"))
-    sandbox.advance(600)
-    report = reconcile(sdk, sandbox, journal)
+        shop.sandbox.enter_pin(prompt)
+    shop.later(120)
+    assert remedies(reconcile(shop)) == {"A": "paid more than once: refund KES 500"}
+    shop.refund("A")
+    shop.later(600)
+    report = reconcile(shop)
     assert remedies(report) == {}
     assert named(report, "refunded collected") == {"refunded": 500, "collected": 1000}
 
 
-def test_every_difference_of_a_payout_is_found(sdk: Driver, sandbox: Sandbox, journal: Journal) -> None:
-    sdk(pay(journal, "GOOD"))
-    sdk(pay(journal, "BACK", phone=FAILING))
-    sdk(pay(journal, "AGAIN"))
+def test_every_difference_of_a_payout_is_found(shop: Shop) -> None:
+    shop.pay("GOOD")
+    shop.pay("BACK", phone=FAILING)
+    shop.pay("AGAIN")
     for reference, amount in (("STRANGER", 10), ("AGAIN", 77)):
-        sdk(initiate(reference, amount))
+        shop(initiate(reference, amount))
     for reference, fault in (("WATER", Fault.reset_after_commit), ("GAS", Fault.reset_before_read)):
-        PAYOUTS.fail_next(sandbox, fault)
+        PAYOUTS.fail_next(shop.sandbox, fault)
         with pytest.raises(OutcomeUnknownError):
-            sdk(pay(journal, reference))
-    sandbox.advance(1200)
-    put(journal, "NEVER", ACCEPTED, transaction_id="no-such-id")
-    moment = sandbox.now.isoformat(timespec="microseconds")
-    execute(journal, f"UPDATE momopay_payments SET sent_at = '{moment}', created_at = '{moment}'")
-    execute(journal, f"UPDATE momopay_transactions SET sent_at = '{moment}'")
-    report = reconcile(sdk, sandbox, journal)
+            shop.pay(reference)
+    shop.later(1200)
+    put(shop.journal, "NEVER", ACCEPTED, transaction_id="no-such-id")
+    moment = shop.sandbox.now.isoformat(timespec="microseconds")
+    execute(shop.journal, f"UPDATE momopay_payments SET sent_at = '{moment}', created_at = '{moment}'")
+    execute(shop.journal, f"UPDATE momopay_transactions SET sent_at = '{moment}'")
+    report = reconcile(shop)
     assert {name: remedy.partition(":")[0] for name, remedy in remedies(report).items()} == {
         "BACK": "the money came back",
         "STRANGER": "not in our journal",
@@ -193,15 +187,13 @@ def test_every_difference_of_a_payout_is_found(sdk: Driver, sandbox: Sandbox, jo
     }
     assert report.came_back == 10
     assert not report.agrees
-    assert state_of(journal, "WATER") is ACCEPTED
-    assert "WATER" not in remedies(reconcile(sdk, sandbox, journal))
+    assert shop.state("WATER") is ACCEPTED
+    assert "WATER" not in remedies(reconcile(shop))
 
 
-def test_what_the_service_does_not_have_is_of_the_day_on_which_it_was_sent(
-    sdk: Driver, sandbox: Sandbox, journal: Journal
-) -> None:
+def test_what_the_service_does_not_have_is_of_the_day_on_which_it_was_sent(shop: Shop) -> None:
     """A day begins at its midnight and ends before the next one, by the journal's times too."""
-    day, one = today(sandbox), timedelta(days=1)
+    day, one = today(shop), timedelta(days=1)
     begin = datetime(day.year, day.month, day.day, tzinfo=timezone(timedelta(hours=3)))
     moments = {
         "BEFORE": begin - timedelta.resolution,
@@ -210,29 +202,36 @@ def test_what_the_service_does_not_have_is_of_the_day_on_which_it_was_sent(
         "AFTER": begin + one,
     }
     for reference, moment in moments.items():
-        put(journal, reference, ACCEPTED, transaction_id=f"no-such-{reference}")
+        put(shop.journal, reference, ACCEPTED, transaction_id=f"no-such-{reference}")
         created, sent = (
             each.astimezone(UTC).isoformat(timespec="microseconds") for each in (moment - timedelta(hours=1), moment)
         )
         where = f"WHERE reference = '{reference}'"
-        execute(journal, f"UPDATE momopay_payments SET sent_at = '{sent}', created_at = '{created}' {where}")
-        execute(journal, f"UPDATE momopay_transactions SET sent_at = '{sent}' {where}")
-    missing = {
-        each: sorted(remedies(reconcile(sdk, sandbox, journal, day=each))) for each in (day - one, day, day + one)
-    }
+        execute(shop.journal, f"UPDATE momopay_payments SET sent_at = '{sent}', created_at = '{created}' {where}")
+        execute(shop.journal, f"UPDATE momopay_transactions SET sent_at = '{sent}' {where}")
+    missing = {each: sorted(remedies(reconcile(shop, day=each))) for each in (day - one, day, day + one)}
     assert missing == {day - one: ["BEFORE"], day: ["FIRST", "LAST"], day + one: ["AFTER"]}
 
 
-def test_a_day_is_that_of_nairobi_unless_said_otherwise(sdk: Driver, sandbox: Sandbox, journal: Journal) -> None:
+def test_all_that_the_list_does_not_show_is_read(shop: Shop) -> None:
+    fill(shop.journal, 120)
+    reconcile(shop, day=date(2026, 11, 20))
+    assert len(requests(shop.sandbox)) == 1 + 120
+
+
+def test_a_day_is_that_of_nairobi_unless_said_otherwise(shop: Shop) -> None:
     # To half past one in the night of Nairobi, when it is still yesterday in UTC.
-    hours = (22.5 - sandbox.now.hour - sandbox.now.minute / 60) % 24
-    sandbox.advance(hours * 3600)
-    sdk(pay(journal))
-    sandbox.advance(60)
+    hours = (22.5 - shop.sandbox.now.hour - shop.sandbox.now.minute / 60) % 24
+    shop.later(hours * 3600)
+    shop.pay()
+    shop.later(60)
     for table in ("payments", "transactions"):
-        execute(journal, f"UPDATE momopay_{table} SET sent_at = '{sandbox.now.isoformat(timespec='microseconds')}'")
-    yesterday = today(sandbox) - timedelta(days=1)
-    month = {"day": today(sandbox) - timedelta(days=20), "last_day": today(sandbox)}
+        execute(
+            shop.journal,
+            f"UPDATE momopay_{table} SET sent_at = '{shop.sandbox.now.isoformat(timespec='microseconds')}'",
+        )
+    yesterday = today(shop) - timedelta(days=1)
+    month = {"day": today(shop) - timedelta(days=20), "last_day": today(shop)}
     for options, expected in (
         ({}, 1),
         ({"day": yesterday}, 0),
@@ -240,7 +239,7 @@ def test_a_day_is_that_of_nairobi_unless_said_otherwise(sdk: Driver, sandbox: Sa
         ({"utc": True, "day": yesterday}, 1),
         (month, 1),
     ):
-        assert reconcile(sdk, sandbox, journal, **options).transactions == expected, options
+        assert reconcile(shop, **options).transactions == expected, options
 
 
 # The orders that it takes, the report that it returns, and which days it is about.

@@ -7,17 +7,10 @@ from typing import Any
 
 import pytest
 
-from drivers import Driver
-from durable.kit import pay, refund, requests, with_each_client_and_database
-from journal.kit import ACCEPTED, COLLECTION, PHONE, REFUSED, found, put, put_collection, state_of
-from momopay import (
-    DuplicatePayoutError,
-    InsufficientFundsError,
-    Journal,
-    OutcomeUnknownError,
-    RequestValidationError,
-)
-from momopay.sandbox import Account, Fault, Sandbox
+from durable.kit import Shop, pay, refund, requests, with_each_client_and_database
+from journal.kit import ACCEPTED, COLLECTION, PHONE, REFUSED, execute, put, put_collection
+from momopay import DuplicatePayoutError, InsufficientFundsError, OutcomeUnknownError, RequestValidationError
+from momopay.sandbox import Fault, Sandbox
 
 
 def paid_back(sandbox: Sandbox) -> dict[str | None, Decimal]:
@@ -25,69 +18,76 @@ def paid_back(sandbox: Sandbox) -> dict[str | None, Decimal]:
 
 
 @with_each_client_and_database
-def test_what_was_paid_is_paid_back_once(sdk: Driver, sandbox: Sandbox, journal: Journal) -> None:
-    put_collection(journal)
-    first, again = sdk(refund(journal, metadata={"why": "broken"})), sdk(refund(journal))
+def test_what_was_paid_is_paid_back_once(shop: Shop) -> None:
+    put_collection(shop.journal)
+    first, again = shop.refund(metadata={"why": "broken"}), shop.refund()
     assert (first.is_new, again.is_new, again.transaction_id) == (True, False, first.transaction_id)
     assert (first.amount, first.phone, first.reference) == (100, PHONE, "o-R1")
-    entry = found(journal, "o-R1")
+    entry = shop.entry("o-R1")
     assert (entry.refund_of, entry.metadata, entry.state) == ("o", {"why": "broken"}, ACCEPTED)
     with pytest.raises(DuplicatePayoutError):
-        sdk(refund(journal, amount=50))
+        shop.refund(amount=50)
     with pytest.raises(RequestValidationError, match=r"'o-R1' KES 100 \(PENDING\)"):
-        sdk(refund(journal, amount=10, reference="o-R2"))
-    assert paid_back(sandbox) == {"o-R1": 100}
+        shop.refund(amount=10, reference="o-R2")
+    assert paid_back(shop.sandbox) == {"o-R1": 100}
 
 
-def test_a_part_that_was_paid_back_is_the_refund_until_the_order_is_paid_again(
-    sdk: Driver, sandbox: Sandbox, journal: Journal
-) -> None:
-    put_collection(journal)
-    first, again = sdk(refund(journal, amount=40)), sdk(refund(journal))
+def test_a_part_that_was_paid_back_is_the_refund_until_the_order_is_paid_again(shop: Shop) -> None:
+    put_collection(shop.journal)
+    first, again = shop.refund(amount=40), shop.refund()
     assert (again.is_new, again.amount, again.transaction_id) == (False, 40, first.transaction_id)
-    assert paid_back(sandbox) == {"o-R1": 40}
+    assert paid_back(shop.sandbox) == {"o-R1": 40}
 
 
-def test_a_refund_that_is_unresolved_counts_and_one_that_was_refused_does_not(
-    sdk: Driver, sandbox: Sandbox, account: Account, journal: Journal
-) -> None:
-    put_collection(journal)
-    account.b2c_balance, before = Decimal(0), account.b2c_balance
+def test_a_refund_that_is_unresolved_counts_and_one_that_was_refused_does_not(shop: Shop) -> None:
+    put_collection(shop.journal)
+    shop.account.b2c_balance, before = Decimal(0), shop.account.b2c_balance
     with pytest.raises(InsufficientFundsError):
-        sdk(refund(journal))
-    account.b2c_balance = before
-    sandbox.fail_next("POST", "/b2c/payouts", Fault.reset_after_commit)
+        shop.refund()
+    shop.account.b2c_balance = before
+    shop.sandbox.fail_next("POST", "/b2c/payouts", Fault.reset_after_commit)
     with pytest.raises(OutcomeUnknownError):
-        sdk(refund(journal, reference="o-R2", amount=60))
+        shop.refund(reference="o-R2", amount=60)
     # Its amount is that of the first call, which does not fit any more.
     with pytest.raises(RequestValidationError, match=r"'o-R2' KES 60 \(UNKNOWN\)"):
-        sdk(refund(journal))
-    assert state_of(journal, "o-R1") is REFUSED
-    sdk(refund(journal, reference="o-R3"))
-    assert paid_back(sandbox) == {"o-R2": 60, "o-R3": 40}
+        shop.refund()
+    assert shop.state("o-R1") is REFUSED
+    shop.refund(reference="o-R3")
+    assert paid_back(shop.sandbox) == {"o-R2": 60, "o-R3": 40}
 
 
-def test_a_reference_is_that_of_a_refund_or_of_another_payout(sdk: Driver, sandbox: Sandbox, journal: Journal) -> None:
-    put_collection(journal)
-    put_collection(journal, "p")
-    put(journal, "p-R1", REFUSED, amount=100, refund_of="p")
-    sdk(pay(journal, "PAY", amount=100))
-    sdk(refund(journal))
+@pytest.mark.parametrize("refused", [False, True])
+def test_each_payment_goes_back_to_the_phone_that_made_it(shop: Shop, refused: bool) -> None:
+    """The last one first; a refund that was refused before the last one came stays the first one's."""
+    put_collection(shop.journal, statuses=["SUCCESS", "SUCCESS"])
+    if refused:
+        put(shop.journal, "o-R1", REFUSED, amount=100, refund_of="o")
+    execute(shop.journal, "UPDATE momopay_transactions SET phone = '254722000111' WHERE transaction_id = 'o-1'")
+    phones = [shop.refund(reference=each).phone for each in ("o-R1", "o-R2")]
+    assert phones == ([PHONE, "254722000111"] if refused else ["254722000111", PHONE])
+
+
+def test_a_reference_is_that_of_a_refund_or_of_another_payout(shop: Shop) -> None:
+    put_collection(shop.journal)
+    put_collection(shop.journal, "p")
+    put(shop.journal, "p-R1", REFUSED, amount=100, refund_of="p")
+    shop.pay("PAY", amount=100)
+    shop.refund()
     for call in (
-        refund(journal, of="p", reference="PAY"),
-        refund(journal, of="p", reference="o-R1"),
-        pay(journal, "o-R1", amount=100),
-        pay(journal, "p-R1", amount=100),  # it would go out without its limit
+        refund(shop.journal, of="p", reference="PAY"),
+        refund(shop.journal, of="p", reference="o-R1"),
+        pay(shop.journal, "o-R1", amount=100),
+        pay(shop.journal, "p-R1", amount=100),  # it would go out without its limit
     ):
         with pytest.raises(DuplicatePayoutError, match="another refund, or for none"):
-            sdk(call)
-    assert paid_back(sandbox) == {"PAY": 100, "o-R1": 100}
+            shop(call)
+    assert paid_back(shop.sandbox) == {"PAY": 100, "o-R1": 100}
 
 
-def test_what_cannot_be_refunded_sends_nothing(sdk: Driver, sandbox: Sandbox, journal: Journal) -> None:
-    put_collection(journal)
-    put_collection(journal, "cancelled", statuses=["CANCELLED"])
-    put_collection(journal, "small", amount=9)
+def test_what_cannot_be_refunded_sends_nothing(shop: Shop) -> None:
+    put_collection(shop.journal)
+    put_collection(shop.journal, "cancelled", statuses=["CANCELLED"])
+    put_collection(shop.journal, "small", amount=9)
     cases: list[tuple[dict[str, Any], str]] = [
         ({"of": "nobody"}, "of"),
         ({"of": "cancelled"}, "of"),
@@ -102,17 +102,15 @@ def test_what_cannot_be_refunded_sends_nothing(sdk: Driver, sandbox: Sandbox, jo
     ]
     for fields, at_fault in cases:
         with pytest.raises(RequestValidationError) as caught:
-            sdk(refund(journal, **fields))
+            shop.refund(**fields)
         assert caught.value.fields.keys() == {at_fault}, fields
-    assert requests(sandbox) == []
+    assert requests(shop.sandbox) == []
 
 
-def test_a_collection_that_was_anonymised_is_paid_back_to_a_phone_that_the_caller_knows(
-    sdk: Driver, sandbox: Sandbox, journal: Journal
-) -> None:
-    entry = put_collection(journal)
-    journal.anonymise(before=sandbox.now.replace(year=sandbox.now.year + 1))
-    assert found(journal, "o", COLLECTION).is_anonymised
+def test_a_collection_that_was_anonymised_is_paid_back_to_a_phone_that_the_caller_knows(shop: Shop) -> None:
+    entry = put_collection(shop.journal)
+    shop.journal.anonymise(before=shop.sandbox.now.replace(year=shop.sandbox.now.year + 1))
+    assert shop.entry("o", COLLECTION).is_anonymised
     with pytest.raises(RequestValidationError, match="pay_once"):
-        sdk(refund(journal))
-    assert (entry.phone, requests(sandbox)) == (PHONE, [])
+        shop.refund()
+    assert (entry.phone, requests(shop.sandbox)) == (PHONE, [])

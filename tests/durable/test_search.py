@@ -16,19 +16,19 @@ from momopay import Journal, OutcomeUnknownError
 from momopay.sandbox import Sandbox
 
 
-@pytest.mark.parametrize(("offset", "pages_read"), [(0, 3), ("NULL", 4)])
+@pytest.mark.parametrize(("offset", "pages_read"), [(0, 3), (7200, 3), (None, 4)])
 def test_a_walk_reaches_back_to_the_oldest_and_no_further(
-    drive: Drive, journal: Journal, offset: object, pages_read: int
+    drive: Drive, journal: Journal, offset: int | None, pages_read: int
 ) -> None:
-    """The service's clock and ours may differ by five minutes."""
+    """The service's clock and ours may differ by five minutes, and by what is known to have been between them."""
     day = timedelta(days=1)
     for reference in ("yesterday", "today"):
         put(journal, reference, UNKNOWN)
-    execute(journal, f"UPDATE momopay_payments SET clock_offset = {offset}")
+    execute(journal, f"UPDATE momopay_payments SET clock_offset = {'NULL' if offset is None else offset}")
     execute(journal, f"UPDATE momopay_payments SET sent_at = '{ago(day)}' WHERE reference = 'yesterday'")
     pages = [
         [listed("today", transactionId="new"), listed("another", age=timedelta(hours=1))],
-        [listed("yesterday", age=day + timedelta(minutes=4), transactionId="old")],
+        [listed("yesterday", age=day + timedelta(minutes=4, seconds=offset or 0), transactionId="old")],
         [listed("another", age=2 * day)],
         [listed("another", age=2 * day + timedelta(minutes=6))],
         [listed("another", age=3 * day)],
@@ -75,6 +75,15 @@ def test_an_order_is_searched_for_since_its_first_attempt(drive: Drive, journal:
     made = drive(transport=service.transport)(collect(journal, phone=PHONE))
     assert made.transaction_id == "first", service.requests
     assert service.sent == 0
+
+
+@pytest.mark.parametrize("missing", ["0001-01-01T00:00:00Z", "1970-01-01T00:00:00Z"])
+def test_a_missing_time_at_the_end_of_a_page_ends_no_walk(drive: Drive, journal: Journal, missing: str) -> None:
+    put(journal, "r", REFUSED, clock_offset=0.0)
+    sdk = drive(transport=Service(pages=[[listed("another", createdAt=missing)], [listed()]]).transport)
+    assert not sdk(pay(journal)).is_new
+    day = (datetime.now(UTC) + timedelta(hours=3)).date()
+    assert sdk(lambda client: client.transactions.reconcile(journal=journal, day=day)).transactions == 1
 
 
 def test_nothing_is_sent_if_the_whole_list_is_too_long(drive: Drive, journal: Journal) -> None:

@@ -8,7 +8,8 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Generator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
+from datetime import UTC, datetime
 from decimal import Decimal
 from functools import partial
 from math import inf
@@ -20,17 +21,24 @@ import pytest
 import momopay
 from drivers import LOOPBACK, Drive, Driver, hasty
 from durable.kit import (
+    BY_HAND,
+    KEY_CHECK,
     ORDERS,
     PAYOUTS,
+    Call,
     Calls,
     Service,
+    Shop,
     collect,
+    initiate,
     listed,
     long_ago,
     of_both_kinds,
     over_both_clients,
     pay,
+    pay_all,
     record,
+    refund,
     release,
     requests,
 )
@@ -41,6 +49,7 @@ from journal.kit import (
     REFUSED,
     SENDING,
     UNKNOWN,
+    before_each,
     execute,
     found,
     just_before,
@@ -52,6 +61,7 @@ from momopay import AsyncClient, Journal, JournalError, OutcomeUnknownError, Rat
 from momopay.sandbox import Fault, Sandbox
 from momopay.types import Lane
 from patience import until
+from virtual import refusal
 
 
 class InterruptError(BaseException):
@@ -62,41 +72,37 @@ class InterruptError(BaseException):
 
 
 @pytest.mark.parametrize(("client_kind", "calls"), [("blocking", PAYOUTS), ("async", ORDERS)])
-def test_what_was_made_in_spite_of_a_fault_is_found_and_not_sent_again(
-    sdk: Driver, sandbox: Sandbox, journal: Journal, calls: Calls
-) -> None:
+def test_what_was_made_in_spite_of_a_fault_is_found_and_not_sent_again(shop: Shop, calls: Calls) -> None:
     for number, fault in enumerate((Fault.reset_after_commit, Fault.hang_after_commit, Fault.error_after_commit)):
         reference = f"r{number}"
-        calls.fail_next(sandbox, fault)
+        calls.fail_next(shop.sandbox, fault)
         with pytest.raises(OutcomeUnknownError):
-            sdk(hasty(calls.once(journal, reference)))
-        assert [(entry.kind, entry.reference) for entry in journal.unresolved()] == [(calls.kind, reference)]
-        again = sdk(calls.once(journal, reference))
+            shop(hasty(calls.once(shop.journal, reference)))
+        assert [(entry.kind, entry.reference) for entry in shop.journal.unresolved()] == [(calls.kind, reference)]
+        again = shop(calls.once(shop.journal, reference))
         assert (again.is_new, again.status) == (False, "PENDING")
-        entry = found(journal, reference)
+        entry = shop.entry(reference)
         assert (entry.state, entry.transaction_id) == (ACCEPTED, again.transaction_id)
-        assert calls.sent(sandbox) == number + 1
+        assert calls.sent(shop.sandbox) == number + 1
 
 
 @of_both_kinds
-def test_what_may_have_been_made_is_not_sent_again_without_a_person(
-    sdk: Driver, sandbox: Sandbox, journal: Journal, calls: Calls
-) -> None:
+def test_what_may_have_been_made_is_not_sent_again_without_a_person(shop: Shop, calls: Calls) -> None:
     for number, fault in enumerate((Fault.reset_before_read, Fault.error_before_commit, Fault.html_502)):
-        reference, before = f"r{number}", calls.sent(sandbox)
-        calls.fail_next(sandbox, fault)
+        reference, before = f"r{number}", calls.sent(shop.sandbox)
+        calls.fail_next(shop.sandbox, fault)
         for _ in range(2):
             with pytest.raises(OutcomeUnknownError):
-                sdk(calls.once(journal, reference))
+                shop(calls.once(shop.journal, reference))
         with pytest.raises(OutcomeUnknownError) as caught:
-            sdk(calls.once(journal, reference))
-        entry, error = found(journal, reference), caught.value
+            shop(calls.once(shop.journal, reference))
+        entry, error = shop.entry(reference), caught.value
         assert (error.reference, error.amount) == (reference, Decimal(10))
         assert (error.phone, error.sent_at, entry.state) == (entry.phone, entry.sent_at, UNKNOWN)
-        assert calls.sent(sandbox) - before <= 1  # one whose connection was reset before it was read is not seen
-        long_ago(journal)
-        sdk(release(journal, reference, kind=calls.kind))
-        assert sdk(calls.once(journal, reference)).is_new
+        assert calls.sent(shop.sandbox) - before <= 1  # one whose connection was reset before it was read is not seen
+        long_ago(shop.journal)
+        shop.release(reference, kind=calls.kind)
+        assert shop(calls.once(shop.journal, reference)).is_new
 
 
 @of_both_kinds
@@ -120,6 +126,35 @@ def test_an_acceptance_of_another_payment_is_not_believed(drive: Drive, url: str
             assert sdk(calls.once(journal)).amount == Decimal(10)  # the list shows the payment itself
             assert (found(journal).state, found(journal).transaction_id) == (ACCEPTED, "t-1")
             assert service.sent == 1
+
+
+def initiated(_journal: Journal) -> Call:
+    return initiate("r")
+
+
+def prompted(_journal: Journal) -> Call:
+    return lambda client: client.stk.initiate(account_reference="r", amount=10, phone=BY_HAND)
+
+
+@pytest.mark.usefixtures("no_backoff")
+@pytest.mark.parametrize("call", [pay, collect, initiated, prompted])
+def test_an_unknown_outcome_is_dated_by_the_first_attempt(
+    drive: Drive, journal: Journal, call: Callable[[Journal], Call]
+) -> None:
+    """What a transport calls not sent may have been sent: a search for the payment begins there."""
+    attempts: list[datetime] = []
+
+    def fail(request: httpx.Request) -> httpx.Response:
+        if request.method == "GET":
+            return Service().respond(request)
+        attempts.append(datetime.now(UTC))
+        raise (httpx.ConnectError if len(attempts) == 1 else httpx.ReadTimeout)("the network is in trouble")
+
+    begun = datetime.now(UTC)
+    with pytest.raises(OutcomeUnknownError) as caught:
+        drive(transport=httpx.MockTransport(fail))(call(journal))
+    assert len(attempts) == 2
+    assert begun <= caught.value.sent_at <= attempts[0]
 
 
 def limit(status: int, **details: Any) -> httpx.Response:
@@ -161,19 +196,32 @@ def test_a_limit_is_waited_for_if_it_ends_within_the_call(
     assert service.requests == ["POST /b2c/payouts"]
 
 
-def test_a_pause_that_the_service_ordered_sends_nothing_and_leaves_the_order(
-    sdk: Driver, sandbox: Sandbox, key: str, journal: Journal
-) -> None:
-    sandbox.ban_stk(key)
+def test_a_pause_that_the_service_ordered_sends_nothing_and_leaves_the_order(shop: Shop) -> None:
+    shop.sandbox.ban_stk(shop.key)
     with pytest.raises(momopay.StkTempBannedError):
-        sdk(collect(journal))
-    before = found(journal)
+        shop.collect()
+    before = shop.entry()
     with pytest.raises(momopay.StkTempBannedError) as caught:
-        sdk(collect(journal))
+        shop.collect()
     assert not caught.value.may_have_executed
     assert before.state is REFUSED
-    assert found(journal) == before
-    assert ORDERS.sent(sandbox) == 1
+    assert shop.entry() == before
+    assert ORDERS.sent(shop.sandbox) == 1
+
+
+@pytest.mark.usefixtures("no_backoff")
+@pytest.mark.parametrize(("status", "is_sent"), [(403, True), (401, False), (500, False)])
+def test_a_key_that_may_not_read_the_wallet_may_pay(drive: Drive, journal: Journal, status: int, is_sent: bool) -> None:
+    """Its first payment shows whose it is."""
+    service = Service(record(tenantId="ours"))
+
+    def respond(request: httpx.Request) -> httpx.Response:
+        is_check = KEY_CHECK.endswith(request.url.path.removeprefix("/v1"))
+        return httpx.Response(status, json=refusal("NO")) if is_check else service.respond(request)
+
+    with nullcontext() if is_sent else pytest.raises(momopay.APIError):
+        drive(transport=httpx.MockTransport(respond))(pay(journal))
+    assert execute(journal, "SELECT tenant_id FROM momopay_accounts") == [("ours" if is_sent else None,)]
 
 
 # The lease, and the rate budget.
@@ -193,22 +241,30 @@ def test_a_lease_outlasts_the_deadline_of_its_call(drive: Drive, journal: Journa
     assert deadline < ends[0] < deadline + 120
 
 
-def test_a_call_that_waits_for_the_budget_writes_nothing_yet(
-    drive: Drive, sdk: Driver, sandbox: Sandbox, key: str, journal: Journal
-) -> None:
+def test_a_call_that_waits_for_the_budget_writes_nothing_yet(shop: Shop, drive: Drive) -> None:
     """So a process that is killed in a long queue leaves nothing unresolved."""
-    sdk(journal.reconcile_all)
-    waits = drive(api_key=key, base_url=sandbox.base_url, budget=RateBudget(1, 1))
+    shop.reconcile_all()
+    waits = drive(api_key=shop.key, base_url=shop.sandbox.base_url, budget=RateBudget(1, 1))
     waits(lambda client: client.wallet.balance())
     states: list[object] = []
-    reader = threading.Timer(0.4, lambda: states.append(journal.get("r")))
+    reader = threading.Timer(0.4, lambda: states.append(shop.journal.get("r")))
     reader.start()
-    assert waits(pay(journal)).is_new
+    assert waits(pay(shop.journal)).is_new
     reader.join()
     assert states == [None]
     with pytest.raises(momopay.BudgetExhaustedError):
-        waits(lambda client: pay(journal, "s")(client.with_options(deadline=0.1)))
-    assert journal.get("s") is None
+        waits(lambda client: pay(shop.journal, "s")(client.with_options(deadline=0.1)))
+    assert shop.journal.get("s") is None
+
+
+def test_a_refund_has_one_deadline(shop: Shop, drive: Drive) -> None:
+    """There is a slot every half second: the second one reads the order, and none is left for the payout."""
+    shop.settle(shop.collect("o"))
+    waits = drive(api_key=shop.key, base_url=shop.sandbox.base_url, budget=RateBudget(1, 0.5), deadline=0.8)
+    waits(lambda client: client.wallet.balance())
+    with pytest.raises(momopay.MomoPayError):
+        waits(refund(shop.journal))
+    assert PAYOUTS.sent(shop.sandbox) == 0
 
 
 class ReservesWhile(RateBudget):
@@ -223,57 +279,51 @@ class ReservesWhile(RateBudget):
         return 60.0
 
 
-def test_a_call_that_waited_for_its_slot_does_not_vouch_for_what_it_read_before(
-    drive: Drive, sdk: Driver, sandbox: Sandbox, key: str, journal: Journal
-) -> None:
+def test_a_call_that_waited_for_its_slot_does_not_vouch_for_what_it_read_before(shop: Shop, drive: Drive) -> None:
     """While it asks for a slot, another process pays the reference."""
-    sdk(journal.reconcile_all)
-    for reference, work, moved in (("r", lambda: put(journal, "r", ACCEPTED), True), ("s", lambda: None, False)):
-        waits = drive(api_key=key, base_url=sandbox.base_url, deadline=1.0, budget=ReservesWhile(work))
+    shop.reconcile_all()
+    for reference, work, moved in (("r", lambda: put(shop.journal, "r", ACCEPTED), True), ("s", lambda: None, False)):
+        waits = drive(api_key=shop.key, base_url=shop.sandbox.base_url, deadline=1.0, budget=ReservesWhile(work))
         with pytest.raises(momopay.BudgetExhaustedError) as caught:
-            waits(pay(journal, reference))
+            waits(pay(shop.journal, reference))
         assert caught.value.may_have_executed is moved
 
 
 # Processes that die, and calls that are cancelled or interrupted.
 
 
-def test_a_process_that_was_killed_while_it_paid_is_reconciled(
-    sdk: Driver, sandbox: Sandbox, key: str, journal: Journal, url: str
-) -> None:
-    PAYOUTS.fail_next(sandbox, Fault.hang_after_commit)
-    process = in_a_fresh_process(pay_and_die, key, sandbox.base_url, url, ["r"], 10)
-    while not PAYOUTS.paid(sandbox):
+def test_a_process_that_was_killed_while_it_paid_is_reconciled(shop: Shop, url: str) -> None:
+    PAYOUTS.fail_next(shop.sandbox, Fault.hang_after_commit)
+    process = in_a_fresh_process(pay_and_die, shop.key, shop.sandbox.base_url, url, ["r"], 10)
+    while not PAYOUTS.paid(shop.sandbox):
         assert process.is_alive()
         time.sleep(0.01)
-    assert state_of(journal) is SENDING
+    assert shop.state() is SENDING
     process.kill()
     process.join()
-    assert [entry.state for entry in journal.unresolved()] == [UNKNOWN]
-    assert [entry.state for entry in sdk(journal.reconcile_all)] == [ACCEPTED]
-    assert not sdk(pay(journal)).is_new
-    assert (PAYOUTS.paid(sandbox), PAYOUTS.sent(sandbox)) == (["r"], 1)
+    assert [entry.state for entry in shop.journal.unresolved()] == [UNKNOWN]
+    assert [entry.state for entry in shop.reconcile_all()] == [ACCEPTED]
+    assert not shop.pay().is_new
+    assert (PAYOUTS.paid(shop.sandbox), PAYOUTS.sent(shop.sandbox)) == (["r"], 1)
 
 
 @of_both_kinds
-def test_a_cancelled_call_stays_cancelled_and_its_payment_is_found(
-    sandbox: Sandbox, key: str, journal: Journal, calls: Calls
-) -> None:
+def test_a_cancelled_call_stays_cancelled_and_its_payment_is_found(shop: Shop, calls: Calls) -> None:
     async def main() -> None:
-        async with AsyncClient(key, base_url=sandbox.base_url, budget=None) as client:
-            calls.fail_next(sandbox, Fault.hang_after_commit)
-            task = asyncio.create_task(calls.once(journal)(client))
-            while not calls.sent(sandbox):  # noqa: ASYNC110  the sandbox has no event of this loop
+        async with AsyncClient(shop.key, base_url=shop.sandbox.base_url, budget=None) as client:
+            calls.fail_next(shop.sandbox, Fault.hang_after_commit)
+            task = asyncio.create_task(calls.once(shop.journal)(client))
+            while not calls.sent(shop.sandbox):  # noqa: ASYNC110  the sandbox has no event of this loop
                 await asyncio.sleep(0.01)
             await asyncio.sleep(0.1)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
-            assert state_of(journal) is UNKNOWN
-            assert not (await calls.once(journal)(client)).is_new
+            assert shop.state() is UNKNOWN
+            assert not (await calls.once(shop.journal)(client)).is_new
 
     asyncio.run(main())
-    assert calls.sent(sandbox) == 1
+    assert calls.sent(shop.sandbox) == 1
 
 
 @contextmanager
@@ -287,28 +337,28 @@ def full_server() -> Generator[str]:
         yield f"http://127.0.0.1:{full.getsockname()[1]}/v1"
 
 
-def test_a_payment_cancelled_before_it_connected_may_be_sent(sandbox: Sandbox, key: str, journal: Journal) -> None:
+def test_a_payment_cancelled_before_it_connected_may_be_sent(shop: Shop) -> None:
     """Nothing was sent, so no person is asked."""
 
     async def main(url: str) -> None:
-        async with AsyncClient(key, base_url=sandbox.base_url, budget=None) as client:
-            await journal.reconcile_all(client)
-        async with AsyncClient(key, base_url=LOOPBACK, budget=None, max_attempts=1) as client:
+        async with AsyncClient(shop.key, base_url=shop.sandbox.base_url, budget=None) as client:
+            await shop.journal.reconcile_all(client)
+        async with AsyncClient(shop.key, base_url=LOOPBACK, budget=None, max_attempts=1) as client:
             with pytest.raises(momopay.APIConnectionError) as caught:
-                await pay(journal, "s")(client)
+                await pay(shop.journal, "s")(client)
             assert not caught.value.may_have_executed
-            assert (found(journal, "s").state, found(journal, "s").attempts) == (NOT_SENT, 0)
-        async with AsyncClient(key, base_url=url, budget=None) as client:
-            task = asyncio.create_task(pay(journal)(client))
-            while journal.get("r") is None:  # noqa: ASYNC110  the journal has no event
+            assert (shop.entry("s").state, shop.entry("s").attempts) == (NOT_SENT, 0)
+        async with AsyncClient(shop.key, base_url=url, budget=None) as client:
+            task = asyncio.create_task(pay(shop.journal)(client))
+            while shop.journal.get("r") is None:  # noqa: ASYNC110  the journal has no event
                 await asyncio.sleep(0.01)
             await asyncio.sleep(0.1)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
-            assert state_of(journal) is NOT_SENT
-        async with AsyncClient(key, base_url=sandbox.base_url, budget=None) as client:
-            assert (await pay(journal)(client)).is_new
+            assert shop.state() is NOT_SENT
+        async with AsyncClient(shop.key, base_url=shop.sandbox.base_url, budget=None) as client:
+            assert (await pay(shop.journal)(client)).is_new
 
     with full_server() as url:
         asyncio.run(main(url))
@@ -328,6 +378,21 @@ def test_an_interrupt_while_it_is_sent_leaves_the_outcome_unknown(drive: Drive, 
     assert state_of(journal) is UNKNOWN
 
 
+@pytest.mark.parametrize(("times", "moment"), [(1, "before"), (1, "after"), (2, "before")])
+def test_what_strikes_while_an_outcome_is_written_is_raised_after_it(shop: Shop, times: int, moment: str) -> None:
+    """As Celery's soft time limit. What comes again is an error of the database, which loses no payment."""
+    strikes = [ZeroDivisionError] * times
+
+    def strike(statement: str) -> None:
+        if strikes and statement.startswith("INSERT INTO momopay_transactions"):
+            raise strikes.pop()
+
+    raised = pytest.raises(ZeroDivisionError) if times == 1 else nullcontext()
+    with before_each(strike, shop.journal, moment), raised:
+        assert shop.pay().is_new
+    assert shop.state() is (ACCEPTED if times == 1 else UNKNOWN)
+
+
 RELEASE_AT_ONCE = (
     "CREATE TRIGGER release AFTER INSERT ON momopay_payments BEGIN"
     " UPDATE momopay_payments SET state = 'NOT_SENT' WHERE reference = 'r'; END"
@@ -336,22 +401,22 @@ RELEASE_AT_ONCE = (
 
 @pytest.mark.parametrize(("fresh_for", "held_up"), [(-1.0, 0.0), (0.3, 0.4)])
 def test_a_row_that_changed_while_the_call_was_held_up_is_not_sent(
-    sdk: Driver, sandbox: Sandbox, journal: Journal, monkeypatch: pytest.MonkeyPatch, fresh_for: float, held_up: float
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, fresh_for: float, held_up: float
 ) -> None:
     """The process was frozen after it had written SENDING, or while it did; meanwhile somebody released the row.
 
     The age of the row counts from before the statement.
     """
     monkeypatch.setattr("momopay.durable.send._ROW_IS_FRESH", fresh_for)
-    sdk(journal.reconcile_all)
-    execute(journal, RELEASE_AT_ONCE)
+    shop.reconcile_all()
+    execute(shop.journal, RELEASE_AT_ONCE)
     with (
-        just_before("INSERT INTO momopay_payments", journal, partial(time.sleep, held_up)),
+        just_before("INSERT INTO momopay_payments", shop.journal, partial(time.sleep, held_up)),
         pytest.raises(OutcomeUnknownError, match="this call sent nothing"),
     ):
-        sdk(pay(journal))
-    assert PAYOUTS.paid(sandbox) == []
-    assert sdk(pay(journal, "s")).is_new
+        shop.pay()
+    assert PAYOUTS.paid(shop.sandbox) == []
+    assert shop.pay("s").is_new
 
 
 # The journal as a call uses it: no longer than its deadline, and what its failures mean.
@@ -374,7 +439,6 @@ def locked(url: str, kind: str = "EXCLUSIVE") -> Generator[sqlite3.Connection]:
         yield other
 
 
-@over_both_clients
 def test_a_locked_journal_holds_a_call_until_its_deadline(
     drive: Drive, key: str, sandbox: Sandbox, journal: Journal, url: str
 ) -> None:
@@ -390,72 +454,79 @@ def test_a_locked_journal_holds_a_call_until_its_deadline(
     assert sdk(pay(journal)).is_new
 
 
-def test_many_tasks_end_in_time_though_the_journal_is_locked(
-    key: str, sandbox: Sandbox, journal: Journal, url: str
-) -> None:
+@pytest.mark.parametrize("call", [pay, refund, release, pay_all])
+def test_a_journal_that_cannot_be_opened_holds_a_call_until_its_deadline(drive: Drive, url: str, call: Any) -> None:
+    sdk, began = drive(transport=Service().transport, deadline=0.5), time.monotonic()
+    with Journal(url) as journal, locked(url), suppress(JournalError):
+        (outcome,) = sdk.collect(call(journal, "r")) if call is pay_all else [sdk(call(journal, "r"))]
+        assert isinstance(outcome.error, JournalError)
+    assert time.monotonic() - began < 8
+
+
+def test_many_tasks_end_in_time_though_the_journal_is_locked(shop: Shop, url: str) -> None:
     """There are fewer threads than tasks, so most wait for one before they can wait for the lock."""
 
     async def main() -> float:
-        async with AsyncClient(key, base_url=sandbox.base_url, deadline=0.4) as client:
-            await journal.reconcile_all(client)
+        async with AsyncClient(shop.key, base_url=shop.sandbox.base_url, deadline=0.4) as client:
+            await shop.journal.reconcile_all(client)
             with locked(url):
                 began = time.monotonic()
-                calls = (pay(journal, f"r{number}")(client) for number in range(45))
+                calls = (pay(shop.journal, f"r{number}")(client) for number in range(45))
                 errors = await asyncio.gather(*calls, return_exceptions=True)
                 assert {type(error) for error in errors} == {JournalError}
                 return time.monotonic() - began
 
     assert asyncio.run(main()) < 8
-    assert PAYOUTS.paid(sandbox) == []
+    assert PAYOUTS.paid(shop.sandbox) == []
 
 
 def test_a_cancelled_task_does_not_wait_for_a_locked_journal_and_leaves_nothing_unresolved(
-    key: str, sandbox: Sandbox, journal: Journal, url: str, monkeypatch: pytest.MonkeyPatch
+    shop: Shop, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("momopay._transport.threads.CANCELLED_WAIT", 0.2)
 
     async def main() -> float:
-        async with AsyncClient(key, base_url=sandbox.base_url, deadline=20) as client:
-            await journal.reconcile_all(client)
+        async with AsyncClient(shop.key, base_url=shop.sandbox.base_url, deadline=20) as client:
+            await shop.journal.reconcile_all(client)
             with locked(url):
                 began = time.monotonic()
                 with pytest.raises(TimeoutError):
                     async with asyncio.timeout(0.2):
-                        await pay(journal)(client)
+                        await pay(shop.journal)(client)
                 return time.monotonic() - began
 
     assert asyncio.run(main()) < 4
     # The statement that waited comes through, finds that its call is over, and undoes itself.
-    until(lambda: (entry := journal.get("r")) is None or entry.state is NOT_SENT, "the row is free")
-    assert PAYOUTS.paid(sandbox) == []
+    until(lambda: (entry := shop.journal.get("r")) is None or entry.state is NOT_SENT, "the row is free")
+    assert PAYOUTS.paid(shop.sandbox) == []
 
 
 @of_both_kinds
 def test_a_payment_is_returned_though_its_outcome_cannot_be_written(
-    sdk: Driver, journal: Journal, sandbox: Sandbox, caplog: pytest.LogCaptureFixture, calls: Calls
+    shop: Shop, caplog: pytest.LogCaptureFixture, calls: Calls
 ) -> None:
-    sdk(journal.reconcile_all)
+    shop.reconcile_all()
     execute(
-        journal,
+        shop.journal,
         "CREATE TRIGGER full BEFORE INSERT ON momopay_transactions BEGIN SELECT RAISE(ABORT, 'disk full'); END",
     )
-    first = sdk(calls.once(journal))
-    assert (first.is_new, found(journal).state) == (True, UNKNOWN)
-    assert sdk(calls.once(journal)).transaction_id == first.transaction_id
+    first = shop(calls.once(shop.journal))
+    assert (first.is_new, shop.entry().state) == (True, UNKNOWN)
+    assert shop(calls.once(shop.journal)).transaction_id == first.transaction_id
     assert caplog.text.count("disk full") == 2
-    execute(journal, "DROP TRIGGER full")
-    assert not sdk(calls.once(journal)).is_new
-    assert (found(journal).state, calls.sent(sandbox)) == (ACCEPTED, 1)
+    execute(shop.journal, "DROP TRIGGER full")
+    assert not shop(calls.once(shop.journal)).is_new
+    assert (shop.entry().state, calls.sent(shop.sandbox)) == (ACCEPTED, 1)
 
 
 def test_a_journal_that_cannot_be_written_says_that_nothing_moved_and_one_that_cannot_be_read_does_not(
-    sdk: Driver, sandbox: Sandbox, journal: Journal
+    shop: Shop,
 ) -> None:
-    sdk(journal.reconcile_all)
+    shop.reconcile_all()
     full = "CREATE TRIGGER full BEFORE INSERT ON momopay_payments BEGIN SELECT RAISE(ABORT, 'disk full'); END"
     for statement, may_have_executed in ((full, False), ("ALTER TABLE momopay_payments RENAME TO gone", True)):
-        execute(journal, statement)
+        execute(shop.journal, statement)
         with pytest.raises(JournalError) as caught:
-            sdk(pay(journal))
+            shop.pay()
         assert caught.value.may_have_executed is may_have_executed
-    assert requests(sandbox) == []
+    assert requests(shop.sandbox) == []

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
-from drivers import Drive, Driver
+from drivers import Drive
 from durable.kit import (
     CANCELLING,
     FAILING,
@@ -18,6 +18,7 @@ from durable.kit import (
     PAYOUTS,
     Handler,
     Service,
+    Shop,
     ago,
     collect,
     initiate,
@@ -25,13 +26,12 @@ from durable.kit import (
     over_both_clients,
     pay,
     requests,
-    swept,
+    sweep,
 )
 from journal.kit import ACCEPTED, COLLECTION, PHONE, UNKNOWN, callback, execute, fill, found, payout, put, state_of
 from momopay import (
     CallbackError,
     CallbackMismatchError,
-    Client,
     ConfigurationError,
     Journal,
     JournalState,
@@ -40,46 +40,47 @@ from momopay import (
     Transaction,
     parse_callback,
 )
-from momopay.sandbox import Account, Fault, Sandbox
+from momopay.sandbox import Fault
 from momopay.types import SweepReport
+from virtual import refusal
 
 HOUR = 3600.0
 
 
-def test_an_empty_journal_costs_no_request(sdk: Driver, sandbox: Sandbox, journal: Journal) -> None:
-    assert swept(sdk, journal, Handler()) == SweepReport()
-    assert requests(sandbox) == []
+def test_an_empty_journal_costs_no_request(shop: Shop) -> None:
+    assert shop.sweep(Handler()) == SweepReport()
+    assert requests(shop.sandbox) == []
 
 
 @over_both_clients
-def test_all_ends_are_recorded_by_one_request(sdk: Driver, sandbox: Sandbox, journal: Journal) -> None:
-    sdk(pay(journal, "a"))
-    sdk(collect(journal, "b", phone=PHONE))
-    sdk(collect(journal, "c", phone=CANCELLING))
-    assert swept(sdk, journal) == SweepReport(open=3)
-    sandbox.advance(600)
-    before = len(sandbox.requests)
-    assert swept(sdk, journal) == SweepReport(settled=3)
+def test_all_ends_are_recorded_by_one_request(shop: Shop) -> None:
+    shop.pay("a")
+    shop.collect("b", phone=PHONE)
+    shop.collect("c", phone=CANCELLING)
+    assert shop.sweep() == SweepReport(open=3)
+    shop.later(600)
+    before = len(shop.sandbox.requests)
+    assert shop.sweep() == SweepReport(settled=3)
     # A page does not show why the prompt was cancelled.
-    cancelled = f"GET /transactions/{found(journal, 'c').transaction_id}"
-    assert requests(sandbox)[before - len(sandbox.requests) :] == ["GET /transactions", cancelled]
-    assert [found(journal, each).status for each in "abc"] == ["SUCCESS", "SUCCESS", "CANCELLED"]
-    entry = found(journal, "c")
+    cancelled = f"GET /transactions/{shop.entry('c').transaction_id}"
+    assert requests(shop.sandbox)[before - len(shop.sandbox.requests) :] == ["GET /transactions", cancelled]
+    assert [shop.entry(each).status for each in "abc"] == ["SUCCESS", "SUCCESS", "CANCELLED"]
+    entry = shop.entry("c")
     assert (entry.result_code, entry.has_settled, entry.ended_at is not None) == ("1032", True, True)
-    assert journal.open() == []
+    assert shop.journal.open() == []
 
 
-def test_a_lost_answer_and_a_lost_callback_are_found(sdk: Driver, sandbox: Sandbox, journal: Journal) -> None:
+def test_a_lost_answer_and_a_lost_callback_are_found(shop: Shop) -> None:
     long = "ORDER-1 of a long name"
-    for calls, call in ((PAYOUTS, pay(journal)), (ORDERS, collect(journal, long, phone=PHONE))):
-        calls.fail_next(sandbox, Fault.error_after_commit)
+    for calls, call in ((PAYOUTS, pay(shop.journal)), (ORDERS, collect(shop.journal, long, phone=PHONE))):
+        calls.fail_next(shop.sandbox, Fault.error_after_commit)
         with pytest.raises(OutcomeUnknownError):
-            sdk(call)
-    put(journal, "never made", UNKNOWN)
-    sandbox.advance(HOUR)
-    assert swept(sdk, journal) == SweepReport(settled=2, unknown=1)
-    assert [found(journal, each).state for each in ("r", long, "never made")] == [ACCEPTED, ACCEPTED, UNKNOWN]
-    assert [found(journal, each).status for each in ("r", long)] == ["SUCCESS", "SUCCESS"]
+            shop(call)
+    put(shop.journal, "never made", UNKNOWN)
+    shop.later(HOUR)
+    assert shop.sweep() == SweepReport(settled=2, unknown=1)
+    assert [shop.entry(each).state for each in ("r", long, "never made")] == [ACCEPTED, ACCEPTED, UNKNOWN]
+    assert [shop.entry(each).status for each in ("r", long)] == ["SUCCESS", "SUCCESS"]
 
 
 # How many requests a pass makes.
@@ -101,7 +102,7 @@ def test_a_thousand_open_payments_cost_a_page_for_each_hundred(drive: Drive, jou
     others = [listed(f"other {each}", transactionId=f"o{each}") for each in range(other)]
     rows = [*rows[:2], *others, *rows[2:]] if other < 100 else [*rows[:300], *others, *rows[300:]]
     service = Service(pages=[rows[start : start + 100] for start in range(0, len(rows), 100)], read=rows[-1])
-    assert swept(drive(transport=service.transport), journal).open == 1000
+    assert drive(transport=service.transport)(sweep(journal)).open == 1000
     assert len(service.requests) <= 14
     assert service.requests.count("GET /transactions") == (4 if other else 10)
 
@@ -115,7 +116,7 @@ def test_pages_that_show_less_than_they_cost_are_not_read(drive: Drive, journal:
         for start in range(0, 1200, 100)
     ]
     service = Service(pages=others, read=listed(status="SUCCESS", transactionId="r"))
-    assert swept(drive(transport=service.transport), journal).settled == 1
+    assert drive(transport=service.transport)(sweep(journal)).settled == 1
     assert sorted(service.requests) == ["GET /transactions", "GET /transactions/r", "GET /transactions/s"]
 
 
@@ -132,7 +133,7 @@ def test_what_is_unresolved_is_searched_for_as_far_as_a_pass_reaches(
     rows = [listed("other", transactionId=f"o{each}", age=timedelta(seconds=each)) for each in range(1300)]
     rows[900] = listed("r", transactionId="r-1", age=timedelta(minutes=15))
     service = Service(pages=[rows[start : start + 100] for start in range(0, 1300, 100)])
-    swept(drive(transport=service.transport), journal)
+    drive(transport=service.transport)(sweep(journal))
     assert state_of(journal) is state
     assert service.requests == ["GET /transactions"] * pages
 
@@ -140,52 +141,71 @@ def test_what_is_unresolved_is_searched_for_as_far_as_a_pass_reaches(
 # Records that are not what they seem.
 
 
-def test_the_record_of_another_payment_is_not_this_ones_end(
-    sdk: Driver, sandbox: Sandbox, journal: Journal, caplog: pytest.LogCaptureFixture
-) -> None:
-    other = sdk(initiate("other"))
-    put(journal, "r", ACCEPTED, transaction_id=other.transaction_id)
-    sandbox.advance(HOUR)
+def test_the_record_of_another_payment_is_not_this_ones_end(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
+    other = shop(initiate("other"))
+    put(shop.journal, "r", ACCEPTED, transaction_id=other.transaction_id)
+    shop.later(HOUR)
     handler = Handler()
-    assert swept(sdk, journal, handler) == SweepReport(unknown=1)
-    assert (handler.ends, found(journal).state) == ([], UNKNOWN)
+    assert shop.sweep(handler) == SweepReport(unknown=1)
+    assert (handler.ends, shop.entry().state) == ([], UNKNOWN)
     assert "the service's record has another reference" in caplog.text
 
 
-def test_what_a_page_shows_with_the_fee_in_its_amount_is_read_by_id(
-    sdk: Driver, sandbox: Sandbox, account: Account, journal: Journal
-) -> None:
-    account.switches.list_amount = "with_fee"
-    sdk(pay(journal))
-    sdk(collect(journal, "s", phone=PHONE))
-    sandbox.advance(HOUR)
+def test_a_late_end_with_another_amount_is_not_that_of_a_prompt(drive: Drive, journal: Journal) -> None:
+    put(journal, "r", ACCEPTED, COLLECTION, transaction_id="t-1", status="CANCELLED")
+    execute(journal, "UPDATE momopay_transactions SET learned_at = learned_at - 3600")
+    other = listed(type="STK", status="SUCCESS", amount=11)
+    assert drive(transport=Service(pages=[[other]], read=other).transport)(sweep(journal)) == SweepReport(unknown=1)
+    assert found(journal).transactions == ()
+
+
+def test_what_a_page_shows_with_the_fee_in_its_amount_is_read_by_id(shop: Shop) -> None:
+    shop.account.switches.list_amount = "with_fee"
+    shop.pay()
+    shop.collect("s", phone=PHONE)
+    shop.later(HOUR)
     handler = Handler()
-    assert swept(sdk, journal, handler) == SweepReport(settled=2, handled=2)
-    assert (found(journal).status, found(journal, "s").status) == ("SUCCESS", "SUCCESS")
+    assert shop.sweep(handler) == SweepReport(settled=2, handled=2)
+    assert (shop.entry().status, shop.entry("s").status) == ("SUCCESS", "SUCCESS")
     assert [each.amount for each in handler.transactions] == [10, 10]
 
 
-def test_what_the_service_does_not_know_stops_nothing(
-    sdk: Driver, sandbox: Sandbox, journal: Journal, caplog: pytest.LogCaptureFixture
-) -> None:
-    put(journal, "lost", ACCEPTED, transaction_id="no-such-id")
-    sdk(pay(journal))
-    sandbox.advance(HOUR)
+def test_what_the_service_does_not_know_stops_nothing(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
+    put(shop.journal, "lost", ACCEPTED, transaction_id="no-such-id")
+    shop.pay()
+    shop.later(HOUR)
     with caplog.at_level(logging.WARNING):
-        assert swept(sdk, journal) == SweepReport(settled=1, open=1)
+        assert shop.sweep() == SweepReport(settled=1, open=1)
     assert "no-such-id" in caplog.text
 
 
-def test_a_prompt_that_ended_is_read_once_more_and_not_for_ever(
-    sdk: Driver, sandbox: Sandbox, journal: Journal
+@pytest.mark.parametrize(
+    ("status", "code", "read"),
+    [(500, "NO", 4), (403, "NO", 4), (200, "NO", 4), (401, "INVALID_API_KEY", 1), (429, "RATE_LIMIT_EXCEEDED", 1)],
+)
+def test_an_id_that_cannot_be_read_stops_no_other_unless_all_would_fail(
+    drive: Drive, journal: Journal, status: int, code: str, read: int
 ) -> None:
-    sdk(collect(journal, phone=CANCELLING))
+    fill(journal, 3)
+    responses = [httpx.Response(status, json=refusal(code))] * 4
+    service = Service()
+
+    def respond(request: httpx.Request) -> httpx.Response:
+        return responses.pop() if "/transactions/" in request.url.path else service.respond(request)
+
+    with pytest.raises(MomoPayError):
+        drive(transport=httpx.MockTransport(respond), max_attempts=1)(sweep(journal))
+    assert len(responses) == 4 - read
+
+
+def test_a_prompt_that_ended_is_read_once_more_and_not_for_ever(shop: Shop) -> None:
+    shop.collect(phone=CANCELLING)
     made: list[int] = []
     for _ in range(3):  # its end, the second look, and nothing
-        sandbox.advance(HOUR)
-        before = len(sandbox.requests)
-        swept(sdk, journal)
-        made.append(len(sandbox.requests) - before)
+        shop.later(HOUR)
+        before = len(shop.sandbox.requests)
+        shop.sweep()
+        made.append(len(shop.sandbox.requests) - before)
     assert made[1] > 0
     assert made[2] == 0
 
@@ -194,7 +214,7 @@ def test_a_status_that_is_new_stays_open(drive: Drive, journal: Journal) -> None
     put(journal, "r", ACCEPTED, COLLECTION, transaction_id="t-1")
     now = datetime.now(UTC).isoformat()
     service = Service(read=listed(type="STK", status="ON_HOLD", updatedAt=now))
-    assert swept(drive(transport=service.transport), journal) == SweepReport(open=1)
+    assert drive(transport=service.transport)(sweep(journal)) == SweepReport(open=1)
     assert found(journal).status == "ON_HOLD"
 
 
@@ -203,7 +223,7 @@ def test_the_id_that_a_broken_response_showed_is_read(drive: Drive, journal: Jou
     sdk = drive(transport=service.transport)
     with pytest.raises(OutcomeUnknownError):
         sdk(pay(journal))
-    assert swept(sdk, journal) == SweepReport(settled=1)
+    assert sdk(sweep(journal)) == SweepReport(settled=1)
     assert (found(journal).state, found(journal).transaction_id) == (ACCEPTED, "queued")
 
 
@@ -213,26 +233,26 @@ NOBODY = "http://127.0.0.1:9/nobody"
 
 
 @over_both_clients
-def test_each_end_is_delivered_once(sdk: Driver, sandbox: Sandbox, journal: Journal) -> None:
+def test_each_end_is_delivered_once(shop: Shop) -> None:
     for number in range(3):
-        sdk(pay(journal, f"r{number}"))
-    sdk(collect(journal, "o", phone=CANCELLING))
+        shop.pay(f"r{number}")
+    shop.collect("o", phone=CANCELLING)
     handler = Handler()
-    assert swept(sdk, journal, handler) == SweepReport(open=4)
-    sandbox.advance(HOUR)
-    assert swept(sdk, journal, handler) == SweepReport(settled=4, handled=4)
+    assert shop.sweep(handler) == SweepReport(open=4)
+    shop.later(HOUR)
+    assert shop.sweep(handler) == SweepReport(settled=4, handled=4)
     assert sorted(handler.ends) == [("o", "CANCELLED"), *((f"r{number}", "SUCCESS") for number in range(3))]
-    assert swept(sdk, journal, handler).handled == 0
+    assert shop.sweep(handler).handled == 0
 
 
-def test_a_payouts_failure_is_delivered_once_it_is_reversed(sdk: Driver, sandbox: Sandbox, journal: Journal) -> None:
-    sdk(pay(journal, phone=FAILING))
-    sandbox.advance(40)  # it fails after 35 seconds, and is reversed 10 seconds later
+def test_a_payouts_failure_is_delivered_once_it_is_reversed(shop: Shop) -> None:
+    shop.pay(phone=FAILING)
+    shop.later(40)  # it fails after 35 seconds, and is reversed 10 seconds later
     handler = Handler()
-    assert swept(sdk, journal, handler) == SweepReport(open=1)
-    assert (found(journal).status, found(journal).result_code) == ("FAILED", "1")
-    sandbox.advance(HOUR)
-    assert swept(sdk, journal, handler) == SweepReport(settled=1, handled=1)
+    assert shop.sweep(handler) == SweepReport(open=1)
+    assert (shop.entry().status, shop.entry().result_code) == ("FAILED", "1")
+    shop.later(HOUR)
+    assert shop.sweep(handler) == SweepReport(settled=1, handled=1)
     assert handler.ends == [("r", "REVERSED")]
     assert handler.transactions[-1].result_code is not None
 
@@ -242,150 +262,128 @@ def test_a_payouts_failure_is_no_end_if_its_callback_had_no_type(drive: Drive, j
     journal.record(callback(type=None, status="FAILED", updated_at=ago(timedelta(minutes=1))))
     service = Service(read=listed(status="FAILED", transactionId="the-id"))
     handler = Handler()
-    assert swept(drive(transport=service.transport), journal, handler) == SweepReport(open=1)
+    assert drive(transport=service.transport)(sweep(journal, handler)) == SweepReport(open=1)
     assert handler.ends == []
 
 
 @pytest.mark.parametrize("first", ["callback", "sweep"])
-def test_of_a_callback_and_a_sweep_the_first_delivers(
-    sdk: Driver, sandbox: Sandbox, journal: Journal, first: str
-) -> None:
-    sdk(pay(journal, callback_url=NOBODY))
-    sandbox.advance(HOUR)
+def test_of_a_callback_and_a_sweep_the_first_delivers(shop: Shop, first: str) -> None:
+    shop.pay(callback_url=NOBODY)
+    shop.later(HOUR)
     handler = Handler()
     if first == "sweep":
-        assert swept(sdk, journal, handler) == SweepReport(settled=1, handled=1)
-    with journal.handling(parse_callback(sandbox.callbacks[0].payload)) as is_new:
+        assert shop.sweep(handler) == SweepReport(settled=1, handled=1)
+    with shop.journal.handling(parse_callback(shop.sandbox.callbacks[0].payload)) as is_new:
         assert is_new is (first == "callback")
     if first == "callback":
-        assert swept(sdk, journal, handler) == SweepReport(settled=1)
+        assert shop.sweep(handler) == SweepReport(settled=1)
     assert len(handler.ends) == (first == "sweep")
 
 
 def test_a_handler_that_fails_gets_the_end_again_and_stops_no_other(
-    sdk: Driver, sandbox: Sandbox, journal: Journal, caplog: pytest.LogCaptureFixture
+    shop: Shop, caplog: pytest.LogCaptureFixture
 ) -> None:
     for reference in ("r", "s"):
-        sdk(pay(journal, reference))
-    sandbox.advance(HOUR)
+        shop.pay(reference)
+    shop.later(HOUR)
     handler = Handler(RuntimeError(f"no such order for {PHONE}"))
-    assert swept(sdk, journal, handler) == SweepReport(settled=2, handled=1, failed=1)
+    assert shop.sweep(handler) == SweepReport(settled=2, handled=1, failed=1)
     assert "RuntimeError" in caplog.text
     assert PHONE not in caplog.text
-    assert swept(sdk, journal, handler) == SweepReport(handled=1)
+    assert shop.sweep(handler) == SweepReport(handled=1)
     assert sorted(handler.ends) == [("r", "SUCCESS"), ("s", "SUCCESS")]
-    assert swept(sdk, journal, handler) == SweepReport()
+    assert shop.sweep(handler) == SweepReport()
 
 
 @pytest.mark.parametrize("recorded_by", ["sweep", "pay_once", "settle"])
-def test_what_was_recorded_without_a_handler_is_delivered_later(
-    sdk: Driver, sandbox: Sandbox, journal: Journal, recorded_by: str
-) -> None:
-    paid = sdk(pay(journal))
-    sandbox.advance(HOUR)
+def test_what_was_recorded_without_a_handler_is_delivered_later(shop: Shop, recorded_by: str) -> None:
+    paid = shop.pay()
+    shop.later(HOUR)
     if recorded_by == "sweep":
-        assert swept(sdk, journal) == SweepReport(settled=1)
+        assert shop.sweep() == SweepReport(settled=1)
     elif recorded_by == "pay_once":
-        sdk(pay(journal))
+        shop.pay()
     else:
-        journal.settle(sdk(lambda client: client.transactions.get(paid)))
-    assert found(journal).has_settled
+        shop.journal.settle(shop(lambda client: client.transactions.get(paid)))
+    assert shop.entry().has_settled
     handler = Handler()
-    assert swept(sdk, journal, handler) == SweepReport(handled=1)
+    assert shop.sweep(handler) == SweepReport(handled=1)
     assert handler.ends == [("r", "SUCCESS")]
 
 
-def test_the_first_sweep_with_a_handler_delivers_no_history(sdk: Driver, sandbox: Sandbox, journal: Journal) -> None:
+def test_the_first_sweep_with_a_handler_delivers_no_history(shop: Shop) -> None:
     for reference in ("old", "yesterday", "today"):
-        sdk(pay(journal, reference))
-    sandbox.advance(HOUR)
-    swept(sdk, journal)
+        shop.pay(reference)
+    shop.later(HOUR)
+    shop.sweep()
     for reference, days in (("old", 400.0), ("yesterday", 1.1)):
         then = ago(timedelta(days=days))
-        execute(journal, f"UPDATE momopay_transactions SET unhandled_since = '{then}' WHERE reference = '{reference}'")
+        execute(
+            shop.journal, f"UPDATE momopay_transactions SET unhandled_since = '{then}' WHERE reference = '{reference}'"
+        )
     handler = Handler()
-    assert swept(sdk, journal, handler).handled == 1
+    assert shop.sweep(handler).handled == 1
     assert handler.ends == [("today", "SUCCESS")]
 
 
-def test_what_fails_for_weeks_is_delivered_at_last(sdk: Driver, sandbox: Sandbox, journal: Journal) -> None:
-    swept(sdk, journal, Handler())
-    sdk(pay(journal))
-    sandbox.advance(HOUR)
+def test_what_fails_for_weeks_is_delivered_at_last(shop: Shop) -> None:
+    shop.sweep(Handler())
+    shop.pay()
+    shop.later(HOUR)
     then = ago(timedelta(days=30))
-    assert swept(sdk, journal, Handler(RuntimeError())).failed == 1
-    execute(journal, f"UPDATE momopay_accounts SET handled_since = '{then}'")
-    execute(journal, f"UPDATE momopay_transactions SET unhandled_since = '{then}'")
-    assert swept(sdk, journal, Handler()).handled == 1
+    assert shop.sweep(Handler(RuntimeError())).failed == 1
+    execute(shop.journal, f"UPDATE momopay_accounts SET handled_since = '{then}'")
+    execute(shop.journal, f"UPDATE momopay_transactions SET unhandled_since = '{then}'")
+    assert shop.sweep(Handler()).handled == 1
 
 
-def test_what_another_process_is_handling_is_left_alone(sdk: Driver, sandbox: Sandbox, journal: Journal) -> None:
-    paid = sdk(pay(journal))
-    sandbox.advance(HOUR)
+def test_what_another_process_is_handling_is_left_alone(shop: Shop) -> None:
+    paid = shop.pay()
+    shop.later(HOUR)
     handler = Handler()
-    with journal.handling(payout("r", transactionId=paid.transaction_id)):
-        assert swept(sdk, journal, handler) == SweepReport(settled=1)
+    with shop.journal.handling(payout("r", transactionId=paid.transaction_id)):
+        assert shop.sweep(handler) == SweepReport(settled=1)
     assert handler.ends == []
-    assert swept(sdk, journal, handler) == SweepReport()
-
-
-def test_several_sweeps_at_once_deliver_each_end_once(
-    sdk: Driver, sandbox: Sandbox, account: Account, key: str, url: str, journal: Journal
-) -> None:
-    assert account.rate_limit is None
-    for number in range(10):
-        sdk(pay(journal, f"r{number}"))
-    sandbox.advance(HOUR)
-    handler = Handler()
-
-    def sweep(_number: int) -> SweepReport:
-        with Journal(url) as own, Client(key, base_url=sandbox.base_url, budget=None) as client:
-            return client.transactions.sweep(journal=own, handler=handler)
-
-    with ThreadPoolExecutor(4) as pool:
-        reports = list(pool.map(sweep, range(4)))
-    reports.append(swept(sdk, journal, handler))
-    assert sum(report.handled for report in reports) == 10
-    assert sorted(handler.ends) == sorted((f"r{number}", "SUCCESS") for number in range(10))
+    assert shop.sweep(handler) == SweepReport()
 
 
 @pytest.mark.usefixtures("no_backoff")
-def test_what_was_read_before_a_failure_is_delivered(sdk: Driver, sandbox: Sandbox, journal: Journal) -> None:
-    sdk(pay(journal))
-    sdk(pay(journal, "s", phone=FAILING))
-    sandbox.advance(HOUR)
-    sandbox.fail_next("GET", "/transactions/{id}", Fault.error_before_commit, times=4)
+def test_what_was_read_before_a_failure_is_delivered(shop: Shop) -> None:
+    shop.pay()
+    shop.pay("s", phone=FAILING)
+    shop.later(HOUR)
+    shop.sandbox.fail_next("GET", "/transactions/{id}", Fault.error_before_commit, times=4)
     handler = Handler()
     with pytest.raises(MomoPayError):
-        swept(sdk, journal, handler)
+        shop.sweep(handler)
     assert sorted(handler.ends) == [("r", "SUCCESS"), ("s", "REVERSED")]
 
 
 @over_both_clients
-def test_an_async_handler_is_awaited_by_an_async_client_only(sdk: Driver, sandbox: Sandbox, journal: Journal) -> None:
-    sdk(pay(journal))
-    sdk(pay(journal, "s"))
-    sandbox.advance(HOUR)
+def test_an_async_handler_is_awaited_by_an_async_client_only(shop: Shop) -> None:
+    shop.pay()
+    shop.pay("s")
+    shop.later(HOUR)
     handler = Handler(RuntimeError("once"))
 
     async def handle(transaction: Transaction) -> None:
         handler(transaction)
 
-    if sdk.client_kind == "blocking":
+    if shop.sdk.client_kind == "blocking":
         with pytest.raises(ConfigurationError, match="async def"):
-            swept(sdk, journal, handle)
+            shop.sweep(handle)
         return
-    assert swept(sdk, journal, handle) == SweepReport(settled=2, handled=1, failed=1)
-    assert swept(sdk, journal, handle) == SweepReport(handled=1)
+    assert shop.sweep(handle) == SweepReport(settled=2, handled=1, failed=1)
+    assert shop.sweep(handle) == SweepReport(handled=1)
 
 
 @pytest.mark.parametrize(("client_kind", "kind"), [("blocking", "plain"), ("async", "plain"), ("async", "async def")])
 def test_a_callback_error_of_the_handler_is_its_own_failure(
-    sdk: Driver, sandbox: Sandbox, journal: Journal, kind: str, caplog: pytest.LogCaptureFixture
+    shop: Shop, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It does not say that another call is handling the end, as the journal's own CallbackError does."""
-    sdk(pay(journal))
-    sandbox.advance(HOUR)
+    shop.pay()
+    shop.later(HOUR)
     mismatch = CallbackMismatchError("too early", transaction_id="x", fields=["status"])
     handler = Handler(CallbackError("do not act on it"), mismatch)
 
@@ -393,19 +391,17 @@ def test_a_callback_error_of_the_handler_is_its_own_failure(
         handler(transaction)
 
     given = handle if kind == "async def" else handler
-    assert swept(sdk, journal, given) == SweepReport(settled=1, failed=1)
-    assert swept(sdk, journal, given) == SweepReport(failed=1)
+    assert shop.sweep(given) == SweepReport(settled=1, failed=1)
+    assert shop.sweep(given) == SweepReport(failed=1)
     assert "CallbackError" in caplog.text
     assert "CallbackMismatchError" in caplog.text
-    assert swept(sdk, journal, given) == SweepReport(handled=1)
+    assert shop.sweep(given) == SweepReport(handled=1)
     assert handler.ends == [("r", "SUCCESS")]
 
 
-def test_what_is_no_handler_or_no_journal_is_refused(
-    sdk: Driver, sandbox: Sandbox, journal: Journal, tmp_path: Path
-) -> None:
+def test_what_is_no_handler_or_no_journal_is_refused(shop: Shop, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="handler"):
-        swept(sdk, journal, "handler")
+        shop.sweep("handler")
     with pytest.raises(ConfigurationError, match="journal"):
-        sdk(lambda client: client.transactions.sweep(journal=str(tmp_path)))
-    assert requests(sandbox) == []
+        shop(lambda client: client.transactions.sweep(journal=str(tmp_path)))
+    assert requests(shop.sandbox) == []

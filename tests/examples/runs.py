@@ -35,13 +35,14 @@ def environment(**more: str) -> dict[str, str]:
 
 
 def run(
-    script: str | Path, *arguments: str, env: dict[str, str] | None = None, cwd: Path | None = None
+    script: str | Path, *arguments: str, env: dict[str, str] | None = None, cwd: Path | None = None, typed: str = ""
 ) -> subprocess.CompletedProcess[str]:
-    """Run an example until it ends."""
+    """Run an example until it ends; `typed` is what a person types."""
     return subprocess.run(
         command(script, *arguments),
         env=environment() if env is None else env,
         cwd=cwd,
+        input=typed,
         capture_output=True,
         text=True,
         timeout=LONGEST,

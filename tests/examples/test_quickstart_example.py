@@ -1,8 +1,6 @@
 from __future__ import annotations
 
-import subprocess
-
-from examples.runs import LONGEST, Service, command, run
+from examples.runs import Service, run
 
 
 def test_the_plain_command_collects_once_and_pays_back() -> None:
@@ -17,14 +15,6 @@ def test_the_plain_command_collects_once_and_pays_back() -> None:
 
 
 def test_on_a_real_service_it_asks_before_money_moves(service: Service) -> None:
-    ended = subprocess.run(
-        command("quickstart.py"),
-        env=service.env(),
-        input="\n",
-        capture_output=True,
-        text=True,
-        timeout=LONGEST,
-        check=False,
-    )
+    ended = run("quickstart.py", env=service.env(), typed="\n")
     assert (ended.returncode, "nothing was sent" in ended.stderr) == (1, True), ended.stdout + ended.stderr
     assert service.moved("fee").total() == 0

@@ -2,11 +2,12 @@
 
 import json
 import os
-from collections.abc import Callable
 from typing import Any
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
+
+from hostile.endpoints import MARK, places
 
 fuzz = settings(
     max_examples=int(os.environ.get("FUZZ_EXAMPLES", "25")),
@@ -31,45 +32,18 @@ JSON: st.SearchStrategy[Any] = st.recursive(
 )
 
 
-def _paths(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    inner: list[tuple[Any, Any]] = []
-    if isinstance(value, dict):
-        inner = [(key, value[key]) for key in value]  # pyright: ignore[reportUnknownVariableType]  JSON, as it comes
-    if isinstance(value, list):
-        inner = list(enumerate(value))  # pyright: ignore[reportUnknownArgumentType]  as above
-    return [path, *(found for key, each in inner for found in _paths(each, (*path, key)))]
-
-
-def _changed(value: Any, path: tuple[Any, ...], change: Callable[[Any, Any], None], new: Any) -> Any:
-    copied = json.loads(json.dumps(value))
-    if not path:
-        return new
-    place = copied
-    for key in path[:-1]:
-        place = place[key]
-    change(place, path[-1])
-    return copied
-
-
 @st.composite
 def mutated(draw: st.DrawFn, whole: Any) -> Any:
     """Draw the same JSON with one to three places changed, dropped, or added to."""
-    value = whole
+
+    def unmarked(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        return {key: value for key, value in pairs if value != MARK}
+
     for _ in range(draw(st.integers(1, 3))):
-        path = draw(st.sampled_from(_paths(value)))
-        new = draw(JSON)
-        kind = draw(st.sampled_from(["change", "drop", "add"]))
-
-        def change(place: Any, key: Any, kind: str = kind, new: Any = new) -> None:
-            if kind == "drop":
-                del place[key]
-            elif kind == "add" and isinstance(place, dict):
-                place[str(new)[:8]] = new
-            else:
-                place[key] = new
-
-        value = _changed(value, path, change, new)
-    return value
+        marked = json.dumps(draw(st.sampled_from(places(whole))))
+        changed = marked.replace(json.dumps(MARK), json.dumps(draw(JSON | st.just(MARK))))
+        whole = json.loads(changed, object_pairs_hook=unmarked)  # what is still marked is dropped
+    return whole
 
 
 @st.composite

@@ -1,14 +1,18 @@
-"""Every call of the interface, one of each, with the normal answer to it: what hostile answers are tried on."""
+"""Every call of the interface, one of each, with the normal answer to it; and what must hold of any other answer."""
 
 import json
-from collections.abc import Callable
+import pickle
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
+
+import httpx
 
 import momopay
 import wire
 from core import kit
-from drivers import Driver
+from drivers import Drive, Driver, session_of, unique_key
+from momopay._core.session import StkPause
 from momopay.errors import ERRORS_BY_CODE
 
 ID = wire.TRANSACTION_ID
@@ -21,7 +25,6 @@ class Call:
     name: str
     use: Callable[[Any], Any]
     data: Any
-    method: str = "GET"
     needs_reconciliation: bool = False
     once: bool = False
     """It must never go out a second time."""
@@ -42,13 +45,13 @@ PAGE: Any = {
     "nextCursor": None,
 }
 
-PAYMENT: dict[str, Any] = {"method": "POST", "needs_reconciliation": True}
-STK = Call("stk", kit.initiate_stk, TRANSACTION, **PAYMENT, once=True)
-PAYOUT = Call("payout", kit.initiate_payout, normal("POST", "/b2c/payouts"), **PAYMENT, once=True)
-TOP_UP = Call("top_up", kit.top_up, TRANSACTION, **PAYMENT)
-CREATE = Call("create", kit.create_channel, CHANNEL, **PAYMENT, once=True)
-UPDATE = Call("update", kit.update_channel, CHANNEL, "PATCH")
-DELETE = Call("delete", kit.delete_channel, {}, "DELETE")
+ONCE: dict[str, Any] = {"needs_reconciliation": True, "once": True}
+STK = Call("stk", kit.initiate_stk, TRANSACTION, **ONCE)
+PAYOUT = Call("payout", kit.initiate_payout, normal("POST", "/b2c/payouts"), **ONCE)
+TOP_UP = Call("top_up", kit.top_up, TRANSACTION, needs_reconciliation=True)
+CREATE = Call("create", kit.create_channel, CHANNEL, **ONCE)
+UPDATE = Call("update", kit.update_channel, CHANNEL)
+DELETE = Call("delete", kit.delete_channel, {})
 CHANNELS = Call("channels", lambda client: client.channels.list(), {"items": [CHANNEL]})
 ONE_CHANNEL = Call("channel", lambda client: client.channels.get("c"), CHANNEL)
 READ = Call("read", lambda client: client.transactions.get(ID), TRANSACTION)
@@ -58,21 +61,58 @@ BALANCE = Call("balance", kit.read_balance, normal("GET", "/wallets/service/bala
 CALLS = (STK, PAYOUT, TOP_UP, CREATE, UPDATE, DELETE, CHANNELS, ONE_CHANNEL, READ, LIST, BALANCE)
 
 
-def success(data: Any) -> bytes:
-    return json.dumps({"success": True, "data": data, "requestId": "r-1"}).encode()
-
-
-def refusal(code: Any = "KYC_NOT_VERIFIED", **more: Any) -> bytes:
-    error: dict[str, Any] = {"message": "no", "code": code, "details": {}}
-    return json.dumps({"success": False, "error": error, "requestId": "r-1", **more}).encode()
-
-
 def outcome(driver: Driver, call: Call) -> Any:
     """The record, or the error of this package; anything else that is raised fails the test."""
     try:
         return driver(call.use)
     except momopay.MomoPayError as error:
         return error
+
+
+class Responses:
+    """A client whose next response is given, and which sends a request once."""
+
+    def __init__(self, drive: Drive) -> None:
+        self._response = httpx.Response(200)
+        self._requests = 0
+        # What a response forbids is forbidden to every client of its key.
+        self._driver = drive(api_key=unique_key(), transport=httpx.MockTransport(self._respond), max_attempts=1)
+
+    def _respond(self, _request: httpx.Request) -> httpx.Response:
+        self._requests += 1
+        return self._response
+
+    def check(self, call: Call, status: int, body: bytes, headers: Mapping[str, str] | None = None) -> None:
+        """Check that a call comes to a record or an error of this package, and that no payment is taken for refused."""
+        self._response, self._requests = httpx.Response(status, headers=headers, content=body), 0
+        session_of(self._driver.client).stk_pause = StkPause()  # the ban of one response is not the next one's
+        found = outcome(self._driver, call)
+        assert self._requests == 1
+        assert isinstance(f"{found!r}{found}", str)
+        assert isinstance(pickle.loads(pickle.dumps(found)), type(found))
+        if not isinstance(found, momopay.MomoPayError):
+            assert 200 <= status < 300
+            return
+        assert len(str(found)) < 3000
+        if call.needs_reconciliation:
+            assert isinstance(found, momopay.OutcomeUnknownError | momopay.APIError)
+            assert found.may_have_executed or is_definite_refusal(status, body)
+
+
+MARK = "@@@"
+
+
+def places(value: Any) -> list[Any]:
+    """Return the same JSON with the mark at one place after another."""
+    found: list[Any] = [MARK]
+    if isinstance(value, dict):
+        mapping = cast("dict[str, Any]", value)
+        for key, inner in mapping.items():
+            found += [{**mapping, key: changed} for changed in places(inner)]
+        found.append({**mapping, "more": MARK})
+    if isinstance(value, list) and value:
+        found += [[changed] for changed in places(cast("Any", value)[0])]
+    return found
 
 
 REFUSING = {400, 401, 402, 403, 404, 410, 413, 415, 422, 429}

@@ -1,15 +1,11 @@
 """Heads of responses that are none, lie, or never end: a typed error, one request, and no payment taken for refused."""
 
-from collections.abc import Callable
-
 import pytest
 
 import momopay
 import wire
-from drivers import Driver
-from hostile.endpoints import PAYOUT, outcome, success
-
-Reach = Callable[..., Driver]
+from drivers import Drive
+from hostile.endpoints import PAYOUT, outcome
 
 BODY = b"<body>"
 """Is replaced by the normal response to a payout."""
@@ -67,13 +63,13 @@ AN_ANSWER = {
 
 
 def answer_with(template: bytes) -> wire.Step:
-    body = success(PAYOUT.data)
+    body = wire.envelope(PAYOUT.data)
     data = template.replace(b"<length>", str(len(body)).encode()).replace(BODY, body)
     return wire.sends(lambda _: data, stays_open=False)
 
 
 @pytest.mark.parametrize("template", NO_ANSWER.values(), ids=NO_ANSWER)
-def test_what_is_no_response_proves_nothing(reach: Reach, template: bytes) -> None:
+def test_what_is_no_response_proves_nothing(reach: Drive, template: bytes) -> None:
     with wire.serve(answer_with(template)) as server:
         error = outcome(reach(server, max_attempts=4), PAYOUT)
 
@@ -83,7 +79,7 @@ def test_what_is_no_response_proves_nothing(reach: Reach, template: bytes) -> No
 
 
 @pytest.mark.parametrize("template", AN_ANSWER.values(), ids=AN_ANSWER)
-def test_what_is_only_odd_is_a_response(reach: Reach, template: bytes) -> None:
+def test_what_is_only_odd_is_a_response(reach: Drive, template: bytes) -> None:
     with wire.serve(answer_with(template)) as server:
         assert outcome(reach(server), PAYOUT).transaction_id == wire.TRANSACTION_ID
         assert len(server.requests) == 1

@@ -6,21 +6,21 @@ What follows within a record, or without TLS, is tested in tests/transport.
 import socket
 import ssl
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 import wire
-from drivers import Driver
-from hostile.endpoints import TRANSACTION, success
+from drivers import Drive, Driver
+from hostile.endpoints import TRANSACTION
 from hostile.tls import own_certificate
 from momopay._transport.sockets import AttemptSocket
 
 
 def record(identity: str, status: str = "PENDING") -> bytes:
-    return wire.whole(200, success({**TRANSACTION, "transactionId": identity, "status": status}))
+    return wire.whole(200, wire.envelope({**TRANSACTION, "transactionId": identity, "status": status}))
 
 
 @pytest.fixture
@@ -58,13 +58,13 @@ def read_two(driver: Driver) -> list[tuple[str, str]]:
     return [(each.transaction_id, each.status) for each in (first, second)]
 
 
-def test_a_record_that_follows_a_response_is_not_the_next_response(drive: Callable[..., Driver], port: int) -> None:
+def test_a_record_that_follows_a_response_is_not_the_next_response(drive: Drive, port: int) -> None:
     driver = drive(base_url=f"https://localhost:{port}/v1", max_attempts=1)
     assert read_two(driver) == [("first", "PENDING"), ("second", "PENDING")]
 
 
 def test_without_that_care_one_payments_success_is_returned_for_another(
-    drive: Callable[..., Driver], port: int, monkeypatch: pytest.MonkeyPatch
+    drive: Drive, port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second record is still in the socket, where a poll finds it before the connection is used again."""
 

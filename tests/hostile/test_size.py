@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import wire
-from hostile.endpoints import PAGE, success
+from hostile.endpoints import PAGE
 from wire import MEBIBYTE
 
 MOST = 384 * MEBIBYTE
@@ -48,7 +48,7 @@ def measure(mode: str, *steps: wire.Step) -> list[tuple[str, int, float]]:
     """Return how each call ended, by how many bytes the process's peak had then grown, and after how many seconds."""
     if not Path("/proc/self/status").exists():
         pytest.skip("the peak of a process's memory is read from /proc")
-    small = wire.answers(200, success(PAGE))  # so that what is loaded is loaded
+    small = wire.answers(200, wire.envelope(PAGE))  # so that what is loaded is loaded
     with wire.serve(small, *steps) as server:
         command = [sys.executable, "-W", "ignore", "-c", CHILD, mode, server.base_url, str(len(steps) + 1)]
         done = subprocess.run(command, check=True, capture_output=True, timeout=60, cwd=Path(wire.__file__).parent)
@@ -63,14 +63,14 @@ def blanks() -> bytes:
     """A page and 320 MiB of blanks behind it, compressed."""
     deflate = zlib.compressobj(1, wbits=15)
     mebibyte = b" " * MEBIBYTE
-    pieces = [deflate.compress(success(PAGE)), *(deflate.compress(mebibyte) for _ in range(320))]
+    pieces = [deflate.compress(wire.envelope(PAGE)), *(deflate.compress(mebibyte) for _ in range(320))]
     return b"".join([*pieces, deflate.flush()])
 
 
 def filled(unit: bytes) -> bytes:
     """A page of 8 MiB."""
     count = (8 * MEBIBYTE - 1000) // (len(unit) + 1)
-    return success({**PAGE, "items": "ITEMS"}).replace(b'"ITEMS"', b"[" + b",".join([unit] * count) + b"]")
+    return wire.envelope({**PAGE, "items": "ITEMS"}).replace(b'"ITEMS"', b"[" + b",".join([unit] * count) + b"]")
 
 
 def compressed(encoding: str, body: bytes) -> wire.Step:

@@ -2,7 +2,7 @@
 
 import socket
 import time
-from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -11,12 +11,11 @@ from httpx_aiohttp import AiohttpTransport
 
 import momopay
 import wire
-from drivers import Driver
+from drivers import Drive, Driver
 from hostile.endpoints import PAYOUT, Call, outcome
 from hostile.tls import dripping, own_certificate
 from wire import Step
 
-Reach = Callable[..., Driver]
 TIMEOUT = 0.2
 GRACE = 0.25
 
@@ -28,9 +27,20 @@ DRIPS = {
 }
 
 
-def timed(act: Callable[[], Any]) -> tuple[Any, float]:
+def timed(driver: Driver, call: Call = PAYOUT) -> tuple[Any, float]:
     began = time.monotonic()
-    return act(), time.monotonic() - began
+    return outcome(driver, call), time.monotonic() - began
+
+
+def assert_ends_in_time(driver: Driver, *, least: float = 0.0) -> None:
+    error, took = timed(driver)
+    assert type(error) is momopay.OutcomeUnknownError
+    assert least <= took < TIMEOUT + GRACE
+
+
+@pytest.fixture
+def certificate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    return own_certificate(tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize(
@@ -38,32 +48,21 @@ def timed(act: Callable[[], Any]) -> tuple[Any, float]:
     [*((step, None) for step in DRIPS.values()), (wire.succeeds(), "records")],
     ids=[*DRIPS, "records"],
 )
-def test_the_timeout_holds_within_tls(
-    drive: Callable[..., Driver], monkeypatch: pytest.MonkeyPatch, tmp_path: Any, step: Step, encrypted: Any
-) -> None:
-    certificate = own_certificate(tmp_path, monkeypatch)
+def test_the_timeout_holds_within_tls(drive: Drive, certificate: Path, step: Step, encrypted: Any) -> None:
     with dripping(certificate, step, encrypted=encrypted) as port:
-        driver = drive(base_url=f"https://localhost:{port}/v1", timeout=TIMEOUT)
-        error, took = timed(lambda: outcome(driver, PAYOUT))
-        assert type(error) is momopay.OutcomeUnknownError
-        assert TIMEOUT <= took < TIMEOUT + GRACE
+        assert_ends_in_time(drive(base_url=f"https://localhost:{port}/v1", timeout=TIMEOUT), least=TIMEOUT)
 
 
-def test_a_whole_answer_within_tls_is_read(
-    drive: Callable[..., Driver], monkeypatch: pytest.MonkeyPatch, tmp_path: Any
-) -> None:
+def test_a_whole_answer_within_tls_is_read(drive: Drive, certificate: Path) -> None:
     """So that the drips within TLS fail for their slowness."""
-    with dripping(own_certificate(tmp_path, monkeypatch), wire.succeeds()) as port:
+    with dripping(certificate, wire.succeeds()) as port:
         driver = drive(base_url=f"https://localhost:{port}/v1", timeout=5.0)
         assert outcome(driver, PAYOUT).transaction_id == wire.TRANSACTION_ID
 
 
-def test_a_handshake_that_drips_means_not_sent(
-    drive: Callable[..., Driver], monkeypatch: pytest.MonkeyPatch, tmp_path: Any
-) -> None:
-    with dripping(own_certificate(tmp_path, monkeypatch), wire.succeeds(), encrypted="handshake") as port:
-        driver = drive(base_url=f"https://localhost:{port}/v1", timeout=TIMEOUT, max_attempts=1)
-        error, took = timed(lambda: outcome(driver, PAYOUT))
+def test_a_handshake_that_drips_means_not_sent(drive: Drive, certificate: Path) -> None:
+    with dripping(certificate, wire.succeeds(), encrypted="handshake") as port:
+        error, took = timed(drive(base_url=f"https://localhost:{port}/v1", timeout=TIMEOUT, max_attempts=1))
         assert type(error) is momopay.APIConnectionError
         assert not error.may_have_executed
         assert took < TIMEOUT + GRACE
@@ -83,49 +82,37 @@ def flood(unit: bytes, *, behind: bytes) -> Step:
 
 
 FLOODS = {
-    "interim": flood(b"HTTP/1.1 103 Early Hints\r\n\r\n", behind=b""),
+    "endless_interim": flood(b"HTTP/1.1 103 Early Hints\r\n\r\n", behind=b""),
     "chunks_of_one_byte": flood(b"1\r\n \r\n", behind=wire.head(200, {"Transfer-Encoding": "chunked"})),
-    "headers": flood(b"X: y\r\n", behind=b"HTTP/1.1 200 OK\r\n"),
+    "endless_headers": flood(b"X: y\r\n", behind=b"HTTP/1.1 200 OK\r\n"),
 }
 
 
-@pytest.mark.parametrize("step", FLOODS.values(), ids=FLOODS)
-def test_the_timeout_holds_under_a_flood(reach: Reach, step: Step) -> None:
-    with wire.serve(step) as server:
-        driver = reach(server, timeout=TIMEOUT)
-        error, took = timed(lambda: outcome(driver, PAYOUT))
-        assert type(error) is momopay.OutcomeUnknownError
-        assert took < TIMEOUT + GRACE
-        assert len(server.requests) == 1
-
-
-def test_the_timeout_holds_where_the_request_is_not_taken(drive: Callable[..., Driver]) -> None:
-    long = "x" * (4 * wire.MEBIBYTE)
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        driver = drive(base_url=f"http://127.0.0.1:{listener.getsockname()[1]}/v1", timeout=TIMEOUT, max_attempts=1)
-        error, took = timed(
-            lambda: outcome(driver, Call("long", lambda client: client.channels.update("c", name=long), {}))
-        )
-        assert type(error) is momopay.APIConnectionError
-        assert error.may_have_executed
-        assert took < TIMEOUT + GRACE
-
-
 @pytest.mark.parametrize(
-    ("client_kind", "transport", "drip"),
+    ("client_kind", "transport", "step"),
     [
+        *((client_kind, None, flood) for client_kind in ("blocking", "async") for flood in FLOODS),
         *(("async", transport, drip) for transport in (httpx.AsyncHTTPTransport, AiohttpTransport) for drip in DRIPS),
         # Of a blocking transport, the time of the body is bounded, as the client's docstring says.
         *(("blocking", httpx.HTTPTransport, drip) for drip in ("body", "chunks")),
     ],
 )
-def test_the_timeout_holds_over_a_transport_of_ones_own(reach: Reach, transport: type[Any], drip: str) -> None:
-    with wire.serve(DRIPS[drip]) as server:
-        driver = reach(server, timeout=TIMEOUT, transport=transport())
-        error, took = timed(lambda: outcome(driver, PAYOUT))
-        assert type(error) is momopay.OutcomeUnknownError
-        assert took < TIMEOUT + GRACE
+def test_the_timeout_holds_under_a_flood_and_over_a_transport_of_ones_own(
+    reach: Drive, transport: Any, step: str
+) -> None:
+    with wire.serve({**DRIPS, **FLOODS}[step]) as server:
+        assert_ends_in_time(reach(server, timeout=TIMEOUT, transport=transport and transport()))
         assert len(server.requests) == 1
+
+
+def test_the_timeout_holds_where_the_request_is_not_taken(drive: Drive) -> None:
+    long = Call("long", lambda client: client.channels.update("c", name="x" * (4 * wire.MEBIBYTE)), {})
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        driver = drive(base_url=f"http://127.0.0.1:{listener.getsockname()[1]}/v1", timeout=TIMEOUT, max_attempts=1)
+        error, took = timed(driver, long)
+        assert type(error) is momopay.APIConnectionError
+        assert error.may_have_executed
+        assert took < TIMEOUT + GRACE
 
 
 def test_the_ruler_can_tell() -> None:

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 
+from durable.conftest import empty
 from momopay import Journal
+
+__all__ = ["empty"]
+
+
+@pytest.fixture
+def journal(url: str, empty: Path) -> Generator[Journal]:
+    if url.startswith("sqlite"):
+        shutil.copyfile(empty, url.removeprefix("sqlite:///"))
+    with Journal(url) as journal:
+        yield journal
 
 
 @pytest.fixture

@@ -144,13 +144,11 @@ def put_collection(
     for number, status in enumerate(statuses):
         identity = f"{reference}-{number}"
         put(journal, reference, ACCEPTED, COLLECTION, amount=amount, transaction_id=identity, status=status)
-    for table, key in (("payments", "reference"), ("transactions", "transaction_id")):
-        ids = [reference] if table == "payments" else [f"{reference}-{number}" for number in range(len(statuses))]
-        for number, each in enumerate(ids, start=1):
-            then = f"2026-11-20T10:00:00.{number:06}+00:00"
-            created = f"created_at = '{then}', " if table == "payments" else ""
-            where = f"{key} = '{each}' AND kind = 'COLLECTION'"
-            execute(journal, f"UPDATE momopay_{table} SET {created}sent_at = '{then}' WHERE {where}")
+        then = f"'2026-11-20T10:00:00.{number + 1:06}+00:00'"
+        execute(journal, f"UPDATE momopay_transactions SET sent_at = {then} WHERE transaction_id = '{identity}'")
+    then = "'2026-11-20T10:00:00.000001+00:00'"
+    where = f"reference = '{reference}' AND kind = 'COLLECTION'"
+    execute(journal, f"UPDATE momopay_payments SET created_at = {then}, sent_at = {then} WHERE {where}")
     return found(journal, reference, COLLECTION)
 
 
@@ -275,6 +273,34 @@ def before_each(
         yield
     finally:
         event.remove(engine, f"{moment}_cursor_execute", listen)
+
+
+@contextmanager
+def before_statement(
+    number: int, work: Callable[[], object], journal: Journal | None = None, *, stays: bool = False
+) -> Generator[list[int]]:
+    """Do something before statement `number`, counted from 1; if it `stays`, also before all later ones.
+
+    What the work itself executes is not counted. Yields the numbers of the statements before which it was done.
+    """
+    count, is_working = 0, False
+    struck = list[int]()
+
+    def strike(_text: str) -> None:
+        nonlocal count, is_working
+        if is_working:
+            return
+        count += 1
+        if count == number or (stays and count > number):
+            struck.append(count)
+            is_working = True
+            try:
+                work()
+            finally:
+                is_working = False
+
+    with before_each(strike, journal):
+        yield struck
 
 
 @contextmanager

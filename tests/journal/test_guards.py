@@ -14,18 +14,7 @@ from typing import Literal
 
 import pytest
 
-from journal.kit import (
-    REFUSED,
-    before_each,
-    begin,
-    execute,
-    found,
-    in_threads,
-    just_before,
-    lease_of,
-    put,
-    store_of,
-)
+from journal.kit import REFUSED, before_each, begin, execute, found, in_threads, just_before, lease_of, put, store_of
 from momopay import ConfigurationError, Journal, JournalError, RequestValidationError
 from momopay.journal.evidence import KeyIdentity
 from momopay.journal.guards import Accounts
@@ -205,7 +194,7 @@ def test_a_process_refuses_what_is_older_than_it_has_seen(journal: Journal, url:
         assert is_refused(later) is url.startswith("sqlite")
 
 
-@pytest.mark.parametrize("number", [pytest.param(1, marks=pytest.mark.both_databases), 2])
+@pytest.mark.parametrize("number", [1, 2])
 def test_what_went_back_since_the_check_is_refused_when_a_payment_begins(journal: Journal, number: int) -> None:
     put(journal, "a")
     put(journal, "b")
@@ -217,18 +206,6 @@ def test_what_went_back_since_the_check_is_refused_when_a_payment_begins(journal
     ):
         begin(journal, lease, "c")
     assert journal.get("c") is None
-
-
-def test_a_new_process_refuses_an_older_file(url: str, path: Path) -> None:
-    with Journal(url) as journal:
-        put(journal, "kept")
-    shutil.copyfile(path, path.with_name("copy"))
-    with Journal(url) as journal:
-        put(journal, "lost")
-    path.with_name("copy").replace(path)
-    with Journal(url) as journal:
-        assert is_refused(journal)
-        assert [entry.reference for entry in journal.entries()] == ["kept"]
 
 
 # Several processes
@@ -258,14 +235,14 @@ def test_many_that_pay_at_once_refuse_nothing(journal: Journal, other: Journal) 
     numbers = iter(range(100))
 
     def pay() -> None:
-        for _ in range(5):
+        for _ in range(3):
             number = next(numbers)
             at = (journal, other)[number % 2]
             check(at)
             put(at, f"r{number}")
 
     in_threads(6, pay)
-    assert sequence(journal) == (0, 30)
+    assert sequence(journal) == (0, 18)
     assert not is_refused(journal)
     assert not is_refused(other)
 

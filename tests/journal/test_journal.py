@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 
 from journal.kit import COLLECTION, PAYOUT, put, put_collection
-from momopay import ConfigurationError, Journal
+from momopay import ConfigurationError, Journal, RequestValidationError
 
 
 @pytest.mark.parametrize(
@@ -40,19 +41,23 @@ def test_an_account_needs_a_name(url: str, account: str) -> None:
 
 WITHOUT = """
 import sys, typing
-sys.modules.update(sqlalchemy=None, filelock=None, psycopg=None)
+sys.modules.update(dict.fromkeys(sys.argv[2:]))
 from momopay import Client, Journal
 pay_once = Client("pk_test_x", base_url="http://127.0.0.1:1/v1").payouts.pay_once
 assert "Journal" in str(typing.get_type_hints(pay_once)["journal"])
 try:
-    Journal("sqlite:///payouts.db")
+    Journal(sys.argv[1])
 except ModuleNotFoundError as error:
     print(error, error.__cause__ is not None)
 """
 
 
-def test_without_the_extra_it_can_be_named_and_says_what_to_install(tmp_path: Path) -> None:
-    done = subprocess.run([sys.executable, "-c", WITHOUT], capture_output=True, text=True, cwd=tmp_path, check=True)
+@pytest.mark.parametrize(
+    "used", [("sqlite:///payouts.db", "sqlalchemy", "filelock", "psycopg"), ("postgresql://u@127.0.0.1/d", "psycopg")]
+)
+def test_without_the_extra_it_can_be_named_and_says_what_to_install(used: tuple[str, ...], tmp_path: Path) -> None:
+    command = [sys.executable, "-c", WITHOUT, *used]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=True)
     assert done.stdout.strip() == "the journal needs an extra: pip install 'momopay[journal]' True"
 
 
@@ -76,3 +81,10 @@ def test_a_reference_is_found_by_itself_unless_there_are_two(journal: Journal) -
         journal.get("r")
     assert journal.get("r", PAYOUT) == made
     assert journal.get("r", COLLECTION) == order
+
+
+def test_a_time_that_utc_does_not_have_is_refused(journal: Journal) -> None:
+    first, last = map(datetime.fromisoformat, ("0001-01-01T00:00:00+03:00", "9999-12-31T23:59:59-03:00"))
+    for call in (lambda: journal.entries(since=first), lambda: journal.anonymise(before=last)):
+        with pytest.raises(RequestValidationError, match="years 1 to 9999"):
+            call()

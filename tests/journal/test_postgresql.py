@@ -8,7 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from uuid import uuid4
 
@@ -24,12 +24,15 @@ from journal.kit import (
     SENDING,
     UNKNOWN,
     begin,
+    callback,
     execute,
     found,
+    in_threads,
     lease_of,
     put,
     record,
     refused_in_time,
+    sender,
     state_of,
     store_of,
 )
@@ -44,61 +47,53 @@ pytestmark = pytest.mark.both_databases
 
 @pytest.fixture
 def url(postgresql: PostgresqlServer) -> str:
+    return postgresql.new_schema()
+
+
+@pytest.fixture
+def database(postgresql: PostgresqlServer) -> str:
+    """The URL of a database of its own, for what is set or refused in a whole one."""
     return postgresql.new_database()
 
 
-@contextmanager
-def connected(url: str) -> Generator[psycopg.Connection]:
-    at = make_url(url)
-    with psycopg.connect(
-        host=at.host, port=at.port, user=at.username, dbname=at.database, autocommit=True
-    ) as connection:
-        yield connection
+def connect_to(url: str) -> BoundedConnection:
+    at, options = make_url(url), make_url(url).query.get("options", "")
+    return BoundedConnection.connect(
+        host=at.host, port=at.port, user=at.username, dbname=at.database, options=str(options), autocommit=True
+    )
 
 
-def test_commits_wait_for_the_disk_whatever_the_servers_default(url: str) -> None:
-    with Journal(url) as journal:
-        execute(journal, f'ALTER DATABASE "{url.rpartition("/")[2]}" SET synchronous_commit = off')
-    with Journal(url) as journal:
+def test_commits_wait_for_the_disk_whatever_the_servers_default(database: str) -> None:
+    with Journal(database) as journal:
+        execute(journal, f'ALTER DATABASE "{database.rpartition("/")[2]}" SET synchronous_commit = off')
+    with Journal(database) as journal:
         assert execute(journal, "SHOW synchronous_commit") == [("on",)]
         assert execute(journal, "SHOW idle_in_transaction_session_timeout") == [("10s",)]
-    with Journal(url) as journal:
-        execute(journal, f'ALTER DATABASE "{url.rpartition("/")[2]}" SET synchronous_commit = remote_write')
-    with Journal(url) as journal:
+    with Journal(database) as journal:
+        execute(journal, f'ALTER DATABASE "{database.rpartition("/")[2]}" SET synchronous_commit = remote_write')
+    with Journal(database) as journal:
         assert execute(journal, "SHOW synchronous_commit") == [("remote_write",)]
 
 
-def test_a_process_whose_connections_were_cut_registers_again(postgresql: PostgresqlServer, url: str) -> None:
-    with Journal(url) as journal, Journal(url) as elsewhere, lease_of(journal) as lease:
-        begin(journal, lease, "before")
-        postgresql.disconnect_all()
-        # It looks as if its process had died.
-        until(lambda: state_of(elsewhere, "before") is UNKNOWN, "the server saw the cut")
-        assert begin(journal, lease, "after") is None
-        assert state_of(elsewhere, "after") is SENDING
-        record(journal, lease, ACCEPTED, "before")
-    with Journal(url) as later:
-        assert state_of(later, "before") is ACCEPTED
-
-
-def test_a_journal_outlives_an_outage_of_its_server(postgresql: PostgresqlServer, url: str) -> None:
-    name = url.rpartition("/")[2]
-
+def test_a_journal_outlives_an_outage_of_its_server(postgresql: PostgresqlServer, database: str) -> None:
     def allow(word: str) -> None:
         with psycopg.connect(postgresql._conninfo, autocommit=True) as connection:
-            connection.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS {word}'.encode())
+            connection.execute(f'ALTER DATABASE "{database.rpartition("/")[2]}" ALLOW_CONNECTIONS {word}'.encode())
 
-    with Journal(url) as journal, Journal(url) as elsewhere:
-        put(journal, "before", NOT_SENT)
+    with Journal(database) as journal, Journal(database) as elsewhere, lease_of(journal) as lease:
+        begin(journal, lease, "before")
         allow("false")
         postgresql.disconnect_all()
         for _ in range(2):
             with pytest.raises(JournalError, match="OperationalError"):
                 put(journal, "during", NOT_SENT)
         allow("true")
-        with lease_of(journal) as lease:
-            assert begin(journal, lease, "after") is None
-            assert state_of(elsewhere, "after") is SENDING
+        # It looks as if its process had died.
+        until(lambda: state_of(elsewhere, "before") is UNKNOWN, "the server saw the cut")
+        assert begin(journal, lease, "after") is None
+        assert state_of(elsewhere, "after") is SENDING
+        record(journal, lease, ACCEPTED, "before")
+        assert state_of(elsewhere, "before") is ACCEPTED
 
 
 def test_processes_that_ask_about_a_dead_one_at_once_do_not_take_each_other_for_it(url: str) -> None:
@@ -111,20 +106,29 @@ def test_processes_that_ask_about_a_dead_one_at_once_do_not_take_each_other_for_
             assert state_of(other) is UNKNOWN
 
 
+def test_more_threads_than_connections_do_not_wait_for_each_other(url: str) -> None:
+    """They register their process, and ask whether the sender of a row lives."""
+
+    def use() -> None:
+        with bounded(MUCH), journal.handling(callback(identity=uuid4().hex)):
+            assert state_of(journal) is SENDING
+
+    with sender(url), Journal(url) as journal:
+        in_threads(40, use)
+
+
 def test_without_create_nothing_is_created(url: str) -> None:
     with Journal(url, create=False) as journal:
         for _ in range(2):
             with pytest.raises(ConfigurationError, match="create=False"):
                 journal.get("r")
-    with connected(url) as connection:
-        assert connection.execute("SELECT 1 FROM pg_tables WHERE tablename LIKE 'momopay%'").fetchall() == []
+    with connect_to(url) as connection:
+        tables = connection.execute("SELECT 1 FROM pg_tables WHERE schemaname = current_schema()")
+        assert tables.fetchall() == []
 
 
-def test_a_schema_that_the_url_names_is_used(url: str) -> None:
-    with connected(url) as connection:
-        connection.execute("CREATE SCHEMA branch")
-    branch = make_url(url).update_query_dict({"options": "-csearch_path=branch"}).render_as_string(hide_password=False)
-    with Journal(url) as journal, Journal(branch) as other:
+def test_a_schema_that_the_url_names_is_used(postgresql: PostgresqlServer, url: str) -> None:
+    with Journal(url) as journal, Journal(postgresql.new_schema()) as other:
         put(journal)
         assert other.get("r") is None
         put(other, "s")
@@ -134,15 +138,15 @@ def test_a_schema_that_the_url_names_is_used(url: str) -> None:
             assert found(other, "s").reference == "s"
 
 
-def test_a_right_that_is_missing_is_named_and_nothing_is_created(url: str) -> None:
+def test_a_right_that_is_missing_is_named_and_nothing_is_created(database: str) -> None:
     name = uuid4().hex.translate(str.maketrans("0123456789", "ghijklmnop"))  # some digits in a row would be masked
-    with connected(url) as connection:
+    with connect_to(database) as connection:
         connection.execute(f"CREATE ROLE {name} LOGIN".encode())
         connection.execute("REVOKE CREATE ON SCHEMA public FROM PUBLIC")
-    guest = make_url(url).set(username=name).render_as_string()
+    guest = make_url(database).set(username=name).render_as_string()
     with Journal(guest) as journal, pytest.raises(JournalError, match="permission denied for schema public"):
         journal.get("r")
-    with Journal(url) as owner:
+    with Journal(database) as owner:
         put(owner)
     with Journal(guest) as journal, pytest.raises(JournalError, match="permission denied for table momopay_"):
         journal.get("r")
@@ -153,14 +157,14 @@ def test_a_right_that_is_missing_is_named_and_nothing_is_created(url: str) -> No
 
 def test_a_locked_table_is_refused_in_time_and_nothing_is_written_later(url: str) -> None:
     def backends() -> set[int]:
-        with connected(url) as other:
+        with connect_to(url) as other:
             rows = other.execute("SELECT pid FROM pg_stat_activity WHERE datname = current_database()").fetchall()
             return {row[0] for row in rows} - {other.info.backend_pid}
 
     with Journal(url) as journal:
         put(journal, "before", UNKNOWN)
         before = backends()
-        with connected(url) as other, other.transaction():
+        with connect_to(url) as other, other.transaction():
             other.execute("LOCK TABLE momopay_payments IN ACCESS EXCLUSIVE MODE")
             with refused_in_time():
                 journal.get("before")
@@ -173,7 +177,7 @@ def test_a_locked_table_is_refused_in_time_and_nothing_is_written_later(url: str
 
 def processes(url: str) -> tuple[list[int], int]:
     """Return the processes that serve the connections to a database, and the one that takes new connections."""
-    with connected(url) as connection:
+    with connect_to(url) as connection:
         rows = connection.execute(
             "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
         ).fetchall()
@@ -196,39 +200,32 @@ def frozen(url: str, *, server: bool) -> Generator[None]:
             os.kill(pid, signal.SIGCONT)
 
 
-@pytest.fixture
-def linux() -> None:
-    if not Path("/proc/self/stat").exists():
-        pytest.skip("it finds the server's processes under /proc")
+USES: list[Callable[[Journal], object]] = [
+    lambda journal: journal.get("before"),
+    lambda journal: put(journal, "new", UNKNOWN),
+    lambda journal: store_of(journal).database.register_process(),
+]
 
 
-USES: dict[str, Callable[[Journal], object]] = {
-    "read": lambda journal: journal.get("before"),
-    "write": lambda journal: put(journal, "new", UNKNOWN),
-    "register": lambda journal: store_of(journal).database.register_process(),
-    "ask": lambda journal: store_of(journal).database.is_alive("1"),
-}
-
-
-@pytest.mark.usefixtures("linux")
-@pytest.mark.parametrize(("use", "server"), [*((use, True) for use in USES), ("write", False)])
-def test_a_frozen_server_is_refused_in_time(url: str, use: str, *, server: bool) -> None:
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="it finds the server's processes under /proc")
+@pytest.mark.parametrize("server", [True, False])
+def test_a_frozen_server_is_refused_in_time(url: str, *, server: bool) -> None:
+    """Where only the connections are frozen, a new one may do."""
     with Journal(url) as journal:
         put(journal, "before", UNKNOWN)
-        with frozen(url, server=server):
-            begun = time.monotonic()
-            try:
-                with bounded(BOUND):
-                    USES[use](journal)
-            except JournalError:
-                pass
-            else:
-                assert not server  # where only the connections are frozen, a new one may do
-            assert time.monotonic() - begun < BOUND + MUCH
-            if server:
-                with Journal(url) as new, refused_in_time():
-                    new.get("before")
-        assert state_of(journal, "before") is UNKNOWN
+        for use in USES:
+            with frozen(url, server=server):
+                if server:
+                    with refused_in_time():
+                        use(journal)
+                    with Journal(url) as new, refused_in_time():
+                        new.get("before")
+                else:
+                    begun = time.monotonic()
+                    with suppress(JournalError), bounded(BOUND):
+                        use(journal)
+                    assert time.monotonic() - begun < BOUND + MUCH
+            assert state_of(journal, "before") is UNKNOWN
         put(journal, "after", NOT_SENT)
 
 
@@ -241,7 +238,7 @@ def test_an_address_that_never_answers_is_refused_in_time() -> None:
 
 def test_a_set_up_that_another_machine_makes(url: str) -> None:
     with Journal(url) as journal:
-        with connected(url) as other, other.transaction():
+        with connect_to(url) as other, other.transaction():
             other.execute("SELECT pg_advisory_xact_lock(%s)", [0x6D6F6D6F70617931])
             with refused_in_time():
                 journal.get("r")
@@ -257,11 +254,6 @@ def test_a_short_bound_does_not_stay_with_the_connection(url: str) -> None:
 
 
 # Single connections
-
-
-def connect_to(url: str) -> BoundedConnection:
-    at = make_url(url)
-    return BoundedConnection.connect(host=at.host, port=at.port, user=at.username, dbname=at.database, autocommit=True)
 
 
 def test_a_statement_without_an_answer_ends_in_time_and_with_it_the_connection(url: str) -> None:

@@ -48,6 +48,7 @@ from momopay import (
     RequestValidationError,
     TransactionStatus,
 )
+from momopay.journal.evidence import KeyIdentity
 from momopay.journal.journal import parts_of
 from momopay.journal.reports import Followed, Reports
 
@@ -97,6 +98,17 @@ def test_entries_come_newest_first_and_can_be_filtered(journal: Journal) -> None
     assert names(journal.entries(until=in_nairobi)) == ["o"]
     (order,) = journal.entries(kind=COLLECTION)
     assert order.transaction_ids == ("o-0", "o-1")
+
+
+@pytest.mark.parametrize(("ahead", "since"), [(3, 0), (0.5, 0.5), (0, 0), (-20, -20)])
+def test_ends_are_for_a_handler_since_the_first_sweep_unless_its_clock_was_ahead(
+    journal: Journal, ahead: float, since: float
+) -> None:
+    """In days. A later sweep by a clock that is behind brings no history back."""
+    store_of(journal).check(KeyIdentity("test", "loopback", "key"))
+    for now in (ahead, 0, -0.4):
+        last = reports_of(journal).handled_since(NOW + timedelta(days=now))
+    assert last == (NOW + timedelta(days=since - 1)).isoformat()
 
 
 def test_a_sender_that_died_reads_as_unknown(journal: Journal) -> None:
@@ -328,8 +340,10 @@ def test_phones_of_what_ended_before_are_removed_and_nothing_else(journal: Journ
     put_collection(journal, "paid, and one open", statuses=["SUCCESS", "PENDING"])
     execute(journal, """UPDATE momopay_payments SET metadata = '{"name": "Achieng"}'""")
     execute(journal, "UPDATE momopay_transactions SET receipt = 'QK1'")
+    execute(journal, "UPDATE momopay_payments SET search_after = 0 WHERE reference = 'not sent'")
     before = {entry.reference: entry for entry in journal.entries()}
     assert journal.anonymise(before=NOON) == 5
+    assert reports_of(journal).released() == []  # without its phone, that of another payment would fit
     after = {entry.reference: entry for entry in journal.entries()}
     gone = {name for name, entry in after.items() if entry.is_anonymised}
     assert gone == {"paid", "reversed", "refused", "not sent", "order"}

@@ -20,10 +20,10 @@ from momopay.journal.rules import (
     Step,
     blocks,
     check_sharing,
-    counts,
     may_have_executed,
     next_step,
     proof,
+    refunded,
     transitions,
 )
 from momopay.models.enums import Stage
@@ -33,7 +33,6 @@ SENDS = {Step.SEND, Step.SEARCH_THEN_SEND}
 both_kinds = pytest.mark.parametrize("kind", EntryKind)
 
 
-@both_kinds
 @pytest.mark.parametrize(
     ("state", "stages", "attempts", "step"),
     [
@@ -45,17 +44,6 @@ both_kinds = pytest.mark.parametrize("kind", EntryKind)
         (NOT_SENT, [], 0, Step.SEARCH_THEN_SEND),
         (ACCEPTED, [OPEN], 1, Step.READ),
         (REFUSED, [OPEN], 2, Step.READ),
-    ],
-)
-def test_the_next_step(
-    kind: EntryKind, state: JournalState | None, stages: list[Stage], attempts: int, step: Step
-) -> None:
-    assert next_step(kind, state, stages, attempts) is step
-
-
-@pytest.mark.parametrize(
-    ("state", "stages", "attempts", "step"),
-    [
         (ACCEPTED, [ENDED], 1, Step.SEND),
         (ACCEPTED, [ENDED, ENDED], 2, Step.SEND),
         (ACCEPTED, [ENDED], 2, Step.SEARCH_THEN_SEND),
@@ -65,11 +53,10 @@ def test_the_next_step(
         (UNKNOWN, [ENDED], 2, Step.RECONCILE),
     ],
 )
-def test_an_order_may_be_prompted_again_after_an_end_and_a_payout_is_read(
-    state: JournalState, stages: list[Stage], attempts: int, step: Step
-) -> None:
+def test_the_next_step(state: JournalState | None, stages: list[Stage], attempts: int, step: Step) -> None:
+    """An order may be prompted again after an end; a payout is read."""
     assert next_step(COLLECTION, state, stages, attempts) is step
-    assert next_step(PAYOUT, state, stages, attempts) is (step if step not in SENDS else Step.READ)
+    assert next_step(PAYOUT, state, stages, attempts) is (Step.READ if ENDED in stages and step in SENDS else step)
 
 
 @both_kinds
@@ -161,36 +148,53 @@ def test_what_a_search_proves(exact: list[int], near: list[int], payout: Proof, 
 
 
 def refund(
-    number: int, amount: int, status: str | None = "SUCCESS", *, paid_before: int | None = 100, **fields: Any
+    number: int, amount: int, *statuses: str | None, paid_before: int | None = 100, **fields: Any
 ) -> JournalEntry:
-    return entry_of(
-        status, kind=PAYOUT, amount=amount, reference=f"o-R{number}", paid_before=paid_before, refund_of="o", **fields
-    )
+    fields |= {"reference": f"o-R{number}", "paid_before": paid_before, "refund_of": "o"}
+    if not statuses and "state" not in fields:
+        statuses = ("SUCCESS",)
+    return entry_of(*statuses, kind=PAYOUT, amount=amount, **fields)
 
 
 ONCE, TWICE = entry_of("SUCCESS"), entry_of("SUCCESS", "FAILED", "SUCCESS")
 
 
 @pytest.mark.parametrize(
-    ("state", "status", "expected"),
+    ("state", "statuses", "times"),
     [
-        (ACCEPTED, None, True),
-        (ACCEPTED, "PENDING", True),
-        (ACCEPTED, "SUCCESS", True),
-        (ACCEPTED, "FAILED", True),  # until the money is back
-        (ACCEPTED, "CANCELLED", True),
-        (ACCEPTED, "REVERSED", False),
-        (UNKNOWN, None, True),
-        (SENDING, None, True),
-        (REFUSED, None, False),
-        (NOT_SENT, None, False),
+        (ACCEPTED, [None], 1),
+        (ACCEPTED, ["PENDING"], 1),
+        (ACCEPTED, ["SUCCESS"], 1),
+        (ACCEPTED, ["FAILED"], 1),  # until the money is back
+        (ACCEPTED, ["CANCELLED"], 1),
+        (ACCEPTED, ["REVERSED"], 0),
+        (ACCEPTED, ["SUCCESS", "SUCCESS"], 2),  # released, and made after all
+        (ACCEPTED, ["PENDING", "REVERSED"], 1),
+        (UNKNOWN, ["SUCCESS"], 2),
+        (UNKNOWN, [], 1),
+        (SENDING, [], 1),
+        (REFUSED, [], 0),
+        (NOT_SENT, [], 0),
     ],
 )
-def test_a_refund_counts_that_was_paid_or_may_be(state: JournalState, status: str | None, expected: bool) -> None:
-    one = refund(1, 60, status, state=state)
-    assert counts(one) is expected
-    assert Refundable(ONCE, [one]).left == (40 if expected else 100)
+def test_a_refund_counts_as_often_as_it_was_paid_or_may_be(
+    state: JournalState, statuses: list[str | None], times: int
+) -> None:
+    one = refund(1, 40, *statuses, state=state)
+    assert refunded(one) == 40 * times
+    assert Refundable(ONCE, [one]).left == 100 - 40 * times
     assert Refundable(ONCE, [one], besides="o-R1").left == 100
+
+
+@pytest.mark.parametrize(
+    ("refunds", "expected"),
+    [([], "b"), ([("b", 30)], "b"), ([("b", 100)], "a"), ([("b", 100), ("a", 100)], "b"), ([("a", 100)], "b")],
+)
+def test_who_paid_last_and_has_not_had_all_back_is_paid_back(refunds: list[tuple[str, int]], expected: str) -> None:
+    order = entry_of("SUCCESS", "SUCCESS")
+    paid = [each.model_copy(update={"phone": phone}) for each, phone in zip(order.transactions, "ab", strict=True)]
+    made = [refund(number, amount, phone=phone) for number, (phone, amount) in enumerate(refunds)]
+    assert Refundable(order.model_copy(update={"transactions": tuple(paid)}), made).phone == expected
 
 
 @pytest.mark.parametrize(

@@ -31,14 +31,7 @@ from journal.kit import (
 )
 from momopay import ConfigurationError, EntryKind, Journal, TransactionStatus
 from momopay.journal.rules import REPEATS
-from momopay.journal.schema import (
-    HAS_NOT_SETTLED,
-    IS_TO_CHECK,
-    UNHANDLED,
-    lease_left,
-    metadata,
-    payments,
-)
+from momopay.journal.schema import HAS_NOT_SETTLED, IS_TO_CHECK, UNHANDLED, lease_left, metadata, payments
 from momopay.models.enums import has_settled
 from momopay.sandbox import Account, Outcome, Sandbox, phone_for
 
@@ -202,7 +195,7 @@ def use_all(client: Any, sandbox: Sandbox, journal: Journal, other: Journal) -> 
     assert store.release(found(journal, "LOST"), "Njeri")
     assert store.seconds_to_release(found(journal, "LOST")) < 700
     assert journal.by_receipt("none") is None
-    assert store.others(found(journal, "O-1")) == set()
+    assert store.sharing(found(journal, "O-1")) == []
 
 
 @pytest.mark.both_databases

@@ -48,14 +48,15 @@ def test_a_database_that_ends_with_the_process_is_refused(url: str) -> None:
         Journal(url)
 
 
-def test_commits_wait_for_the_disk(journal: Journal) -> None:
-    assert execute(journal, "PRAGMA journal_mode") == [("wal",)]
-    assert execute(journal, "PRAGMA synchronous") == [(2,)]  # FULL
+def test_commits_wait_for_the_disk(url: str) -> None:
+    with Journal(url) as journal:
+        assert execute(journal, "PRAGMA journal_mode") == [("wal",)]
+        assert execute(journal, "PRAGMA synchronous") == [(2,)]  # FULL
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no modes")
-def test_only_the_owner_reads_the_phones_in_a_new_journal(journal: Journal, path: Path) -> None:
-    with store_of(journal).database.connection():
+def test_only_the_owner_reads_the_phones_in_a_new_journal(url: str, path: Path) -> None:
+    with Journal(url) as journal, store_of(journal).database.connection():
         files = [path, *path.parent.glob("payouts.db-*")]
         assert len(files) > 1
         assert {each.stat().st_mode & 0o077 for each in files} == {0}

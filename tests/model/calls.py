@@ -5,25 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from model.rules import Rules, World, may_follow
-from model.state import (
-    ACCEPTED,
-    EXACT,
-    FOREIGN,
-    FRESH,
-    HELD,
-    LATE,
-    NEAR,
-    NONE,
-    NOT_SENT,
-    OLDER,
-    REFUSED,
-    SENDING,
-    UNKNOWN,
-    Call,
-    Row,
-    State,
-)
-from momopay.journal.entries import EntryKind
+from model.state import FOREIGN, HELD, NONE, Call, Look, Phase, Row, State
+from momopay.journal.entries import EntryKind, JournalState
 from momopay.journal.rules import Cause, Proof, Step, next_step, proof
 from momopay.models.enums import Stage
 
@@ -39,9 +22,9 @@ class Statements:
         self._is_payout = world.kind is EntryKind.PAYOUT
         # What a broken rule lets a call send besides what the code's own table allows.
         broken = (
-            (SENDING, rules.sending_blocks),
-            (ACCEPTED, rules.open_blocks or not self._is_payout),
-            (UNKNOWN, rules.absence_is_no_proof),
+            (JournalState.SENDING, rules.sending_blocks),
+            (JournalState.ACCEPTED, rules.open_blocks or not self._is_payout),
+            (JournalState.UNKNOWN, rules.absence_is_no_proof),
         )
         self._also_sent = {state for state, kept in broken if not kept}
 
@@ -50,13 +33,13 @@ class Statements:
         row, rules, saw = state.row, self._rules, state.calls[index].saw
         if rules.begin_is_conditional:
             before = None if row is None else row.state
-            if not may_follow(self._kind, Cause.BEGIN, before, SENDING) and before not in self._also_sent:
+            if not may_follow(self._kind, Cause.BEGIN, before, JournalState.SENDING) and before not in self._also_sent:
                 return None
             if rules.begin_needs_the_row_it_read and saw != row:
                 return None
         if row is None or self._is_payout:
-            return state._replace(row=Row(SENDING, index + 1))
-        return state._replace(row=Row(SENDING, index + 1, row.attempts + 1, row.known))
+            return state._replace(row=Row(JournalState.SENDING, index + 1))
+        return state._replace(row=Row(JournalState.SENDING, index + 1, row.attempts + 1, row.known))
 
     def recorded(self, state: State, index: int) -> State:
         """Return the state after a call recorded how it ended."""
@@ -65,20 +48,21 @@ class Statements:
         if row is None:
             return state
         own = row.claim == index + 1
-        if call.outcome is ACCEPTED and (call.number != HELD or not rules.transaction_has_one_row):
+        if call.outcome is JournalState.ACCEPTED and (call.number != HELD or not rules.transaction_has_one_row):
             if own or call.number < NONE or rules.acceptance_overrides:
                 return self.accepted(state, call.number, sender=index + 1)
-            return state if row.state is ACCEPTED else state._replace(told=state.told or call.number)
+            return state if row.state is JournalState.ACCEPTED else state._replace(told=state.told or call.number)
         needs_claim = rules.undo_needs_the_claim if call.at == "undo" else rules.outcome_needs_the_claim
-        is_held = call.outcome is ACCEPTED  # another row has the id
-        outcome = UNKNOWN if is_held else call.outcome
+        is_held = call.outcome is JournalState.ACCEPTED  # another row has the id
+        outcome = JournalState.UNKNOWN if is_held else call.outcome
         fits = may_follow(self._kind, Cause.OUTCOME, row.state, outcome)
         fits |= not (is_held or rules.outcome_needs_an_open_row)
         if not fits or (not own and (needs_claim or is_held)):
             return state
         if self._is_payout:
             return state._replace(row=Row(outcome, row.claim))
-        return state._replace(row=row._replace(state=outcome, attempts=row.attempts - (outcome is NOT_SENT)))
+        attempts = row.attempts - (outcome is JournalState.NOT_SENT)
+        return state._replace(row=row._replace(state=outcome, attempts=attempts))
 
     def accepted(self, state: State, number: int, stage: Stage = Stage.OPEN, *, sender: int = NONE) -> State:
         """Return the state after a record of the service was written; `sender` is the call whose answer it is."""
@@ -86,9 +70,10 @@ class Statements:
         if row is None:
             return state
         if self._is_payout:
-            if row.state is ACCEPTED or not may_follow(self._kind, Cause.ACCEPTANCE, row.state, ACCEPTED):
+            may_change = may_follow(self._kind, Cause.ACCEPTANCE, row.state, JournalState.ACCEPTED)
+            if row.state is JournalState.ACCEPTED or not may_change:
                 return state
-            row = row._replace(state=ACCEPTED, known=((number, stage),))
+            row = row._replace(state=JournalState.ACCEPTED, known=((number, stage),))
             return state._replace(row=row, told=state.told or max(number, NONE))
         known = dict(row.known)
         # The answer of an earlier attempt only adds its prompt; so does what is known already.
@@ -96,7 +81,7 @@ class Statements:
         is_latest |= not self._rules.known_prompt_keeps_a_later_attempt
         before = known.get(number, Stage.OPEN)
         known[number] = max(before, stage) if self._rules.status_moves_forward else stage
-        row = row._replace(known=tuple(sorted(known.items())), state=ACCEPTED if is_latest else row.state)
+        row = row._replace(known=tuple(sorted(known.items())), state=JournalState.ACCEPTED if is_latest else row.state)
         told = state.told or (number if known[number] is Stage.PAID else NONE)
         state = state._replace(row=row, told=told)
         return state._replace(wrong=state.wrong and bool(state.unknown))
@@ -106,9 +91,9 @@ class Statements:
         row, call = state.row, state.calls[index]
         assert row is not None
         same = row.claim == call.saw.claim if self._is_payout and call.saw is not None else row == call.saw
-        if not same or not may_follow(self._kind, Cause.SIGHTING, row.state, UNKNOWN):
+        if not same or not may_follow(self._kind, Cause.SIGHTING, row.state, JournalState.UNKNOWN):
             return state
-        seen = UNKNOWN if self._rules.sighting_recorded else row.state
+        seen = JournalState.UNKNOWN if self._rules.sighting_recorded else row.state
         return state._replace(row=row._replace(state=seen), wrong=False)
 
     def swept(self, state: State) -> State:
@@ -116,8 +101,8 @@ class Statements:
         row = state.row
         if row is None or self._is_payout:
             return state
-        if row.state in {SENDING, UNKNOWN} and self._rules.sweep_searches:
-            for number in state.looking(EXACT):
+        if row.state in {JournalState.SENDING, JournalState.UNKNOWN} and self._rules.sweep_searches:
+            for number in state.looking(Look.EXACT):
                 state = self.accepted(state, number, state.payments[number - 1].stage)
         for number, stage in row.known:
             if stage is Stage.OPEN and (self._rules.sweep_reads_open_prompts or number == row.known[-1][0]):
@@ -163,7 +148,7 @@ class Calls:
             case "write":
                 yield f"{name} writes the body", self._written(state, index)
             case "answer":
-                unclear = UNKNOWN if self._rules.timeout_is_unclear else NOT_SENT
+                unclear = JournalState.UNKNOWN if self._rules.timeout_is_unclear else JournalState.NOT_SENT
                 yield f"{name} gets no answer in time", state.put(index, call._replace(at="record", outcome=unclear))
             case _:
                 yield f"{name} records {call.outcome}", self.statements.recorded(state, index).ended(index)
@@ -183,7 +168,7 @@ class Calls:
         stages = [Stage.ENDED if stage in overlooked else stage for stage in row.stages]
         if self._is_payout and Stage.OPEN in overlooked:
             stages = []
-        read = NOT_SENT if row.state is SENDING and not rules.sending_blocks else row.state
+        read = JournalState.NOT_SENT if row.state is JournalState.SENDING and not rules.sending_blocks else row.state
         over = [place for place, (number, _) in enumerate(row.known) if number in passed]
         step = next_step(self._kind, read, stages, row.attempts, passed_over=over)
         seen = Call("begin", saw=row, passed=passed)
@@ -211,7 +196,7 @@ class Calls:
         row, name = state.row, f"call {index + 1} reads ACCEPTED, then the transaction"
         assert row is not None
         foreign = row.transaction < NONE
-        if not foreign and state.payments[row.transaction - 1].look != NEAR:
+        if not foreign and state.payments[row.transaction - 1].look != Look.NEAR:
             yield name, state.ended(index)
         elif self._rules.later_read_compared:
             doubted = state.calls[index]._replace(at="contradict", number=row.transaction)
@@ -224,17 +209,17 @@ class Calls:
         row = state.row
         assert row is not None
         same = row.transaction == state.calls[index].number or not self._rules.contradiction_compares_the_id
-        if same and may_follow(self._kind, Cause.CONTRADICTION, row.state, UNKNOWN):
+        if same and may_follow(self._kind, Cause.CONTRADICTION, row.state, JournalState.UNKNOWN):
             # The list may show the payment itself with another amount. Then the true acceptance is doubted, too.
-            doubted = row.transaction > NONE and state.payments[row.transaction - 1].look == NEAR
+            doubted = row.transaction > NONE and state.payments[row.transaction - 1].look == Look.NEAR
             told = NONE if doubted else state.told
-            state = state._replace(row=row._replace(state=UNKNOWN, known=()), told=told)
+            state = state._replace(row=row._replace(state=JournalState.UNKNOWN, known=()), told=told)
         return state.ended(index)
 
     def _search(self, state: State, index: int, *, to_send: bool) -> Steps:
         call, name = state.calls[index], f"call {index + 1} searches"
         # A call that searches for a payout has read a row without a transaction.
-        exact, near = (state.looking(look, also_known=self._is_payout) for look in (EXACT, NEAR))
+        exact, near = (state.looking(look, also_known=self._is_payout) for look in (Look.EXACT, Look.NEAR))
         found = proof(self._kind, exact, near if self._rules.near_match_blocks or not to_send else ())
         if found is Proof.MADE:
             for number in exact:
@@ -264,15 +249,15 @@ class Calls:
         if not call.delayed:
             undone = "undo" if self._is_payout else "record"
             then = undone if self._rules.commit_before_send else "fence"
-            undo = call._replace(at=then, delayed=True, outcome=NOT_SENT)
+            undo = call._replace(at=then, delayed=True, outcome=JournalState.NOT_SENT)
             yield f"{name} gives up its begin statement, which the database still has", state.put(index, undo)
 
     def _fence(self, state: State, index: int) -> Steps:
         name, call = f"call {index + 1}", state.calls[index]
-        stopped = state.put(index, call._replace(at="record", outcome=NOT_SENT))
-        if self._rules.fence_before_body and call.phase >= LATE:
+        stopped = state.put(index, call._replace(at="record", outcome=JournalState.NOT_SENT))
+        if self._rules.fence_before_body and call.phase >= Phase.LATE:
             yield f"{name} sends nothing, because its deadline has passed", stopped
-        elif self._rules.reread_row_after_a_second and call.phase > FRESH and not _owns(state, index):
+        elif self._rules.reread_row_after_a_second and call.phase > Phase.FRESH and not _owns(state, index):
             yield f"{name} sends nothing, because its row is no longer its own", stopped
         elif self._world.check_and_write_are_one:
             yield f"{name} writes the body", self._written(state, index)
@@ -282,7 +267,7 @@ class Calls:
 
     def _written(self, state: State, index: int) -> State:
         call, broken = state.calls[index], None
-        if self._is_payout and call.phase >= OLDER and not _owns(state, index):
+        if self._is_payout and call.phase >= Phase.OLDER and not _owns(state, index):
             broken = "a body was written for a row that another call may send"
         others = [other for number, other in enumerate(state.calls) if number != index and other.in_flight]
         if not self._is_payout and (others or state.unknown):
@@ -293,13 +278,13 @@ class Calls:
         """Yield what the service may answer to a payout that it executed, besides the truth."""
         name = f"the service executes the request of call {index + 1}"
         answer = state.calls[index]._replace(at="record", in_flight=False)
-        unclear = UNKNOWN if self._rules.unknown_code_is_unclear else REFUSED
+        unclear = JournalState.UNKNOWN if self._rules.unknown_code_is_unclear else JournalState.REFUSED
         yield f"{name}, and refuses it with an unknown code", state.put(index, answer._replace(outcome=unclear))
-        other = answer._replace(outcome=ACCEPTED, number=FOREIGN)
+        other = answer._replace(outcome=JournalState.ACCEPTED, number=FOREIGN)
         if self._rules.acceptance_compared:
-            other = answer._replace(outcome=UNKNOWN)
+            other = answer._replace(outcome=JournalState.UNKNOWN)
         yield f"{name}, and answers with another payment", state.put(index, other)
-        bare = answer._replace(outcome=ACCEPTED, number=HELD)
+        bare = answer._replace(outcome=JournalState.ACCEPTED, number=HELD)
         yield f"{name}, and answers with nothing but the id of another row", state.put(index, bare)
         if not self._world.answers_name_their_payment:
             bare = bare._replace(number=FOREIGN)
@@ -308,4 +293,4 @@ class Calls:
 
 def _owns(state: State, index: int) -> bool:
     """Return whether the row is in SENDING by this call."""
-    return state.row is not None and state.row.claim == index + 1 and state.row.state is SENDING
+    return state.row is not None and state.row.claim == index + 1 and state.row.state is JournalState.SENDING

@@ -102,15 +102,18 @@ class Scenario:
     releases: int = 2
     violation: Callable[[Surroundings, State], str | None] = Surroundings.violation
 
-    def model(self, rules: Rules | None = None) -> Model:
-        start = State(None, (), self.calls, (), Release(), self.releases)
-        surroundings = Surroundings(rules or Rules(), self.world)
-        return Model(start, surroundings.steps, partial(self.violation, surroundings))
+    @property
+    def parts(self) -> list[str]:
+        """The rules and the assumptions that matter in it."""
+        return [*OF_PAYOUTS, *ASSUMPTIONS] if self.world.kind is EntryKind.PAYOUT else OF_ORDERS
 
-    def without(self, assumption: str) -> Scenario:
-        """Return the same in a worse world."""
-        worse: dict[str, Any] = {assumption: False}
-        return replace(self, world=replace(self.world, **worse))
+    def model(self, without: str | None = None) -> Model:
+        """Return its state machine; `without` is a rule that is off, or an assumption that does not hold."""
+        off: dict[str, Any] = {} if without is None else {without: False}
+        rules, world = (Rules(), replace(self.world, **off)) if without in ASSUMPTIONS else (Rules(**off), self.world)
+        surroundings = Surroundings(rules, world)
+        start = State(None, (), self.calls, (), Release(), self.releases)
+        return Model(start, surroundings.steps, partial(self.violation, surroundings))
 
 
 def _order(meaning: str, **world: bool) -> Scenario:
@@ -155,19 +158,6 @@ def deeper(name: str) -> Scenario:
     return replace(SCENARIOS[name], **DEEPER.get(name, {}))
 
 
-def explored(scenario: Scenario, without: str | None = None) -> Result | None:
-    """Return what an exploration saw, None if the scenario does not have the rule that is to be turned off."""
-    is_payout = scenario.world.kind is EntryKind.PAYOUT
-    if without is None:
-        return explore(scenario.model())
-    if is_payout and without in ASSUMPTIONS:
-        return explore(scenario.without(without).model())
-    if without not in (OF_PAYOUTS if is_payout else OF_ORDERS):
-        return None
-    off: dict[str, Any] = {without: False}
-    return explore(scenario.model(Rules(**off)))
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help=f"one of: {', '.join(SCENARIOS)}")
@@ -180,8 +170,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     held = True
     for name in names:
         scenario = deeper(name) if options.deeper else SCENARIOS[name]
-        result = explored(scenario, options.without)
-        if result is not None:
+        if options.without in {None, *scenario.parts}:
+            result = explore(scenario.model(options.without))
             bound = f"{scenario.calls} calls, {scenario.releases} releases"
             print(f"{name} ({scenario.meaning}; {bound}):\n{result}", flush=True)  # noqa: T201
             held = held and result.broken is None

@@ -6,24 +6,22 @@ prompts, which customers pay or cancel; only of a payout the time of each call i
 
 from __future__ import annotations
 
+from enum import IntEnum
 from typing import Final, NamedTuple
 
 from momopay.journal.entries import JournalState
 from momopay.models.enums import Stage
 
-SENDING, ACCEPTED, REFUSED, NOT_SENT, UNKNOWN = (
-    JournalState.SENDING,
-    JournalState.ACCEPTED,
-    JournalState.REFUSED,
-    JournalState.NOT_SENT,
-    JournalState.UNKNOWN,
-)
 
-# How far the time of a call has come since its row was committed.
-FRESH: Final = 0
-OLDER: Final = 1  # more than a second
-LATE: Final = 2  # after the deadline
-EXPIRED: Final = 3  # more than a minute after the lease
+class Phase(IntEnum):
+    """How far the time of a call has come since its row was committed."""
+
+    FRESH = 0
+    OLDER = 1  # more than a second
+    LATE = 2  # after the deadline
+    EXPIRED = 3  # more than a minute after the lease
+
+
 PHASES: Final = ("is a second old", "is past its deadline", "is past its lease by a minute")
 
 # Transactions: a payment's own number is from 1 on.
@@ -32,16 +30,19 @@ HELD: Final = -1  # another row of the journal has it
 FOREIGN: Final = -2  # somebody's payment that the journal does not know
 FORGED: Final = -3  # of no payment at all
 
-# How the list shows a payment.
-HIDDEN: Final = 0
-EXACT: Final = 1
-NEAR: Final = 2  # with another amount, phone, type or time
+
+class Look(IntEnum):
+    """How the list shows a payment."""
+
+    HIDDEN = 0
+    EXACT = 1
+    NEAR = 2  # with another amount, phone, type or time
 
 
 class Payment(NamedTuple):
     """A payment at the service. `swept`: ten minutes after the end of a prompt have passed, and a sweep."""
 
-    look: int = HIDDEN
+    look: Look = Look.HIDDEN
     stage: Stage = Stage.OPEN
     swept: bool = False
 
@@ -74,7 +75,7 @@ class Call(NamedTuple):
     """
 
     at: str = "read"
-    phase: int = FRESH
+    phase: Phase = Phase.FRESH
     saw: Row | None = None
     passed: tuple[int, ...] = ()
     delayed: bool = False
@@ -116,7 +117,7 @@ class State(NamedTuple):
         known = dict(self.row.known) if self.row else {}
         return [number for number in range(1, len(self.payments) + 1) if number not in known]
 
-    def looking(self, look: int, *, also_known: bool = False) -> list[int]:
+    def looking(self, look: Look, *, also_known: bool = False) -> list[int]:
         """Return the payments that the list shows so, of those that the journal does not know, or of all."""
         numbers = range(1, len(self.payments) + 1) if also_known else self.unknown
         return [number for number in numbers if self.payments[number - 1].look == look]

@@ -4,29 +4,8 @@ from __future__ import annotations
 
 from model.calls import Calls, Steps
 from model.rules import Rules, World, may_follow
-from model.state import (
-    ACCEPTED,
-    EXACT,
-    EXPIRED,
-    FOREIGN,
-    FORGED,
-    FRESH,
-    HIDDEN,
-    NEAR,
-    NONE,
-    NOT_SENT,
-    OLDER,
-    PHASES,
-    REFUSED,
-    SENDING,
-    UNKNOWN,
-    Call,
-    Payment,
-    Release,
-    Row,
-    State,
-)
-from momopay.journal.entries import EntryKind
+from model.state import FOREIGN, FORGED, NONE, PHASES, Call, Look, Payment, Phase, Release, Row, State
+from momopay.journal.entries import EntryKind, JournalState
 from momopay.journal.rules import Cause
 from momopay.models.enums import Stage
 
@@ -70,13 +49,13 @@ class Surroundings:
     def _time(self, state: State, index: int, call: Call) -> Steps:
         counts = call.at in {"fence", "write", "answer", "undo", "record"} or call.delayed or call.in_flight
         counts |= state.row is not None and state.row.claim == index + 1
-        if call.phase == EXPIRED or not counts:
+        if call.phase == Phase.EXPIRED or not counts:
             return
-        phase = call.phase + 1
-        too_late = phase == EXPIRED and self._world.executes_within_a_minute and self._rules.connection_aborted
+        phase = Phase(call.phase + 1)
+        too_late = phase == Phase.EXPIRED and self._world.executes_within_a_minute and self._rules.connection_aborted
         # One payment was made for each call at most, and nobody knows here for which: all must be shown by then.
-        hidden = any(each.look == HIDDEN for each in state.payments)
-        if phase == EXPIRED and self._world.list_shows_within_a_minute and hidden:
+        hidden = any(each.look == Look.HIDDEN for each in state.payments)
+        if phase == Phase.EXPIRED and self._world.list_shows_within_a_minute and hidden:
             return
         older = call._replace(phase=phase, in_flight=call.in_flight and not too_late)
         yield f"the row of call {index + 1} {PHASES[phase - 1]}", state.put(index, older)
@@ -91,11 +70,11 @@ class Surroundings:
         if call.at != "answer":
             return
         answered = call._replace(at="record")
-        refused = answered._replace(outcome=REFUSED)
-        yield name, done.put(index, answered._replace(outcome=ACCEPTED, number=len(done.payments)))
+        refused = answered._replace(outcome=JournalState.REFUSED)
+        yield name, done.put(index, answered._replace(outcome=JournalState.ACCEPTED, number=len(done.payments)))
         yield f"the service refuses {request}", state.put(index, refused)
         if not self._is_payout:
-            for look in (EXACT, NEAR) if self._world.careless else ():
+            for look in (Look.EXACT, Look.NEAR) if self._world.careless else ():
                 untrue = state._replace(payments=(*state.payments, Payment(look)), wrong=True)
                 yield f"{name}, and refuses it", untrue.put(index, refused)
             return
@@ -107,11 +86,11 @@ class Surroundings:
 
     def _list(self, state: State) -> Steps:
         for number, payment in enumerate(state.payments, start=1):
-            if payment.look == HIDDEN:
-                yield f"the list shows payment {number}", state.with_payment(number, look=EXACT)
+            if payment.look == Look.HIDDEN:
+                yield f"the list shows payment {number}", state.with_payment(number, look=Look.EXACT)
                 if self._is_payout or self._world.careless:
                     label = f"the list shows payment {number} with another amount"
-                    yield label, state.with_payment(number, look=NEAR)
+                    yield label, state.with_payment(number, look=Look.NEAR)
 
     def _callbacks(self, state: State) -> Steps:
         for number, payment in enumerate(state.payments, start=1):
@@ -141,15 +120,15 @@ class Surroundings:
     def _releases(self, state: State) -> Steps:
         """Let a person release an order."""
         row = state.row
-        if row is None or not may_follow(self._world.kind, Cause.RELEASE, row.state, NOT_SENT):
+        if row is None or not may_follow(self._world.kind, Cause.RELEASE, row.state, JournalState.NOT_SENT):
             return
         sender = state.calls[row.claim - 1]
         if sender.in_flight or sender.at in {"fence", "answer", "record", "undo"}:
             return  # its lease is not over, or the service may still execute its request
-        released = state._replace(row=row._replace(state=NOT_SENT))
+        released = state._replace(row=row._replace(state=JournalState.NOT_SENT))
         if not state.unknown:
             yield "a person releases the row", released
-        elif self._world.careless and not state.looking(HIDDEN):
+        elif self._world.careless and not state.looking(Look.HIDDEN):
             yield "a person releases the row, wrongly", released._replace(wrong=True)
 
     def _person(self, state: State) -> Steps:
@@ -157,8 +136,9 @@ class Surroundings:
         release, row, rules = state.release, state.row, self._rules
         if row is None:
             return
-        ready = may_follow(self._world.kind, Cause.RELEASE, row.state, NOT_SENT) and self._waited(state, row)
-        hidden = any(each.look == HIDDEN for each in state.payments)
+        may_change = may_follow(self._world.kind, Cause.RELEASE, row.state, JournalState.NOT_SENT)
+        ready = may_change and self._waited(state, row)
+        hidden = any(each.look == Look.HIDDEN for each in state.payments)
         if release.at == "start":
             yield from self._release_begins(state, row, ready=ready)
         elif release.at == "search" and self._shown(state):
@@ -171,9 +151,7 @@ class Surroundings:
             yield "the release reads the row and changes it", _released(state, row, wrong=False)
         elif release.at == "change":
             as_read = release.saw is not None and row.claim == release.saw.claim
-            if may_follow(self._world.kind, Cause.RELEASE, row.state, NOT_SENT) and (
-                as_read or not rules.release_compares_the_row
-            ):
+            if may_change and (as_read or not rules.release_compares_the_row):
                 yield "the release changes the row", _released(state, row, wrong=release.wrong)
             else:
                 yield "the release changes nothing", state._replace(release=Release())
@@ -194,12 +172,12 @@ class Surroundings:
 
     def _shown(self, state: State) -> bool:
         looks = {each.look for each in state.payments}
-        return EXACT in looks or (self._rules.release_searches_by_reference and NEAR in looks)
+        return Look.EXACT in looks or (self._rules.release_searches_by_reference and Look.NEAR in looks)
 
     def _waited(self, state: State, row: Row) -> bool:
-        needed = FRESH
+        needed = Phase.FRESH
         if self._rules.release_waits_for_lease:
-            needed = EXPIRED if self._world.clocks_agree else OLDER
+            needed = Phase.EXPIRED if self._world.clocks_agree else Phase.OLDER
         return state.calls[row.claim - 1].phase >= needed
 
     def violation(self, state: State) -> str | None:
@@ -211,9 +189,9 @@ class Surroundings:
         row, made = state.row, len(state.payments)
         if made > 1 and not state.unseen:
             return "PAID TWICE"
-        if made and not state.wrong and (row is None or row.state in {REFUSED, NOT_SENT}):
+        if made and not state.wrong and (row is None or row.state in {JournalState.REFUSED, JournalState.NOT_SENT}):
             return f"PAID, and the journal says {'nothing' if row is None else row.state}"
-        if row is None or row.state is not ACCEPTED:
+        if row is None or row.state is not JournalState.ACCEPTED:
             return "The journal knew of the payment, and no longer says ACCEPTED" if state.told else None
         return "ACCEPTED as a transaction that is not this payment" if row.transaction < NONE else None
 
@@ -231,9 +209,9 @@ class Surroundings:
             return "PROMPTED, and the journal says nothing" if state.payments else None
         if state.told and dict(row.known).get(state.told) is not Stage.PAID:
             return "The journal knew that the order is paid, and no longer says so"
-        if state.unknown and not (row.state in {SENDING, UNKNOWN} or state.wrong):
+        if state.unknown and not (row.state in {JournalState.SENDING, JournalState.UNKNOWN} or state.wrong):
             return f"PROMPTED, and the journal says {row.state}"
-        if row.state is UNKNOWN and row.attempts <= len(row.known):
+        if row.state is JournalState.UNKNOWN and row.attempts <= len(row.known):
             return "UNKNOWN, and every attempt's prompt is known"
         if self._is_at_rest(state):
             known = dict((self._statements.swept(state).row or row).known)
@@ -248,7 +226,7 @@ class Surroundings:
             return False
         known = dict(state.row.known) if state.row is not None and self._world.late_pin else dict[int, Stage]()
         return all(
-            prompt.look == EXACT
+            prompt.look == Look.EXACT
             and prompt.stage is not Stage.OPEN
             and (prompt.swept or known.get(number) is not Stage.ENDED)
             for number, prompt in enumerate(state.payments, 1)
@@ -257,8 +235,8 @@ class Surroundings:
 
 def _released(state: State, row: Row, *, wrong: bool) -> State:
     """Return the state after a release changed the row, with no other release under way."""
-    unseen = state.unseen or (wrong and any(each.look == HIDDEN for each in state.payments))
-    after = state._replace(row=row._replace(state=NOT_SENT), release=Release())
+    unseen = state.unseen or (wrong and any(each.look == Look.HIDDEN for each in state.payments))
+    after = state._replace(row=row._replace(state=JournalState.NOT_SENT), release=Release())
     return after._replace(wrong=state.wrong or wrong, unseen=unseen)
 
 

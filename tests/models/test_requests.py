@@ -1,7 +1,7 @@
 """Each request: the fields of the service page, their limits, and the paths that carry an id."""
 
 import json
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Any
 from urllib.parse import unquote
@@ -181,6 +181,13 @@ def test_a_search_ignores_what_is_not_known() -> None:
 def test_a_search_that_begins_earlier_reaches_further_back() -> None:
     early = item(createdAt=(SENT - timedelta(hours=1)).isoformat())
     assert (SEARCH.fit(early), SEARCH.shifted(3600).fit(early)) == (Fit.NEAR, Fit.EXACT)
+
+
+@in_turn("offset", [-3, 0, 3])
+def test_a_search_from_the_first_time_of_the_calendar_begins_no_earlier(offset: int) -> None:
+    since = datetime.min.replace(tzinfo=timezone(timedelta(hours=offset)))
+    search = Search.checked(reference="INV-42", since=since, is_measured=False)
+    assert search.earliest == search.shifted(3600).since == since
 
 
 def test_a_search_is_past_a_page_whose_last_item_is_older() -> None:

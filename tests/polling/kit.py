@@ -133,18 +133,6 @@ class Sdk(Driver):
         return seen
 
 
-def slow_client(service: Service, seconds: float) -> Client:
-    """Return a blocking client in virtual time, each of whose requests takes so long, as if it queued for its slot."""
-    client, backend = waiting_client(service)
-
-    def respond(method: str, path: str) -> tuple[int, Any]:
-        backend.clock += seconds
-        return service(method, path)
-
-    backend.handler = respond
-    return client
-
-
 def in_trio(
     service: Service,
     work: Callable[[AsyncClient], Awaitable[Any]],

@@ -43,7 +43,6 @@ from polling.kit import (
     callback,
     callers,
     in_trio,
-    slow_client,
     wait_for_each,
     waiting_client,
 )
@@ -70,7 +69,8 @@ def test_which_failures_a_wait_outlives(error: BaseException, *, expected: bool)
     assert is_transient(error) is expected
 
 
-def test_many_waits_share_one_page(sdk: MakeSdk) -> None:
+def test_many_waits_share_one_page(sdk: MakeSdk, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG", "momopay")
     service = Service()
     for number in range(50):
         service.add(f"t{number}", (float(number), "SUCCESS"))
@@ -80,6 +80,7 @@ def test_many_waits_share_one_page(sdk: MakeSdk) -> None:
     expected = {f"t{number}": next(when for when in polls if when >= number) for number in range(50)}
     assert {each.transaction_id: when for when, each in driver.ends(*service.moves)} == expected
     assert service.requests == [(when, LIST) for when in polls]
+    assert "polling for 50 due by schedule and 0 notified" in caplog.text
 
 
 def test_one_that_is_due_shares_a_page_with_those_due_within_an_interval() -> None:
@@ -472,7 +473,14 @@ def test_the_newest_failure_is_read_in_full_first() -> None:
     service.add_many(3, (0.0, "FAILED"), prefix="early")
     service.add("late", (30.0, "FAILED"))
     service.add("pending")
-    ends = iter(slow_client(service, 7.0).transactions.wait_all(service.moves, schedule=PollSchedule(every=8.0)))
+    client, backend = waiting_client(service)
+
+    def respond(method: str, path: str) -> tuple[int, Any]:
+        backend.clock += 7.0
+        return service(method, path)
+
+    backend.handler = respond
+    ends = iter(client.transactions.wait_all(service.moves, schedule=PollSchedule(every=8.0)))
     # The last early one would have its result code too late, so the slot goes to one that still has time.
     assert [(next(ends).result_desc) for _ in range(4)] == ["done", "done", None, "done"]
     assert service.paths == [

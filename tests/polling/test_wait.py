@@ -83,15 +83,6 @@ def test_transient_failures_and_429s_do_not_end_a_wait(sdk: MakeSdk) -> None:
     assert service.times == [15.0, 25.0, 35.0, 45.0, 55.0, 65.0]
 
 
-def test_the_second_malformed_answer_in_a_row_ends_a_wait(sdk: MakeSdk) -> None:
-    service = Service()
-    service.add("a", (0.0, "SUCCESS"))
-    service.failures = [HTML, HTML]
-    with pytest.raises(ProtocolError):
-        sdk(service)(lambda client: client.transactions.wait("a"))
-    assert service.times == [15.0, 25.0]
-
-
 @pytest.mark.parametrize(
     "between", [[(503, b"")] * 4, [(429, refusal("TOO_MANY_REQUESTS"))], []], ids=["5xx", "429", "a record"]
 )
@@ -264,6 +255,10 @@ def test_what_is_not_an_id_is_refused_at_once(wrong: Any) -> None:
             call()
     with pytest.raises(RequestValidationError, match="transaction_id"):
         client.transactions.notify(wrong)
+    with pytest.raises(RequestValidationError, match="parse_callback"):
+        client.transactions.confirm(wrong)
+    with pytest.raises(RequestValidationError, match="ids: "):
+        client.transactions.wait_all("abc")
     client.transactions.notify("for which nobody waits")
     assert service.requests == []
 

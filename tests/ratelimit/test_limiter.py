@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import gc
 import logging
 import math
@@ -10,6 +11,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +90,33 @@ def test_a_pause_revokes_the_slot_of_a_call_that_sleeps(
     clock.at(begins, lambda: finish(limiter.pause(seconds)))
     assert acquire(limiter)
     assert clock.slept == slept
+
+
+@pytest.mark.parametrize(("seconds", "more"), [(0.0, 0), (2.0, 6)])
+def test_a_call_asks_again_while_others_have_the_file_for_a_moment_even_if_it_may_not_wait(
+    tmp_path: Path, clock: VirtualIO, seconds: float, more: int
+) -> None:
+    limiter = RateLimiter(FileRateBudget(tmp_path / "budget"), clock, "hash")
+    acquire(limiter)
+    with (tmp_path / "budget").open("r+") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        with pytest.raises(BudgetExhaustedError):
+            acquire(limiter, latest=1000.0 + seconds)
+    assert clock.slept == [0.001 * 2**number for number in range(8)] + [0.25] * more
+
+
+@pytest.mark.parametrize("requests", [1, 2])
+def test_once_the_file_is_free_a_call_that_may_not_wait_has_its_slot_or_its_refusal(
+    tmp_path: Path, clock: VirtualIO, requests: int
+) -> None:
+    limiter = RateLimiter(FileRateBudget(tmp_path / "budget", requests=requests, window=0.1), clock, "hash")
+    acquire(limiter)
+    is_refused = nullcontext() if requests > 1 else pytest.raises(BudgetExhaustedError)
+    with (tmp_path / "budget").open("r+") as other, is_refused:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        clock.at(0.001, lambda: fcntl.flock(other, fcntl.LOCK_UN))
+        acquire(limiter, latest=1000.0)
+    assert clock.slept == [0.001]
 
 
 # What the log says.

@@ -12,9 +12,9 @@ import trove_classifiers
 from packaging.version import Version
 
 import momopay
+from release.conftest import ROOT
 from release.public_api import SNAPSHOT, public_api
 
-ROOT = Path(__file__).parents[2]
 CHANGELOG = (ROOT / "CHANGELOG.md").read_text()
 RELEASED = re.findall(r"^## \[(\d+\.\d+\.\d+)\] - \d{4}-\d{2}-\d{2}$", CHANGELOG, re.MULTILINE)
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

@@ -2,12 +2,14 @@
 
 import base64
 import json
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
 import httpx
 
-from drivers import KEY
+from drivers import KEY, Drive
+from models.kit import Sample
 from momopay import PollSchedule
 from momopay.sandbox import Fault, Sandbox
 
@@ -45,6 +47,24 @@ def assert_came_with_its_response(record: Any) -> None:
     assert (response.request_id, response.status_code, response.attempts) == ("r-1", 200, 1)
     assert response.headers["x-served-by"] == response.headers["X-Served-By"] == "node-7"
     assert 0 <= response.elapsed < 30
+
+
+def exchange(
+    drive: Drive,
+    answer: Sample,
+    call: Callable[[Any], Any],
+    method: str,
+    target: str,
+    body: dict[str, Any] | None = None,
+) -> Any:
+    """Make a call of a service that answers with this record; check the one request and what the call returned."""
+    service = Recorder(answer.camel)
+    record = drive(transport=service.transport)(call)
+    (request,) = service.requests
+    assert_sent(request, method, target, body)
+    assert type(record) is answer.kind
+    assert_came_with_its_response(record)
+    return record
 
 
 # One call of each kind, and what the sandbox counted of them.

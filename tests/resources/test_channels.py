@@ -9,7 +9,7 @@ import momopay
 from drivers import Drive, Driver
 from models.kit import CHANNEL, PAYBILL, parse
 from momopay import ChannelType
-from resources.kit import Recorder, assert_came_with_its_response, assert_sent
+from resources.kit import Recorder, assert_came_with_its_response, assert_sent, exchange
 
 FOLDER = "/v1/payment-wallet/channels"
 OURS = parse(PAYBILL.kind, PAYBILL.camel)
@@ -55,12 +55,7 @@ CHANGES: dict[str, tuple[Callable[[Any], Any], tuple[str, str, dict[str, Any] | 
 @pytest.mark.parametrize("name", CHANGES)
 def test_a_channel_is_sent_and_read_as_the_service_states(drive: Drive, name: str) -> None:
     call, sent = CHANGES[name]
-    service = Recorder(PAYBILL.camel)
-    channel = drive(transport=service.transport)(call)
-    assert len(service.requests) == 1
-    assert_sent(service.requests[0], *sent)
-    assert channel == OURS
-    assert_came_with_its_response(channel)
+    assert exchange(drive, PAYBILL, call, *sent) == OURS
 
 
 def test_deleting_a_channel_returns_nothing(drive: Drive) -> None:

@@ -11,7 +11,7 @@ from drivers import Drive, Driver
 from models.kit import CHANNEL, ID, ITEM, PAGE, PAYBILL, READ, parse
 from models.test_callbacks import callback
 from momopay.sandbox import Sandbox
-from resources.kit import Recorder, assert_came_with_its_response, assert_sent
+from resources.kit import Recorder, assert_came_with_its_response, assert_sent, exchange
 
 
 def test_the_id_of_a_callback_stays_one_segment_of_the_path(drive: Drive) -> None:
@@ -37,14 +37,9 @@ SINCE = datetime(2025, 3, 1, 10, 0, tzinfo=UTC)
 
 
 def test_a_transaction_is_read_by_its_id_or_by_a_record(drive: Drive) -> None:
-    service = Recorder(READ.camel)
-    driver = drive(transport=service.transport)
-    read = driver(lambda client: client.transactions.get(ID))
-    driver(lambda client: client.transactions.get(read))
-    for request in service.requests:
-        assert_sent(request, "GET", f"/v1/transactions/{ID}")
-    assert type(read) is momopay.Transaction
-    assert_came_with_its_response(read)
+    target = f"/v1/transactions/{ID}"
+    read = exchange(drive, READ, lambda client: client.transactions.get(ID), "GET", target)
+    exchange(drive, READ, lambda client: client.transactions.get(read), "GET", target)
 
 
 def test_a_page_is_listed_with_its_default_limit(drive: Drive) -> None:

@@ -13,6 +13,7 @@ from resources.kit import (
     Recorder,
     assert_came_with_its_response,
     assert_sent,
+    exchange,
     paid,
     top_up,
 )
@@ -21,11 +22,7 @@ pytestmark = pytest.mark.usefixtures("no_backoff")
 
 
 def test_the_balance_is_read(drive: Drive) -> None:
-    service = Recorder(BALANCE.camel)
-    balance = drive(transport=service.transport)(lambda client: client.wallet.balance())
-    assert_sent(service.requests[0], "GET", "/v1/wallets/service/balance")
-    assert type(balance) is BALANCE.kind
-    assert_came_with_its_response(balance)
+    exchange(drive, BALANCE, lambda client: client.wallet.balance(), "GET", "/v1/wallets/service/balance")
 
 
 def test_a_top_up_is_sent_as_the_service_states(drive: Drive) -> None:

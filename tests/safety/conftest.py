@@ -7,25 +7,20 @@ from collections.abc import Iterator
 import pytest
 
 from drivers import Drive
-from durable.conftest import account, client_kind, url
+from durable.conftest import account, client_kind, empty, sdk, url
 from momopay import Journal
 from momopay.sandbox import Account, Sandbox
 from safety.kit import Between, DatabaseClock, Shop
 
-__all__ = ["account", "client_kind", "url"]  # fixtures that the tests of durable calls have too
+__all__ = ["account", "client_kind", "empty", "sdk", "url"]  # fixtures that the tests of durable calls have too
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def database_clock() -> Iterator[DatabaseClock]:
+    """Installed before a test opens its journal."""
     clock = DatabaseClock()
     with clock.installed():
         yield clock
-
-
-@pytest.fixture
-def journal(url: str, database_clock: DatabaseClock) -> Iterator[Journal]:
-    with Journal(url) as journal:
-        yield journal
 
 
 @pytest.fixture
@@ -46,4 +41,4 @@ def shop(
     between: Between,
 ) -> Shop:
     sdk = drive(api_key=key, base_url=sandbox.base_url, transport=between, deadline=3.0)
-    return Shop(sandbox, key, account, journal, database_clock, between, sdk)
+    return Shop(sandbox, key, account, journal, sdk, database_clock, between)

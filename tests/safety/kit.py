@@ -1,8 +1,9 @@
-"""A shop, its journal and the service, with what can go wrong between them. Only public names are used."""
+"""A shop, its journal and the service, with what can go wrong between them."""
 
 from __future__ import annotations
 
 import json
+import logging
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Generator
@@ -17,47 +18,31 @@ import httpx
 import pytest
 from sqlalchemy import Engine, event
 
-from drivers import Driver
-from journal.kit import PHONE
-from momopay import EntryKind, Journal, JournalEntry
-from momopay.sandbox import Account, Outcome, Sandbox, phone_for
+from durable.kit import Call, collect, pay, refund, release, sweep
+from durable.kit import Shop as DurableShop
+from journal.kit import COLLECTION
+from momopay import Journal, JournalEntry
+from momopay.sandbox import Sandbox
 from virtual import refusal
 
 OTHER_PHONE = "254722000111"
-BY_HAND = phone_for(Outcome.by_hand)
-"""A customer who does what the test says."""
-
-on_both_databases = pytest.mark.parametrize(
-    "url", ["sqlite", pytest.param("postgresql", marks=pytest.mark.whole)], indirect=True
-)
 HOUR = 3600.0
 SEARCH_AGAIN = 11 * 60.0
 """Seconds after which a sweep looks once more at what had ended or was released."""
 
-Call = Callable[[Any], Any]
 
-
-def pay(journal: Journal, reference: str = "PAY-1", **fields: Any) -> Call:
-    arguments = {"reference": reference, "amount": 100, "phone": PHONE, **fields}
-    return lambda client: client.payouts.pay_once(journal=journal, **arguments)
-
-
-def collect(journal: Journal, reference: str = "O-1", **fields: Any) -> Call:
-    arguments = {"reference": reference, "amount": 100, "phone": BY_HAND, **fields}
-    return lambda client: client.stk.collect_once(journal=journal, **arguments)
-
-
-def refund(journal: Journal, of: str = "O-1", **fields: Any) -> Call:
-    return lambda client: client.payouts.refund(journal=journal, of=of, **fields)
-
-
-def release(journal: Journal, reference: str = "PAY-1", **fields: Any) -> Call:
-    arguments = {"reference": reference, "by": "Njeri", **fields}
-    return lambda client: client.payouts.release(journal=journal, **arguments)
-
-
-def sweep(journal: Journal, handler: Any = None) -> Call:
-    return lambda client: client.transactions.sweep(journal=journal, handler=handler)
+DURABLE: dict[str, Callable[[Journal], Call]] = {
+    "pay_once, new": lambda journal: pay(journal, "NEW"),
+    "pay_once, made": lambda journal: pay(journal, "MADE"),
+    "pay_once, unresolved": lambda journal: pay(journal, "UNSURE"),
+    "collect_once, new": lambda journal: collect(journal, "O-2"),
+    "collect_once, paid": lambda journal: collect(journal, "o"),
+    "refund": lambda journal: refund(journal, "o"),
+    "release": lambda journal: release(journal, "UNSURE"),
+    "release, searched elsewhere": lambda journal: release(journal, "UNSURE", searched_elsewhere=True),
+    "sweep": sweep,
+}
+"""The durable calls, each after another past of its reference."""
 
 
 class Between(httpx.BaseTransport, httpx.AsyncBaseTransport):
@@ -178,52 +163,21 @@ class DatabaseClock:
 
 
 @dataclass
-class Shop:
-    """One account of the service with its journal, and a client of either kind."""
+class Shop(DurableShop):
+    """A shop whose connection and clocks a test may disturb."""
 
-    sandbox: Sandbox
-    key: str
-    account: Account
-    journal: Journal
     clock: DatabaseClock
     between: Between
-    sdk: Driver
 
-    def __call__(self, call: Call) -> Any:
-        return self.sdk(call)
+    def collect(self, reference: str = "o", **fields: Any) -> Any:
+        return super().collect(reference, **fields)
 
-    def pay(self, reference: str = "PAY-1", **fields: Any) -> Any:
-        return self(pay(self.journal, reference, **fields))
-
-    def collect(self, reference: str = "O-1", **fields: Any) -> Any:
-        return self(collect(self.journal, reference, **fields))
-
-    def refund(self, of: str = "O-1", **fields: Any) -> Any:
-        return self(refund(self.journal, of, **fields))
-
-    def release(self, reference: str = "PAY-1", **fields: Any) -> JournalEntry:
-        entry: JournalEntry = self(release(self.journal, reference, **fields))
-        return entry
-
-    def sweep(self, handler: Any = None) -> Any:
-        return self(sweep(self.journal, handler))
-
-    def entry(self, reference: str, kind: EntryKind = EntryKind.PAYOUT) -> JournalEntry:
-        entry = self.journal.get(reference, kind=kind)
-        assert entry is not None, f"the journal has no {kind} {reference}"
-        return entry
-
-    def order(self, reference: str = "O-1") -> JournalEntry:
-        return self.entry(reference, EntryKind.COLLECTION)
+    def order(self, reference: str = "o") -> JournalEntry:
+        return self.entry(reference, COLLECTION)
 
     def later(self, seconds: float) -> None:
-        self.sandbox.advance(seconds)
+        super().later(seconds)
         self.clock.ahead += seconds
-
-    def settle(self, prompt: Any) -> None:
-        """Let the customer pay a prompt; the money has arrived after it."""
-        self.sandbox.enter_pin(prompt.transaction_id)
-        self.later(60)
 
     @property
     def paid_out(self) -> Counter[str]:
@@ -254,3 +208,7 @@ def moved(sandbox: Sandbox, kind: str, tenant: str | None = None) -> Counter[str
             assert each.amount == int(each.amount), "tests of safety use whole shillings"
             total[each.reference] += int(each.amount)
     return total
+
+
+def criticals(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelno == logging.CRITICAL]

@@ -80,13 +80,10 @@ def strike(work: str, folder: Path, seed: int, strikes: int, hang: float) -> Non
 
         pay("r0")
         worker = hold_naively() if work == "control" else read_and_pay
-        slowest = 0.0
         while striker.strikes < strikes:
             faulthandler.dump_traceback_later(hang, exit=True, file=stuck)
             striker.strike(worker)
-            began = time.monotonic()
             worker() if work == "control" else read()
-            slowest = max(slowest, time.monotonic() - began)
             faulthandler.cancel_dump_traceback_later()
         # All connections and locks are still there: many threads at once, and every reference once more.
         faulthandler.dump_traceback_later(60.0, exit=True, file=stuck)
@@ -104,9 +101,6 @@ def strike(work: str, folder: Path, seed: int, strikes: int, hang: float) -> Non
         count = Counter(payment.reference for payment in bank.ledger)
         result = {
             "strikes": striker.strikes,
-            "slowest": slowest,
-            "references": number,
-            "unresolved": len(errors),
             "paid": len(count),
             "twice": [name for name, times in count.items() if times > 1],
         }

@@ -10,27 +10,21 @@ from uuid import uuid4
 import pytest
 from flask import Flask
 
+from durable.kit import BY_HAND, Handler
 from journal.kit import callback_body
-from momopay import (
-    Callback,
-    CallbackSigner,
-    EntryKind,
-    OutcomeUnknownError,
-    RequestValidationError,
-    parse_callback,
-)
+from momopay import Callback, CallbackSigner, EntryKind, OutcomeUnknownError, RequestValidationError, parse_callback
 from momopay.integrations.flask import callback_endpoint
 from momopay.sandbox import Fault, Outcome
-from safety.kit import BY_HAND, SEARCH_AGAIN, Shop, records_of
+from safety.kit import SEARCH_AGAIN, Shop, records_of
 
 
 def to_prompt(identity: str) -> dict[str, Any]:
-    body: dict[str, Any] = callback_body("O-1", identity, amount=100, type="STK", phone_number=BY_HAND)
+    body: dict[str, Any] = callback_body("o", identity, type="STK", phone_number=BY_HAND)
     return body
 
 
 def webhook(shop: Shop) -> Callable[[dict[str, Any]], object]:
-    """Make the shop's endpoint; return what delivers a callback to the URL that was signed for O-1."""
+    """Make the shop's endpoint; return what delivers a callback to the URL that was signed for o."""
     signer, flask = CallbackSigner("a secret that is long enough to be kept"), Flask("shop")
 
     def ignore(_callback: Callback) -> None:
@@ -38,7 +32,7 @@ def webhook(shop: Shop) -> Callable[[dict[str, Any]], object]:
 
     view: Any = callback_endpoint(ignore, signer=signer, journal=shop.journal)
     flask.add_url_rule("/momo", view_func=view, methods=["POST"])
-    signed = signer.url("http://127.0.0.1/momo", reference="O-1").removeprefix("http://127.0.0.1")
+    signed = signer.url("http://127.0.0.1/momo", reference="o").removeprefix("http://127.0.0.1")
     return lambda body: flask.test_client().post(signed, json=body)
 
 
@@ -47,23 +41,18 @@ def test_what_a_callback_paid_stays_paid_whatever_reads_a_stale_record(
     shop: Shop, kind: EntryKind, status: str
 ) -> None:
     """By the same call again, sweeps, a day's reconciliation and `settle`: no second prompt, and no other status."""
+    made = shop.pay() if kind is EntryKind.PAYOUT else shop.collect()
+    body = callback_body(made.reference, made.transaction_id, type=made.type.value, phone_number=made.phone)
     if kind is EntryKind.PAYOUT:
-        reference, made = "PAY-1", shop.pay()
-        body = callback_body(reference, made.transaction_id, amount=100)
         shop.later(60)
     else:
-        reference, made = "O-1", shop.collect()
-        body = to_prompt(made.transaction_id)
         shop.settle(made)
     shop.journal.record(parse_callback(body))
-    handled: list[str] = []
+    handler = Handler()
 
     def stale(_path: str, data: Any) -> None:
         for record in records_of(data, made.transaction_id):
             record["status"] = status
-
-    def handle(transaction: Any) -> None:
-        handled.append(str(transaction.status))
 
     shop.between.edit = stale
     (listed,) = shop(lambda client: client.transactions.list()).items
@@ -75,10 +64,10 @@ def test_what_a_callback_paid_stays_paid_whatever_reads_a_stale_record(
     shop(lambda client: client.transactions.reconcile(journal=shop.journal, day=day))
     for _ in range(2):
         shop.later(SEARCH_AGAIN)
-        shop.sweep(handle)
-    entry = shop.entry(reference, kind)
+        shop.sweep(handler)
+    entry = shop.entry(made.reference, kind)
     assert (str(entry.status), entry.transaction_ids) == ("SUCCESS", (made.transaction_id,))
-    assert status not in handled
+    assert status not in [each.status for each in handler.transactions]
     assert shop.payouts + shop.prompts == 1
 
 
@@ -96,8 +85,8 @@ def test_an_invented_transaction_pays_no_order_and_raises_no_cap(shop: Shop) -> 
     deliver(to_prompt(str(uuid4())))
     shop.refund()
     with pytest.raises(RequestValidationError):
-        shop.refund(reference="O-1-R2", amount=100)
-    assert shop.paid_out == {"O-1-R1": 100}
+        shop.refund(reference="o-R2", amount=10)
+    assert shop.paid_out == {"o-R1": 10}
     assert not shop.order().paid_twice
 
 
@@ -113,4 +102,4 @@ def test_a_true_callback_about_a_prompt_whose_answer_was_lost_counts(shop: Shop)
     shop.sweep()
     entry = shop.order()
     assert (entry.transaction_ids, entry.status) == ((shop.newest(),), "SUCCESS")
-    assert (shop.prompts, shop.paid_in) == (1, {"O-1": 100})
+    assert (shop.prompts, shop.paid_in) == (1, {"o": 10})

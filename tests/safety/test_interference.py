@@ -3,70 +3,28 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
 import pytest
-import sqlalchemy.exc
-from sqlalchemy import Engine, event
+from sqlalchemy.exc import OperationalError
 
 from drivers import Drive, Driver, unique_key
+from durable.kit import Call, collect, pay, sweep
 from forked import forks, in_a_fork
-from momopay import Client, EntryKind, Journal, MomoPayError, OutcomeUnknownError, TransactionStatus
+from journal.kit import before_statement
+from momopay import Client, Journal, MomoPayError, OutcomeUnknownError, TransactionStatus
 from momopay.sandbox import Account, Sandbox
-from safety.kit import HOUR, Call, DatabaseClock, collect, moved, pay, sweep
+from safety.kit import HOUR, DatabaseClock, moved
 
 MOST = 120
 """More statements than any call has."""
 Make = Callable[[Journal], Call]
 PATHS: dict[Make, str] = {pay: "/b2c/payouts", collect: "/payments/stk"}
-
-
-def copy_tables(path: Path) -> None:
-    """Let a journal begin as a copy of an empty one: what happens while the tables are made is another matter."""
-    empty = path.with_name("empty.db")
-    if not empty.exists():
-        with Journal(f"sqlite:///{empty}") as journal:
-            journal.get("-", kind=EntryKind.PAYOUT)
-    shutil.copyfile(empty, path)
-
-
-class Statements:
-    """Counts the statements of a call, and does something before one of them."""
-
-    def __init__(self, number: int, work: Callable[[], object], *, stays: bool = False) -> None:
-        """Do the work before statement `number`, counted from 1; if it `stays`, before all later ones too."""
-        self.has_struck = False
-        self._number = number
-        self._count = 0
-        self._work = work
-        self._stays = stays
-        self._is_working = False
-
-    @contextmanager
-    def watched(self) -> Generator[None]:
-        event.listen(Engine, "before_cursor_execute", self._before)
-        try:
-            yield
-        finally:
-            event.remove(Engine, "before_cursor_execute", self._before)
-
-    def _before(self, *_statement: object) -> None:
-        if self._is_working:  # what the work itself executes is not counted
-            return
-        self._count += 1
-        if self._count == self._number or (self._stays and self._count > self._number):
-            self.has_struck = True
-            self._is_working = True
-            try:
-                self._work()
-            finally:
-                self._is_working = False
 
 
 class Moment:
@@ -79,9 +37,8 @@ class Moment:
         self.account.rate_limit = None
         self.path = folder / f"{number:03}.db"
         self.url = f"sqlite:///{self.path}"
-        copy_tables(self.path)
         self.journal = Journal(self.url)
-        self.journal.get("-", kind=EntryKind.PAYOUT)  # opens it: nobody else can, at the moment when this one does
+        self.journal.get("-")  # what happens while the tables are made is another matter
         self.sdk = drive(api_key=self.key, base_url=sandbox.base_url, deadline=3.0)
 
     def can_write(self) -> bool:
@@ -96,40 +53,29 @@ class Moment:
             other.close()
         return True
 
-    def elsewhere(self, *calls: Make) -> None:
-        """Make calls as another process does, unless this moment is within a transaction."""
+    def elsewhere(self, make: Make) -> None:
+        """Make a call as another process does, unless this moment is within a transaction."""
         if not self.can_write():
             return
         with (
             Journal(self.url) as journal,
-            Client(self.key, base_url=self.sandbox.base_url, budget=None, deadline=3.0) as client,
+            Client(self.key, base_url=self.sandbox.base_url, budget=None, deadline=0.5) as client,
+            suppress(MomoPayError),
         ):
-            for call in calls:
-                with suppress(MomoPayError):
-                    call(journal)(client)
+            make(journal)(client)
 
-    def struck(self, strike: Statements, call: Call) -> MomoPayError | None:
-        """Make a call while its statements are struck; return what it raised."""
+    def error_of(self, call: Call) -> MomoPayError | None:
+        """Make a call; return what it raised."""
         try:
-            with strike.watched():
-                self.sdk(call)
+            self.sdk(call)
         except MomoPayError as error:
             return error
         return None
 
-    def moved(self, kind: str) -> Counter[str]:
-        return moved(self.sandbox, kind, self.account.tenant_id)
-
 
 @pytest.fixture
 def moment(sandbox: Sandbox, drive: Drive, tmp_path: Path) -> Callable[[int], Moment]:
-    made: list[Moment] = []
-
-    def make(number: int) -> Moment:
-        made.append(Moment(sandbox, drive, tmp_path, number))
-        return made[-1]
-
-    return make
+    return partial(Moment, sandbox, drive, tmp_path)
 
 
 def at_each_moment(moment: Callable[[int], Moment], attempt: Callable[[Moment, int], bool]) -> None:
@@ -151,24 +97,15 @@ def test_the_same_payment_elsewhere_is_sent_once(moment: Callable[[int], Moment]
     """Another process pays, or collects, the same reference before the k-th statement: one is made, and it is known."""
 
     def attempt(here: Moment, number: int) -> bool:
-        strike = Statements(number, lambda: here.elsewhere(make))
-        error = here.struck(strike, make(here.journal))
+        with before_statement(number, lambda: here.elsewhere(make)) as struck:
+            error = here.error_of(make(here.journal))
         assert error is None or isinstance(error, OutcomeUnknownError)
         (made,) = here.sdk(lambda client: client.transactions.list()).items
         (entry,) = here.journal.entries()
         assert entry.transaction_ids == (made.transaction_id,), f"before statement {number}"
-        return strike.has_struck
+        return bool(struck)
 
     at_each_moment(moment, attempt)
-
-
-class _Away(sqlite3.OperationalError):
-    """The database is away."""
-
-
-def _fail() -> None:
-    statement, parameters = "SELECT 1", ()
-    raise sqlalchemy.exc.OperationalError(statement, parameters, _Away("disk I/O error"))
 
 
 @pytest.mark.parametrize(
@@ -194,17 +131,17 @@ def test_no_error_says_that_nothing_was_sent_when_it_was(
         def send_and_fail() -> None:
             if others:
                 here.elsewhere(others.pop())
-            _fail()
+            raise OperationalError("SELECT 1", (), sqlite3.OperationalError("disk I/O error"))
 
-        strike = Statements(number, send_and_fail, stays=True)
-        error = here.struck(strike, make(here.journal))
+        with before_statement(number, send_and_fail, stays=True) as struck:
+            error = here.error_of(make(here.journal))
         made = [each.path for each in here.sandbox.requests[before:]].count(PATHS[make])
         requests[made] += 1
         assert made <= 1, f"statement {number}"
         if error is not None:
             said[error.may_have_executed] += 1
             assert error.may_have_executed or not made, f"statement {number}: {error!r}"
-        return strike.has_struck
+        return bool(struck)
 
     at_each_moment(moment, attempt)
     assert said[True] > 0
@@ -228,7 +165,7 @@ def test_a_crash_between_two_statements_loses_and_doubles_nothing(
 
     def call_and_die(here: Moment, number: int) -> None:
         sdk = Driver(client_kind, api_key=here.key, base_url=sandbox.base_url, deadline=3.0)
-        with Journal(here.url) as journal, Statements(number, lambda: os._exit(9)).watched(), suppress(MomoPayError):
+        with Journal(here.url) as journal, before_statement(number, lambda: os._exit(9)), suppress(MomoPayError):
             sdk(make(journal))
         os._exit(0)
 
@@ -270,4 +207,4 @@ def check_after_crash(here: Moment, journal: Journal, scenario: str, name: str) 
         here.sandbox.advance(60)
         here.sdk(sweep(journal))
         paid = [each.reference for each in journal.entries(status=TransactionStatus.SUCCESS)]
-        assert (paid, here.moved("stk")) == (["O-1"], {"O-1": 100}), name
+        assert (paid, moved(here.sandbox, "stk", here.account.tenant_id)) == (["r"], {"r": 10}), name

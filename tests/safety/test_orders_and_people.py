@@ -10,23 +10,23 @@ import pytest
 from journal.kit import PHONE, callback
 from momopay import DuplicateCollectionError, JournalState, OutcomeUnknownError, RequestValidationError
 from momopay.sandbox import Fault
-from safety.kit import BY_HAND, OTHER_PHONE, Shop
+from safety.kit import HOUR, OTHER_PHONE, SEARCH_AGAIN, Shop
 
 METER = "METER-7"
-
-
-def by_hand(shop: Shop) -> None:
-    shop.sandbox.end_next("by_hand", times=9)
 
 
 def phones(shop: Shop, kind: str) -> list[str]:
     return [each.phone for each in shop.sandbox.ledger if str(each.kind) == kind]
 
 
-def test_a_customer_may_pay_from_another_phone(shop: Shop) -> None:
+def test_a_customer_may_pay_from_another_phone_and_never_another_amount(shop: Shop) -> None:
     """Once the first prompt has ended, the second goes to the new phone, and a refund to the one that paid."""
-    by_hand(shop)
+    shop.sandbox.end_next("by_hand", times=9)
     shop.sandbox.cancel(shop.collect(phone=PHONE).transaction_id)
+    for phone in (PHONE, OTHER_PHONE):
+        with pytest.raises(DuplicateCollectionError) as caught:
+            shop.collect(amount=11, phone=phone)
+        assert not caught.value.may_have_executed
     second = shop.collect(phone=OTHER_PHONE)
     assert second.phone == OTHER_PHONE
     shop.settle(second)
@@ -40,7 +40,7 @@ def test_a_customer_may_pay_from_another_phone(shop: Shop) -> None:
 @pytest.mark.parametrize("answer_is_lost", [False, True])
 def test_while_a_prompt_is_open_another_phone_is_refused(shop: Shop, answer_is_lost: bool) -> None:
     """Also while it is unresolved. Once it is known, the error says which phone, masked, and since when."""
-    by_hand(shop)
+    shop.sandbox.end_next("by_hand", times=9)
     if answer_is_lost:
         shop.between.hold_next_post()
         with pytest.raises(OutcomeUnknownError):
@@ -61,18 +61,9 @@ def test_while_a_prompt_is_open_another_phone_is_refused(shop: Shop, answer_is_l
     assert phones(shop, "stk") == [PHONE]
 
 
-@pytest.mark.parametrize("phone", [BY_HAND, OTHER_PHONE])
-def test_the_amount_never_differs(shop: Shop, phone: str) -> None:
-    shop.sandbox.cancel(shop.collect().transaction_id)
-    with pytest.raises(DuplicateCollectionError) as caught:
-        shop.collect(amount=99, phone=phone)
-    assert not caught.value.may_have_executed
-    assert shop.prompts == 1
-
-
 def test_what_belongs_to_another_order_is_not_taken(shop: Shop) -> None:
     """The second order's prompt was never sent; the first order's payment of the same amount is not its own."""
-    first = shop.collect("O-1", account_reference=METER)
+    first = shop.collect("o", account_reference=METER)
     shop.settle(first)
     shop.sweep()
     shop.between.hold_next_post()
@@ -91,6 +82,56 @@ def test_what_belongs_to_another_order_is_not_taken(shop: Shop) -> None:
     assert shop.prompts == 2
 
 
+def lose(shop: Shop, reference: str, fault: Fault, amount: int = 10) -> None:
+    shop.sandbox.fail_next("POST", "/payments/stk", fault)
+    with pytest.raises(OutcomeUnknownError):
+        shop.collect(reference, account_reference=METER, amount=amount)
+
+
+@pytest.fixture
+def released(shop: Shop) -> Shop:
+    """The order "o" of the meter was not made, and was released, ten minutes ago."""
+    lose(shop, "o", Fault.error_before_commit)
+    shop.later(HOUR)
+    shop.release("o")
+    shop.later(SEARCH_AGAIN)
+    return shop
+
+
+@pytest.mark.parametrize("shown_to", ["collect_once", "settle", "sweep"])
+def test_what_may_be_an_unresolved_orders_is_not_taken_for_another_one(released: Shop, shown_to: str) -> None:
+    lose(released, "O-2", Fault.error_after_commit)
+    (made,) = released(lambda client: client.transactions.list())
+    released.settle(made)
+    if shown_to == "collect_once":
+        assert released.collect("o", account_reference=METER).is_new
+    elif shown_to == "settle":
+        released.journal.settle(released(lambda client: client.transactions.get(made)))
+    else:
+        released.sweep()
+    assert (released.order("O-2").transaction_ids, released.order("O-2").status) == ((made.transaction_id,), "SUCCESS")
+    assert made.transaction_id not in released.order().transaction_ids
+
+
+def test_an_order_waits_for_an_unresolved_one_whose_prompt_would_be_a_near_match(released: Shop) -> None:
+    """It has another amount. Once it is found, the first order goes on."""
+    released.between.hold_next_post()
+    with pytest.raises(OutcomeUnknownError):
+        released.collect("O-2", account_reference=METER, amount=25)
+    with pytest.raises(RequestValidationError, match="that of another order"):
+        released.collect("o", account_reference=METER)
+    assert released.order().state is JournalState.NOT_SENT
+    released.between.deliver()
+    assert released.collect("o", account_reference=METER).is_new
+
+
+def test_unresolved_orders_do_not_wait_for_each_other(shop: Shop) -> None:
+    for reference, amount in (("o", 10), ("O-2", 25)):
+        lose(shop, reference, Fault.error_after_commit, amount)
+    shop.sweep()
+    assert shop.order().state is shop.order("O-2").state is JournalState.ACCEPTED
+
+
 def test_a_refund_reads_an_order_whose_callback_was_lost(shop: Shop) -> None:
     prompt = shop.collect()
     with pytest.raises(RequestValidationError):  # the control: the customer has not paid yet
@@ -98,7 +139,7 @@ def test_a_refund_reads_an_order_whose_callback_was_lost(shop: Shop) -> None:
     assert shop.payouts == 0
     shop.settle(prompt)
     shop.refund()
-    assert (shop.paid_in, shop.paid_out) == ({"O-1": 100}, {"O-1-R1": 100})
+    assert (shop.paid_in, shop.paid_out) == ({"o": 10}, {"o-R1": 10})
 
 
 @pytest.mark.parametrize("known_by", ["callback", "sweep"])
@@ -114,7 +155,7 @@ def test_an_answer_with_a_foreign_id_takes_nothing_from_its_owner(shop: Shop, kn
         shop.pay("BROKEN", amount=70)
     shop.later(60)
     if known_by == "callback":
-        recorded = shop.journal.record(callback("OWNER", owners, amount=100))
+        recorded = shop.journal.record(callback("OWNER", owners))
         assert recorded is not None
         assert recorded.reference == "OWNER"
     for _ in range(2):  # one shows that the id is not the other's, the next that it is the owner's
@@ -122,7 +163,7 @@ def test_an_answer_with_a_foreign_id_takes_nothing_from_its_owner(shop: Shop, kn
     owner, broken = shop.entry("OWNER"), shop.entry("BROKEN")
     assert (owner.state, owner.transaction_id, owner.status) == (JournalState.ACCEPTED, owners, "SUCCESS")
     assert owners not in broken.transaction_ids
-    for reference, amount in (("OWNER", 100), ("BROKEN", 70)):
+    for reference, amount in (("OWNER", 10), ("BROKEN", 70)):
         with suppress(OutcomeUnknownError):
             shop.pay(reference, amount=amount)
-    assert shop.paid_out == {"OWNER": 100, "BROKEN": 70}
+    assert shop.paid_out == {"OWNER": 10, "BROKEN": 70}

@@ -10,30 +10,17 @@ from typing import Any
 
 import pytest
 
-from drivers import Drive
+from drivers import Driver
+from durable.kit import Call, pay, pay_all
 from forked import in_a_fresh_process
 from journal.kit import pay_and_die
 from momopay import ConfigurationError, Journal
-from momopay.sandbox import Account, Sandbox
-from safety.kit import Call, collect, moved, pay, refund, release, sweep
-
-Opened = Callable[[Callable[[Journal], Call]], Any]
-"""Makes a call with the journal that a program opens when it starts."""
+from momopay.sandbox import Sandbox
+from safety.kit import DURABLE, moved
 
 
 def paying(reference: str) -> Callable[[Journal], Call]:
     return lambda journal: pay(journal, reference)
-
-
-DURABLE: dict[str, Callable[[Journal], Call]] = {
-    "pay_once, lost": paying("LOST"),
-    "pay_once, kept": paying("KEPT"),
-    "pay_once, new": paying("NEW"),
-    "collect_once": collect,
-    "refund": lambda journal: refund(journal, "O-PAID"),
-    "release": lambda journal: release(journal, "KEPT"),
-    "sweep": sweep,
-}
 
 
 @pytest.fixture
@@ -41,68 +28,39 @@ def path(url: str) -> Path:
     return Path(url.removeprefix("sqlite:///"))
 
 
-@pytest.fixture
-def open_journal(drive: Drive, sandbox: Sandbox, key: str, account: Account, url: str) -> Opened:
-    """Open the journal anew for a call, as a program that is started again does."""
-    sdk = drive(api_key=key, base_url=sandbox.base_url, deadline=3.0)
-
-    def run(make: Callable[[Journal], Call]) -> Any:
-        with Journal(url) as journal:
-            return sdk(make(journal))
-
-    return run
+def opened(sdk: Driver, url: str, make: Callable[[Journal], Call]) -> Any:
+    """Make a call with the journal opened anew, as a program that is started again does."""
+    with Journal(url) as journal:
+        return sdk(make(journal))
 
 
-def restore(path: Path, open_journal: Opened) -> None:
-    """Pay KEPT, copy the journal, pay LOST, and put the copy back."""
+def test_a_copy_that_was_written_back_pays_nothing_and_can_be_reconciled(
+    path: Path, sdk: Driver, sandbox: Sandbox, url: str
+) -> None:
+    """The error says which days to reconcile and how to go on. A payroll stops before its first row."""
+    begun = sandbox.now
     copy = path.with_name("copy.db")
-    open_journal(paying("KEPT"))
+    opened(sdk, url, paying("MADE"))
     shutil.copyfile(path, copy)
-    open_journal(paying("LOST"))
+    opened(sdk, url, paying("UNSURE"))
     shutil.copyfile(copy, path)
-
-
-def test_a_copy_that_was_written_back_is_refused(path: Path, open_journal: Opened, sandbox: Sandbox) -> None:
-    """Nothing is sent, and the error says which days to reconcile and how to go on."""
-    restore(path, open_journal)
     before = len(sandbox.requests)
     for name, call in DURABLE.items():
         with pytest.raises(ConfigurationError, match=r"(?s)reconcile.*\d{4}-\d\d-\d\d.*accept.restored") as caught:
-            open_journal(call)
+            opened(sdk, url, call)
         assert not caught.value.may_have_executed, name
-    assert [each.path for each in sandbox.requests[before:] if each.method == "POST"] == []
-    assert moved(sandbox, "payout") == {"KEPT": 100, "LOST": 100}
-
-
-def test_a_payroll_stops_before_its_first_row(
-    path: Path, open_journal: Opened, sandbox: Sandbox, drive: Drive, key: str, url: str
-) -> None:
-    restore(path, open_journal)
-    sdk = drive(api_key=key, base_url=sandbox.base_url)
-    items = [{"reference": each, "amount": 100, "phone": "254712345678"} for each in ("KEPT", "LOST", "NEW")]
     with Journal(url) as journal:
-        (outcome,) = sdk.collect(lambda client: client.payouts.pay_all(items, journal=journal))
+        (outcome,) = sdk.collect(pay_all(journal, "MADE", "UNSURE", "NEW"))
     assert isinstance(outcome.error, ConfigurationError)
     assert outcome.stops
-    assert moved(sandbox, "payout") == {"KEPT": 100, "LOST": 100}
-
-
-def test_what_was_restored_can_be_read_and_reconciled(path: Path, open_journal: Opened, sandbox: Sandbox) -> None:
-    """The reconciliation that the error asks for works before anything is accepted, and shows what was lost."""
-    day = sandbox.now.date()
-    restore(path, open_journal)
+    assert [each.path for each in sandbox.requests[before:] if each.method == "POST"] == []
+    assert moved(sandbox, "payout") == {"MADE": 10, "UNSURE": 10}
     sandbox.advance(60)
-    found: list[str] = []
-
-    def look(journal: Journal) -> Call:
-        assert journal.get("KEPT") is not None
-        found.extend(each.reference for each in journal.entries())
-        days = {"day": day, "last_day": sandbox.now.date(), "utc": True}
-        return lambda client: client.transactions.reconcile(journal=journal, **days)
-
-    report = open_journal(look)
-    assert found == ["KEPT"]
-    assert [each.reference for each in report.differences] == ["LOST"]
+    with Journal(url) as journal:
+        assert [each.reference for each in journal.entries()] == ["MADE"]
+        days = {"day": begun.date(), "last_day": sandbox.now.date(), "utc": True}
+        report = sdk(lambda client: client.transactions.reconcile(journal=journal, **days))
+    assert [each.reference for each in report.differences] == ["UNSURE"]
 
 
 def cut(wal: Path) -> None:
@@ -126,18 +84,18 @@ LOST = [f"LOST-{number}" for number in range(8)]
     "harm", [cut, leave, *(pytest.param(each, marks=pytest.mark.whole) for each in (Path.unlink, damage))]
 )
 def test_a_wal_that_was_harmed_after_a_kill_is_noticed(
-    path: Path, url: str, open_journal: Opened, sandbox: Sandbox, key: str, harm: Callable[[Path], None]
+    path: Path, url: str, sdk: Driver, sandbox: Sandbox, key: str, harm: Callable[[Path], None]
 ) -> None:
     """A killed process leaves its newest rows in the WAL; without them, nothing may be paid. Untouched: all goes on."""
-    open_journal(paying("KEPT"))
-    process = in_a_fresh_process(pay_and_die, key, sandbox.base_url, url, LOST, 100)
+    opened(sdk, url, paying("MADE"))
+    process = in_a_fresh_process(pay_and_die, key, sandbox.base_url, url, LOST, 10)
     process.join(30)
     assert process.exitcode == -9
     harm(Path(f"{path}-wal"))
     for reference in LOST:
         if harm is leave:
-            open_journal(paying(reference))
+            opened(sdk, url, paying(reference))
         else:
             with pytest.raises(ConfigurationError):
-                open_journal(paying(reference))
-    assert moved(sandbox, "payout") == dict.fromkeys(["KEPT", *LOST], 100)
+                opened(sdk, url, paying(reference))
+    assert moved(sandbox, "payout") == dict.fromkeys(["MADE", *LOST], 10)

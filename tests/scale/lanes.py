@@ -9,8 +9,6 @@ from __future__ import annotations
 import argparse
 import logging
 import sys
-from collections.abc import Iterable
-from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median, quantiles
 
@@ -29,37 +27,31 @@ LONG = 1e6
 """Seconds; the deadline of the reads, which are to queue."""
 
 
-@dataclass
-class Run:
-    """What a run showed. Times are in seconds of steady state."""
-
-    reads: int
-    waits: int
-    delays: list[float] = field(default_factory=list[float])
-    """How long each payment waited until it was sent."""
-    gaps: list[float] = field(default_factory=list[float])
-    """How long nothing was polled while somebody waited."""
-    settled: float = 0.0
-    failed: int = 0
-    limited: int = 0
-
-    @property
-    def p95(self) -> float:
-        return quantiles(self.delays, n=20)[-1]
-
-
 class Lanes:
-    """One run under way."""
+    """One run, and what it showed in its steady state. Times are in seconds."""
 
-    def __init__(self, run: Run, seed: int, minutes: float, nursery: trio.Nursery) -> None:
-        self.run = run
-        self.nursery = nursery
+    def __init__(self, seed: int, minutes: float) -> None:
         self.service = Service(seed)
+        self.minutes = minutes
         self.stop = WARM_UP + 60.0 * minutes
         self.client = AsyncClient("pk_test_lanes", base_url=BASE, budget=RateBudget())
         install_backend(self.client, TrioIO(httpx.MockTransport(self.answer)))
         self.polled_at = 0.0
+        self.delays: list[float] = []
+        """How long each payment waited until it was sent."""
+        self.gaps: list[float] = []
+        """How long nothing was polled while somebody waited."""
         self.told = 0
+        self.failed = 0
+
+    @property
+    def settled(self) -> float:
+        """Payments a minute."""
+        return self.told / self.minutes
+
+    @property
+    def p95(self) -> float:
+        return quantiles(self.delays, n=20)[-1]
 
     @property
     def is_steady(self) -> bool:
@@ -68,7 +60,7 @@ class Lanes:
     async def answer(self, request: httpx.Request) -> httpx.Response:
         if request.method == "GET" and "q" not in request.url.params:  # which only the reads of this run send
             if self.is_steady:
-                self.run.gaps.append(self.service.now() - self.polled_at)
+                self.gaps.append(self.service.now() - self.polled_at)
             self.polled_at = self.service.now()
         return await self.service(request)
 
@@ -77,11 +69,11 @@ class Lanes:
         try:
             prompt = await self.client.stk.initiate(amount=100, phone="0712345678")
         except MomoPayError:
-            self.run.failed += self.is_steady
+            self.failed += self.is_steady
             return
         made = self.service.lives[prompt.transaction_id].made
         if WARM_UP <= begun < self.stop:
-            self.run.delays.append(made - begun)
+            self.delays.append(made - begun)
         await self.wait(prompt.transaction_id, counts=True)
 
     async def wait(self, identity: str, *, counts: bool = False) -> None:
@@ -101,13 +93,12 @@ class Lanes:
             await self.wait(self.service.make("B2C").identity)
 
 
-def simulate(reads: int, waits: int, *, seed: int = 1, minutes: float = 10.0) -> Run:
+def simulate(reads: int, waits: int, *, seed: int = 1, minutes: float = 10.0) -> Lanes:
     logging.getLogger("momopay").setLevel(logging.ERROR)
-    run = Run(reads, waits)
 
-    async def main() -> None:
+    async def main() -> Lanes:
         async with trio.open_nursery() as nursery:
-            lanes = Lanes(run, seed, minutes, nursery)
+            lanes = Lanes(seed, minutes)
             for _ in range(reads):
                 nursery.start_soon(lanes.read)
             for _ in range(waits):
@@ -115,25 +106,22 @@ def simulate(reads: int, waits: int, *, seed: int = 1, minutes: float = 10.0) ->
             while lanes.service.now() < lanes.stop:
                 await trio.sleep(lanes.service.chance.expovariate(PAYMENTS_A_MINUTE / 60.0))
                 nursery.start_soon(lanes.pay)
-            run.settled = lanes.told / minutes
-            run.limited = lanes.service.refused
             nursery.cancel_scope.cancel()
+        return lanes
 
-    in_virtual_time(main)
-    return run
+    return in_virtual_time(main)
 
 
-def table(runs: Iterable[Run]) -> str:
-    lines = [
-        f"{'reads':>6}{'waits':>6}{'median':>9}{'p95':>7}{'longest':>9}{'failed':>8}{'settled':>9}{'polls':>8}{'429s':>6}"
-    ]
-    for run in runs:
-        gap = max(run.gaps, default=0.0)
-        lines.append(
-            f"{run.reads:>6}{run.waits:>6}{median(run.delays):>9.1f}{run.p95:>7.1f}{max(run.delays):>9.1f}"
-            f"{run.failed:>8}{run.settled:>9.1f}{gap:>8.1f}{run.limited:>6}"
-        )
-    return "\n".join([*lines, ""])
+HEAD = (
+    f"{'reads':>6}{'waits':>6}{'median':>9}{'p95':>7}{'longest':>9}{'failed':>8}{'settled':>9}{'polls':>8}{'429s':>6}"
+)
+
+
+def row(reads: int, waits: int, lanes: Lanes) -> str:
+    return (
+        f"{reads:>6}{waits:>6}{median(lanes.delays):>9.1f}{lanes.p95:>7.1f}{max(lanes.delays):>9.1f}{lanes.failed:>8}"
+        f"{lanes.settled:>9.1f}{max(lanes.gaps, default=0.0):>8.1f}{lanes.service.refused:>6}"
+    )
 
 
 def main() -> None:
@@ -143,8 +131,10 @@ def main() -> None:
     options = parser.parse_args()
     seed, minutes = options.seed, options.minutes
     sys.stdout.write(f"seed {seed}, {minutes:g} minutes of steady state each, virtual time; delays in seconds\n")
-    grid = [(reads, waits) for reads in (0, 50, 500) for waits in (0, 50, 300)]
-    sys.stdout.write(table(simulate(*each, seed=seed, minutes=minutes) for each in grid))
+    sys.stdout.write(f"{HEAD}\n")
+    for reads in (0, 50, 500):
+        for waits in (0, 50, 300):
+            sys.stdout.write(row(reads, waits, simulate(reads, waits, seed=seed, minutes=minutes)) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Waiting at scale in virtual time, and the payments service as a simulation sees it.
+"""Payments at scale in virtual time, waited for or confirmed, and the service as a simulation sees it.
 
 No sockets: a seed replays a run. One key, a strict limit of 60 requests a minute, payments as fast as the budget lets.
 """
@@ -13,14 +13,15 @@ from collections import Counter, deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from statistics import median, quantiles
+from statistics import quantiles
 from typing import Any, TypeVar
 
 import httpx
 import trio
 import trio.testing
 
-from momopay import AsyncClient, PollSchedule, RateBudget, WaitTimeoutError, parse_callback
+from journal.kit import callback_body
+from momopay import AsyncClient, Callback, MomoPayError, PollSchedule, RateBudget, WaitTimeoutError, parse_callback
 from momopay._transport.async_backend import AsyncBackend
 from virtual import envelope, install_backend, refusal, transaction
 
@@ -30,7 +31,10 @@ BASE = "https://api.example/v1"
 WARM_UP = 300.0
 """Seconds until a run is in its steady state."""
 LIMIT = 300.0
-PAYERS = 4
+RETRIES = (10.0, 30.0, 60.0, 120.0, 300.0)
+"""Seconds between the service's attempts to deliver a callback."""
+PAUSE = 5.0
+"""Seconds until a payer for whom there was no slot tries again."""
 PER_WINDOW = 60
 WINDOW = 60.0
 START = datetime(2026, 11, 20, 8, tzinfo=UTC)
@@ -58,18 +62,10 @@ class Life:
         made = START + timedelta(seconds=self.made)
         return transaction(self.identity, self.status(now), type=self.kind, createdAt=made.isoformat())
 
-    def callback(self) -> dict[str, Any]:
+    def callback(self) -> bytes:
         made = (START + timedelta(seconds=self.made)).isoformat()
-        told = {
-            "id": self.identity,
-            "type": self.kind,
-            "status": self.end,
-            "amount": 100,
-            "phone_number": "254712345678",
-            "created_at": made,
-            "updated_at": made,
-        }
-        return {"event": "transaction.updated", "event_type": f"transaction.{self.end.lower()}", "transaction": told}
+        stated = {"type": self.kind, "amount": 100, "created_at": made, "updated_at": made}
+        return json.dumps(callback_body(self.identity, self.identity, self.end, **stated)).encode()
 
 
 @dataclass
@@ -98,22 +94,24 @@ class Limiter:
 class Service:
     """One key at the service; times are virtual seconds since it began."""
 
-    def __init__(self, seed: int, lost: float = 0.0, notify: Callable[[bytes], None] | None = None) -> None:
-        """`lost` is the share of callbacks that never come; the others are given to `notify`."""
+    def __init__(
+        self, seed: int, kind: str = "STK", lost: float = 1.0, call_back: Callable[[Life], None] | None = None
+    ) -> None:
+        """`kind` is that of payments by request; `lost` is the share of callbacks that never come."""
         self.chance = random.Random(seed)
+        self.kind = kind
         self.lost = lost
-        self.notify = notify
+        self.call_back = call_back
         self.begun = trio.current_time()
         self.limiter = Limiter(self.chance.random() * WINDOW)
         self.lives: dict[str, Life] = {}
         self.requests: Counter[str] = Counter()
         self.refused = 0
-        self.callbacks: trio.Nursery | None = None
 
     def now(self) -> float:
         return trio.current_time() - self.begun
 
-    def make(self, kind: str = "STK") -> Life:
+    def make(self, kind: str) -> Life:
         """Begin a payment: a PIN after 5 to 20 s, an end 30 to 90 s later; or a payout, 30 s to 5 minutes."""
         chance, now = self.chance, self.now()
         pin = now + (chance.uniform(5.0, 20.0) if kind == "STK" else 0.0)
@@ -124,14 +122,9 @@ class Service:
         end = "FAILED" if STUCK <= luck < STUCK + FAILED else "SUCCESS"
         life = Life(f"t{len(self.lives)}", now, pin, ends, end, kind)
         self.lives[life.identity] = life
-        if self.callbacks is not None and self.notify is not None and chance.random() >= self.lost:
-            self.callbacks.start_soon(self._call_back, life)
+        if self.call_back is not None and chance.random() >= self.lost:
+            self.call_back(life)
         return life
-
-    async def _call_back(self, life: Life) -> None:
-        await trio.sleep(life.ends - self.now() + self.chance.uniform(0.1, 1.0))
-        if self.notify is not None:
-            self.notify(json.dumps(life.callback()).encode())
 
     async def __call__(self, request: httpx.Request) -> httpx.Response:
         """Answer, after a way there and a way back of their own lengths."""
@@ -149,7 +142,7 @@ class Service:
             return httpx.Response(429, json=refusal("RATE_LIMIT_EXCEEDED", **details))
         if request.method == "POST":
             self.requests["payments"] += 1
-            return httpx.Response(200, json=envelope(self.make().record(now)))
+            return httpx.Response(200, json=envelope(self.make(self.kind).record(now)))
         if path == "/transactions":
             self.requests["pages"] += 1
             return httpx.Response(200, json=envelope(self._page(request.url.params, now)))
@@ -178,49 +171,6 @@ class TrioIO(AsyncBackend):
         return trio.current_time()
 
 
-@dataclass
-class Report:
-    """What a run came to between two moments of its steady state; times in the service's seconds."""
-
-    begin: float
-    end: float
-    told: list[tuple[float, float]] = field(default_factory=list[tuple[float, float]])
-    """When each payment ended, and when the payer heard of it."""
-    left_waiting: int = 0
-    """Payments that had ended when their wait gave up."""
-
-    @property
-    def settled(self) -> float:
-        """Payments a minute whose end was heard of."""
-        return sum(self.begin <= told < self.end for _, told in self.told) / (self.end - self.begin) * 60.0
-
-    @property
-    def latencies(self) -> list[float]:
-        return [told - ended for ended, told in self.told]
-
-    @property
-    def median(self) -> float:
-        return median(self.latencies)
-
-    @property
-    def p95(self) -> float:
-        return quantiles(self.latencies, n=20)[-1]
-
-
-@dataclass(frozen=True)
-class Plan:
-    """One run: how long payments are made, and what befalls them."""
-
-    seed: int = 1
-    minutes: float = 30.0
-    lost: float = 1.0
-    """The share of callbacks that never come."""
-
-    @property
-    def stop(self) -> float:
-        return WARM_UP + 60.0 * self.minutes
-
-
 def in_virtual_time(work: Callable[[], Awaitable[T]]) -> T:
     """Run on a clock that jumps; trio's own dice, by which it shuffles tasks, are set, so that a seed replays a run."""
     setattr(trio._core._run, "_ALLOW_DETERMINISTIC_SCHEDULING", True)  # noqa: B010  trio calls it final
@@ -228,38 +178,124 @@ def in_virtual_time(work: Callable[[], Awaitable[T]]) -> T:
     return trio.run(work, clock=trio.testing.MockClock(autojump_threshold=0))
 
 
-def simulate(plan: Plan) -> tuple[Report, int]:
-    """Let payers pay without a pause and wait for each payment in a task of its own; count the refused requests too."""
-    logging.getLogger("momopay").setLevel(logging.WARNING)
+@dataclass(frozen=True)
+class Plan:
+    """One run: who pays how, and hears of the end.
 
-    async def main() -> tuple[Report, int]:
-        service, report = Service(plan.seed, plan.lost), Report(WARM_UP, plan.stop)
-        async with AsyncClient("pk_test_scale", base_url=BASE, budget=RateBudget()) as client, trio.open_nursery() as n:
-            install_backend(client, TrioIO(httpx.MockTransport(service)))
+    Attributes:
+        payers: How many pay.
+        kind: STK prompts, which end within two minutes, or payouts (B2C), which take up to five. Their requests are
+            those of prompts, and only the service's times are those of payouts.
+        one_by_one: Whether a payer begins the next payment only when its last one is settled. Else it pays at once.
+        confirms: Whether each callback is confirmed. One that could not be comes again, as the service's retries do.
+            Else a task waits for each payment, and callbacks notify it.
+        lost: The share of callbacks that never come.
+        minutes: How long payments are made, in steady state.
+    """
 
-            service.callbacks = n
+    payers: int = 4
+    kind: str = "STK"
+    one_by_one: bool = False
+    confirms: bool = False
+    lost: float = 0.0
+    seed: int = 1
+    minutes: float = 30.0
 
-            def notify(body: bytes) -> None:
-                client.transactions.notify(parse_callback(body))
+    @property
+    def stop(self) -> float:
+        return WARM_UP + 60.0 * self.minutes
 
-            service.notify = notify
 
-            async def wait(identity: str) -> None:
-                life = service.lives[identity]
-                try:
-                    await client.transactions.wait(identity, schedule=PollSchedule(limit=LIMIT))
-                except WaitTimeoutError:
-                    report.left_waiting += life.ends < service.now()
+class Shop:
+    """One run, and what it came to; times in the service's seconds."""
+
+    def __init__(self, plan: Plan, client: AsyncClient, nursery: trio.Nursery) -> None:
+        self.plan = plan
+        self.client = client
+        self.nursery = nursery
+        self.service = Service(plan.seed, plan.kind, plan.lost, lambda life: nursery.start_soon(self.call_back, life))
+        self.over: dict[str, trio.Event] = {}
+        self.told: list[tuple[float, float]] = []
+        """When each payment ended, and when the payer heard of it."""
+        self.made = 0
+        """Payments that were begun in the steady state."""
+        self.left_waiting = 0
+        """Payments that had ended when their wait, or their callbacks, gave up."""
+        self.unconfirmed = 0
+        """Attempts to confirm that failed."""
+
+    @property
+    def settled(self) -> float:
+        """Payments a minute whose end was heard of."""
+        return sum(WARM_UP <= told < self.plan.stop for _, told in self.told) / self.plan.minutes
+
+    @property
+    def latencies(self) -> list[float]:
+        return [told - ended for ended, told in self.told]
+
+    @property
+    def p95(self) -> float:
+        return quantiles(self.latencies, n=20)[-1]
+
+    async def pay(self) -> None:
+        while self.service.now() < self.plan.stop:
+            try:
+                prompt = await self.client.stk.initiate(amount=100, phone="0712345678")
+            except MomoPayError:
+                await trio.sleep(PAUSE)
+                continue
+            self.made += WARM_UP <= self.service.now() < self.plan.stop
+            over = self.over.setdefault(prompt.transaction_id, trio.Event())
+            if not self.plan.confirms:
+                self.nursery.start_soon(self.wait, prompt.transaction_id)
+            if self.plan.one_by_one:
+                await over.wait()
+
+    async def wait(self, identity: str) -> None:
+        life = self.service.lives[identity]
+        try:
+            await self.client.transactions.wait(identity, schedule=PollSchedule(limit=LIMIT))
+        except WaitTimeoutError:
+            self.left_waiting += life.ends < self.service.now()
+        else:
+            self.told.append((life.ends, self.service.now()))
+        self.over[identity].set()
+
+    async def call_back(self, life: Life) -> None:
+        await trio.sleep(life.ends - self.service.now() + self.service.chance.uniform(0.1, 1.0))
+        callback = parse_callback(life.callback())
+        if self.plan.confirms:
+            self.nursery.start_soon(self.confirm, life, callback)
+        else:
+            self.client.transactions.notify(callback)
+
+    async def confirm(self, life: Life, callback: Callback) -> None:
+        """Confirm a callback, at each of its attempts until one succeeds."""
+        for pause in (*RETRIES, None):
+            try:
+                await self.client.transactions.confirm(callback)
+            except MomoPayError:
+                self.unconfirmed += 1
+                if pause is None:
+                    self.left_waiting += 1
                 else:
-                    report.told.append((life.ends, service.now()))
+                    await trio.sleep(pause)
+            else:
+                self.told.append((life.ends, self.service.now()))
+                break
+        self.over.setdefault(life.identity, trio.Event()).set()
 
-            async def pay() -> None:
-                while service.now() < plan.stop:
-                    prompt = await client.stk.initiate(amount=100, phone="0712345678")
-                    n.start_soon(wait, prompt.transaction_id)
 
-            for _ in range(PAYERS):
-                n.start_soon(pay)
-        return report, service.refused
+def simulate(plan: Plan) -> Shop:
+    """Run payments to the end of the last one."""
+    logging.getLogger("momopay").setLevel(logging.CRITICAL)
+
+    async def main() -> Shop:
+        async with AsyncClient("pk_test_scale", base_url=BASE, budget=RateBudget()) as client, trio.open_nursery() as n:
+            shop = Shop(plan, client, n)
+            install_backend(client, TrioIO(httpx.MockTransport(shop.service)))
+            for _ in range(plan.payers):
+                n.start_soon(shop.pay)
+        return shop
 
     return in_virtual_time(main)

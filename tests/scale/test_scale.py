@@ -28,55 +28,37 @@ MOST = 20_000_000
 
 @pytest.mark.parametrize("lost", [0.5, 1.0])
 def test_a_key_settles_what_it_can_begin_by_waiting(lost: float) -> None:
-    report, refused = simulate(Plan(minutes=15.0, lost=lost))
-    assert report.settled >= 0.8 * KEY
-    assert (report.left_waiting, refused) == (0, 0)
+    shop = simulate(Plan(minutes=15.0, lost=lost))
+    assert shop.settled >= 0.8 * KEY
+    assert (shop.left_waiting, shop.service.refused) == (0, 0)
 
 
 def test_with_a_larger_budget_the_service_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(simulation, "RateBudget", partial(RateBudget, requests=70))
-    _, refused = simulate(Plan(minutes=1.0))
-    assert refused > 0
-
-
-def test_without_its_floor_polling_starves(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Floorless(RateBudget):
-        def __init__(self) -> None:
-            super().__init__()
-            self._log._floor = 0
-
-    monkeypatch.setattr(simulation, "PAYERS", 40)
-    floored, _ = simulate(Plan(minutes=5.0))
-    assert floored.left_waiting == 0
-    assert floored.p95 < 60.0
-    monkeypatch.setattr(simulation, "RateBudget", Floorless)
-    report, _ = simulate(Plan(minutes=5.0))
-    assert report.left_waiting > 0 or report.p95 > 100.0
+    assert simulate(Plan(minutes=1.0, lost=1.0)).service.refused > 0
 
 
 @pytest.mark.parametrize(
     ("kind", "payers", "waits"), [("STK", 4, False), ("B2C", 40, False), ("STK", 200, True), ("B2C", 200, True)]
 )
 def test_a_key_settles_what_it_can_begin_with_every_callback_confirmed(kind: str, payers: int, *, waits: bool) -> None:
-    shop = confirmations.simulate(confirmations.Plan(payers, kind, waits, minutes=10.0))
-    assert shop.report.settled >= 0.8 * confirmations.CEILING
-    assert shop.report.left_waiting == shop.unconfirmed == 0
-    assert shop.service.refused == 0
-    assert len(shop.report.told) == len(shop.service.lives)
+    shop = simulate(Plan(payers, kind, waits, confirms=True, minutes=10.0))
+    assert shop.settled >= 0.8 * confirmations.CEILING
+    assert shop.left_waiting == shop.unconfirmed == shop.service.refused == 0
+    assert len(shop.told) == len(shop.service.lives)
 
 
 def test_without_sharing_a_key_settles_half(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Confirmation, "read", confirmations.one_by_one)
-    shop = confirmations.simulate(confirmations.Plan(200, one_by_one=True, minutes=10.0))
-    assert shop.report.settled <= 0.5 * confirmations.CEILING
-    assert confirmations.simulate(confirmations.Plan(4, minutes=10.0)).unconfirmed > 0
+    assert simulate(Plan(200, one_by_one=True, confirms=True, minutes=10.0)).settled <= 0.5 * confirmations.CEILING
+    assert simulate(Plan(confirms=True, minutes=10.0)).unconfirmed > 0
 
 
 @pytest.mark.parametrize(("reads", "waits"), [(0, 0), (50, 50), (500, 0), (0, 300), (500, 300)])
 def test_payments_are_sent_at_once_whatever_queues_beside_them(reads: int, waits: int) -> None:
     result = lanes.simulate(reads, waits, minutes=5.0)
     assert result.p95 <= 1.0
-    assert result.failed == result.limited == 0
+    assert result.failed == result.service.refused == 0
     assert result.settled >= 0.75 * lanes.PAYMENTS_A_MINUTE  # payments come at random
     assert max(result.gaps) <= WINDOW
 

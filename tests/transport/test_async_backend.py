@@ -6,7 +6,6 @@ What both clients do alike is in test_sync_backend.py.
 import asyncio
 import gc
 import logging
-import signal
 import threading
 import warnings
 from collections.abc import Awaitable, Callable
@@ -53,12 +52,6 @@ def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [each.getMessage() for each in caplog.records if each.name == "momopay" and each.levelno >= logging.WARNING]
 
 
-def assert_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    (message,) = warnings_of(caplog)
-    assert "outcome is unknown, reference 'INV-42'" in message
-    assert "712345678" not in message
-
-
 # A cancelled task.
 
 
@@ -76,7 +69,9 @@ def test_a_payment_cancelled_in_flight_is_sent_once_and_logged(caplog: pytest.Lo
         anyio.run(main, server, backend=loop)
         assert [request.method for request in server.requests] == ["POST", "GET"]
         assert server.payments == 1
-    assert_logged_once(caplog)
+    (message,) = warnings_of(caplog)
+    assert "outcome is unknown, reference 'INV-42'" in message
+    assert "712345678" not in message
 
 
 def test_a_cancelled_read_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
@@ -122,50 +117,7 @@ def test_a_top_up_cancelled_between_two_attempts_is_logged(
     assert "712345678" not in caplog.text
 
 
-def test_one_cancelled_task_leaves_the_others_alone() -> None:
-    async def main(server: Server) -> None:
-        async with client_of(server) as client:
-            stuck = asyncio.ensure_future(payout(client))
-            await arrives(server)
-            others = [asyncio.ensure_future(payout(client)) for _ in range(5)]
-            await cancelled(stuck)
-            assert [each.transaction_id for each in await asyncio.gather(*others)] == [wire.TRANSACTION_ID] * 5
-
-    with wire.serve(wire.hangs(), wire.succeeds()) as server:
-        asyncio.run(main(server))
-        assert (len(server.requests), server.payments) == (6, 6)
-
-
-def test_an_interrupt_of_an_event_loop_cancels_the_payment(caplog: pytest.LogCaptureFixture) -> None:
-    def interrupt() -> None:
-        main = threading.main_thread().ident
-        assert main is not None
-        signal.pthread_kill(main, signal.SIGINT)
-
-    async def main(server: Server) -> None:
-        async with client_of(server) as client:
-            await payout(client)
-
-    with wire.serve(wire.first(interrupt, wire.hangs())) as server:
-        with pytest.raises(KeyboardInterrupt):
-            asyncio.run(main(server))
-        assert len(server.requests) == 1
-    assert_logged_once(caplog)
-
-
 # Timers.
-
-
-@LOOPS
-def test_a_timeout_is_an_unknown_outcome(loop: str) -> None:
-    async def main(server: Server) -> None:
-        async with client_of(server, timeout=0.1) as client:
-            with pytest.raises(momopay.OutcomeUnknownError, match="within the timeout"):
-                await payout(client)
-
-    with wire.serve(wire.hangs()) as server:
-        anyio.run(main, server, backend=loop)
-        assert len(server.requests) == 1
 
 
 def test_when_all_connections_stay_busy_a_payment_was_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -269,7 +269,8 @@ def test_an_address_that_does_not_answer_does_not_hold_up_the_next(
     async def main() -> None:
         with anyio.fail_after(wire.PATIENCE):
             stream = await AsyncNetwork(waiting()).connect_tcp("name.example", 443, wire.PATIENCE)
-        assert stream.get_extra_info("socket") is sockets[0]
+        assert isinstance(stream, AsyncStream)
+        assert stream._socket.raw is sockets[0]
 
     addresses_of_names(monkeypatch, {"192.0.2.1": first, "192.0.2.2": connected})
     monkeypatch.setattr(async_backend, "_HEAD_START", 0.01)

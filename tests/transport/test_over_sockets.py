@@ -13,10 +13,9 @@ import pytest
 import momopay
 import wire
 from core.kit import GET, PAYOUT, STK, TOP_UP, Column, initiate_payout, read_balance
-from drivers import Driver, unique_key
+from drivers import Drive, Driver, unique_key
 from wire import Server, Step
 
-Drive = Callable[..., Driver]
 pytestmark = pytest.mark.usefixtures("no_backoff")
 
 
@@ -97,13 +96,6 @@ def test_a_failed_tls_handshake_is_repeated_and_not_sent(reach: Drive, column: C
 # Sent, and no valid reply.
 
 
-def assert_unanswered(error: Any, column: Column, server: Server, attempts: int, *, commits: bool) -> None:
-    assert type(error) is column.no_reply
-    assert error.may_have_executed is column.may_have_executed
-    assert len(server.requests) == column.requests(attempts)
-    assert server.payments == (1 if column.pays and commits else 0)
-
-
 @columns(GET, PAYOUT)
 @steps(
     reset_before_reading=wire.resets_before_reading(),
@@ -119,7 +111,10 @@ def test_a_connection_that_breaks_before_the_answer(reach: Drive, column: Column
     with wire.serve(step) as server:
         error = failure(reach(server), column.call)
 
-        assert_unanswered(error, column, server, 4, commits=step.commits)
+        assert type(error) is column.no_reply
+        assert error.may_have_executed is column.may_have_executed
+        assert len(server.requests) == column.requests(4)
+        assert server.payments == (1 if column.pays and step.commits else 0)
 
 
 # Time.

@@ -22,7 +22,7 @@ import momopay
 import wire
 from core.kit import delete_channel, read_balance
 from core.kit import initiate_payout as payout
-from drivers import Driver, session_of
+from drivers import Drive, Driver, session_of
 from hostile.tls import own_certificate
 from in_turn import in_turn
 from momopay._core import call
@@ -33,7 +33,6 @@ from momopay._transport.sockets import AttemptSocket, wait_blocking
 from momopay._transport.sync_backend import SyncBackend, SyncStream
 from patience import until
 
-Drive = Callable[..., Driver]
 ABORTS = struct.pack("ii", 1, 0)
 
 
@@ -251,16 +250,22 @@ def stands_still(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, Callable[[],
     return before
 
 
+def assert_not_sent_when_late(driver: Driver, monkeypatch: pytest.MonkeyPatch, before: Any, number: int) -> None:
+    """Pay with a deadline of 8 seconds, of which 9 pass before the n-th write."""
+    ahead, real = [0.0], attempts.now
+    monkeypatch.setattr(attempts, "now", lambda: real() + ahead[0])
+    before(number, lambda: ahead.append(ahead.pop() + 9.0))
+    with pytest.raises(momopay.APIConnectionError, match="not sent") as caught:
+        driver(payout)
+    assert not caught.value.may_have_executed
+
+
 @pytest.mark.parametrize(("number", "arrives"), [(1, b""), (2, b"POST")])
 def test_a_payment_whose_time_passed_before_a_write_is_not_sent(
     drive: Drive, server: Server, stands_still: Any, monkeypatch: pytest.MonkeyPatch, number: int, arrives: bytes
 ) -> None:
-    ahead, real = [0.0], attempts.now
-    monkeypatch.setattr(attempts, "now", lambda: real() + ahead[0])
-    stands_still(number, lambda: ahead.append(ahead.pop() + 3.0))
-    with pytest.raises(momopay.APIConnectionError, match="not sent") as caught:
-        drive(base_url=server.base_url, deadline=2.0, max_attempts=1)(payout)
-    assert not caught.value.may_have_executed
+    driver = drive(base_url=server.base_url, deadline=8.0, max_attempts=1)
+    assert_not_sent_when_late(driver, monkeypatch, stands_still, number)
     until(lambda: server.ends, "the connection ends")
     received = b"".join(server.received)
     assert received.startswith(arrives)

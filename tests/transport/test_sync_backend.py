@@ -19,12 +19,11 @@ from core.kit import PHONE, top_up
 from core.kit import initiate_payout as payout
 from core.kit import initiate_stk as prompt
 from core.kit import read_balance as balance
-from drivers import KEY, LOOPBACK, Driver, learn_key
+from drivers import KEY, LOOPBACK, Drive, Driver, learn_key
 from momopay import Client, Journal, JournalState
 from momopay._transport.attempt import NoReplyError, NotSentError
 from patience import until
 
-Drive = Callable[..., Driver]
 SERVICE = "https://api.example/v1"
 
 
