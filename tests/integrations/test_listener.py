@@ -287,6 +287,19 @@ def test_a_payment_at_the_edge_of_the_calendar_ends_once(when: str) -> None:
     EndWatch(virtual_client(handler)[0], since=datetime.min.replace(tzinfo=UTC))
 
 
+def test_a_missing_time_at_the_end_of_a_page_hides_no_payment() -> None:
+    def handler(_method: str, path: str) -> tuple[int, object]:
+        if path.startswith("/transactions/"):
+            return 200, envelope(transaction("T", "SUCCESS"))
+        item = (
+            transaction("T", "SUCCESS") if "cursor=" in path else transaction("other", createdAt="0001-01-01T00:00:00Z")
+        )
+        return 200, envelope({"overview": OVERVIEW, "items": [item], "nextCursor": None if "cursor=" in path else "2"})
+
+    since = datetime(2020, 1, 1, tzinfo=UTC)
+    assert "T" in ended(EndWatch(virtual_client(handler)[0], since))
+
+
 def test_a_poll_costs_a_page_and_a_read_for_each_end(client: Client, sandbox: Sandbox) -> None:
     for _ in range(8):
         pay(client)

@@ -27,7 +27,7 @@ from momopay.callbacks import callback_body
 from momopay.client import Client
 from momopay.errors import MomoPayError, RequestValidationError
 from momopay.models.enums import TransactionStatus, TransactionType
-from momopay.models.requests import earlier
+from momopay.models.requests import earlier, oldest_time
 from momopay.models.transactions import Transaction, TransactionSummary, transaction_from
 from momopay.signing import CallbackSigner
 from momopay.urls import check_callback_url, is_loopback
@@ -78,7 +78,8 @@ class EndWatch:
         items = list[TransactionSummary]()
         for page in self._client.transactions.iter(page_size=100).pages():
             items += page.items
-            if not items or items[-1].created_at < (self._back_to or earlier(items[0].created_at, _LOOK_BACK)):
+            oldest = oldest_time(page)
+            if oldest is not None and oldest < (self._back_to or earlier(items[0].created_at, _LOOK_BACK)):
                 break
         if items:
             newest = items[0].created_at

@@ -37,8 +37,9 @@ from momopay.money import format_amount
 
 logger: logging.Logger = logging.getLogger("momopay")
 
-# A transaction that was made so long before an attempt is not that attempt's. Clocks differ a little.
-_EARLIER: Final = timedelta(seconds=10)
+# A transaction that was made so long before an attempt is not that attempt's. The ``Date`` header has whole seconds,
+# and the service may have several clocks.
+_EARLIER: Final = timedelta(seconds=3)
 _KEPT: Final = tuple(JournalTransaction.model_fields)
 
 _row: Final = payments.c
