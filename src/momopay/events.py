@@ -11,8 +11,10 @@ belongs together: calls of several threads and tasks mix. One call is one `CallS
 `CallEnded`. Each step of an iterable is a call: a page of ``transactions.iter``, an end of ``transactions.wait_all``,
 an outcome of ``payouts.pay_all``.
 
-No event has a key, a query or a whole phone. A reference that looks like a phone, or contains one, is masked. `seconds`
-is always a time that passed, measured by a clock that nobody sets.
+No event has a key, a query or a whole phone. A reference that looks like a phone, or contains one, is masked. Where
+events have these: `seconds` is a time that passed, measured by a clock that nobody sets; `error` the class of an error,
+`status` an HTTP status, `request_id` the service's id of a request, and `transaction_id`, `transaction_type` and
+`transaction_status` the service's words for the transaction. Each is None if there is none, or it is not known.
 """
 
 from __future__ import annotations
@@ -75,15 +77,12 @@ class CallEnded(BaseEvent):
 
     Attributes:
         seconds: How long the operation took.
-        error: The class of what it raised, ``None`` if it returned. A cancellation and an interrupt count.
+        error: What it raised. A cancellation and an interrupt count.
         may_have_executed: Whether money may have moved although it raised; see `MomoPayError.may_have_executed`.
-        attempts: How many requests the operation made in all, searches and polls included.
-        status: The HTTP status of the last response, ``None`` if there was none.
-        request_id: The service's id of the last request that it answered, ``None`` if it told none.
+        attempts: How many requests the operation made, searches and polls included. The last one had `status` and
+            `request_id`.
         reference: The reference that the caller gave, if it gave one.
-        transaction_id: The service's id of the transaction that it returned, ``None`` if it returned none.
-        transaction_type: The type of that transaction.
-        transaction_status: The status of that transaction.
+        transaction_id: That of the transaction that it returned, as are type and status.
     """
 
     seconds: float
@@ -110,10 +109,7 @@ class AttemptEnded(BaseEvent):
         attempt: Which attempt at the same request it was, from 1. An operation that makes several requests counts
             each of them from 1.
         seconds: How long the attempt took, without the wait for the rate budget.
-        status: The HTTP status of the response, ``None`` if no response came.
-        error: The class of the error that the attempt ended with, ``None`` if it succeeded. The operation need not
-            raise it: the attempt may be repeated.
-        request_id: The service's id of the request, ``None`` if it told none.
+        error: What it ended with. The operation need not raise it: the attempt may be repeated.
         is_sent: Whether a part of the request may have reached the service.
     """
 
@@ -138,8 +134,6 @@ class RetryScheduled(BaseEvent):
         route: As for `AttemptEnded`.
         attempt: Which attempt failed, from 1.
         seconds: The pause before the next attempt. The rate budget may make it longer.
-        status: The HTTP status of the response that failed, ``None`` if no response came.
-        error: The class of the error that the attempt ended with.
     """
 
     method: str
@@ -157,7 +151,7 @@ class BudgetWaited(BaseEvent):
     Attributes:
         lane: The priority that it waited with: ``payment``, ``read`` or ``poll``, the values of `Lane`.
         seconds: How long it waited.
-        error: ``BudgetExhaustedError`` if no slot came in time, so that nothing was sent; else ``None``.
+        error: ``BudgetExhaustedError`` if no slot came in time, so that nothing was sent.
     """
 
     lane: str
@@ -172,12 +166,9 @@ class WaitEnded(BaseEvent):
     A wait for many transactions reports each of them once. One that its caller left or cancelled reports nothing.
 
     Attributes:
-        transaction_id: The service's id.
         seconds: How long the wait took, from its start.
         polls: How often the transaction was read, by this wait or by another one that polled for it.
-        error: ``WaitTimeoutError`` if the schedule's limit passed, another class if the wait failed; else ``None``.
-        transaction_type: Its type, ``None`` if it was never read.
-        transaction_status: Its last status, ``None`` if it was never read.
+        error: ``WaitTimeoutError`` if the schedule's limit passed, another class if the wait failed.
     """
 
     transaction_id: str
@@ -194,7 +185,7 @@ class JournalChanged(BaseEvent):
 
     While a durable call sends a payment, its events wait until the journal has the outcome, so that nothing which an
     observer does can come between the two. `at` has the time when each of them happened. A change that is made by a
-    method of the `Journal` itself, such as ``journal.release``, is not reported, because no client makes it.
+    method of the `Journal` itself, such as ``journal.settle``, is not reported, because no client makes it.
 
     Attributes:
         kind: ``PAYOUT`` or ``COLLECTION``, the values of `EntryKind`.
@@ -202,8 +193,6 @@ class JournalChanged(BaseEvent):
         old_state: The state before, one of the values of `JournalState`; ``None`` if there was no entry, or if it was
             not read before (``transactions.reconcile`` finds an entry by a transaction that the journal did not know).
         new_state: The state now; the same as before if only the transaction's status changed.
-        transaction_id: The service's id of the transaction, as far as it is known.
-        transaction_status: The status of the transaction, ``None`` if the service told none.
     """
 
     kind: str
@@ -242,11 +231,7 @@ class CallbackReceived(BaseEvent):
             the account has no such transaction. ``failed``: it could not be checked, or its handler raised.
         seconds: How long it took, the handler included.
         status: The HTTP status that the view answered; ``None`` for ``transactions.confirm``.
-        error: The class of the error, ``None`` if there was none.
-        transaction_id: The transaction that it is about, as far as it could be read.
-        transaction_type: The transaction's type, as the callback states it.
-        transaction_status: The transaction's status, as the callback states it.
-        reference: The reference that the callback states.
+        reference: The reference that the callback states, as it states id, type and status of its transaction.
     """
 
     outcome: CallbackOutcome

@@ -112,9 +112,6 @@ class TransactionWalk:
 class TransactionPages(OperationIterator[BackendT, TransactionPage]):
     """Pages of transactions, newest first. Each ``for`` or ``async for`` walks anew and fetches as it goes."""
 
-    def __init__(self, session: Session[BackendT], fetch: Fetch) -> None:
-        super().__init__(session, partial(PageWalk, fetch))
-
 
 class TransactionIterator(OperationIterator[BackendT, TransactionSummary]):
     """Transactions of all pages, newest first, each once. Each ``for`` or ``async for`` walks anew, page by page."""
@@ -125,4 +122,4 @@ class TransactionIterator(OperationIterator[BackendT, TransactionSummary]):
 
     def pages(self) -> TransactionPages[BackendT]:
         """Return the same walk page by page, as the service gives them: two may have the same transaction."""
-        return TransactionPages(self._session, self._fetch)
+        return TransactionPages(self._session, partial(PageWalk, self._fetch))

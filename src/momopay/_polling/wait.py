@@ -202,6 +202,3 @@ class Confirmation(Caller):
 
 class WaitIterator(OperationIterator[BackendT, Transaction]):
     """Transactions, each as it ends. Each ``for``, or ``async for``, is a new wait."""
-
-    def __init__(self, session: Session[BackendT], start: Callable[[], TransactionWait]) -> None:
-        super().__init__(session, start)

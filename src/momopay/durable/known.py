@@ -102,14 +102,12 @@ class KnownPayment:
 
     async def refresh(self, entry: JournalEntry) -> None:
         """Read what has not ended, and search for what is unresolved, without raising for an unknown outcome."""
-        try:
+        with suppress(OutcomeUnknownError):
             if entry.state is JournalState.UNKNOWN:
                 await self.reconcile(entry)
             for known in entry.transactions:
                 if known.is_open:
                     await self.read(entry, known)
-        except OutcomeUnknownError:
-            return
 
     async def _matches(self, entry: JournalEntry, *, whole_list: bool = False) -> Matches:
         # Another payment may have the same reference.

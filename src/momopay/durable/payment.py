@@ -115,18 +115,7 @@ def payment_in(entry: JournalEntry) -> Payment | None:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class PayoutItem:
-    """One payout for `Payouts.pay_all`, with the arguments of `Payouts.pay_once`. It is checked when it is paid.
-
-    Attributes:
-        reference: Your own reference for this payout; it belongs to this amount and phone forever.
-        amount: KES, at least 10, no more than two decimals.
-        phone: The recipient's number, in any form that `normalise_phone` takes. The repr masks it.
-        description: A short purpose.
-        currency: KES, the only one.
-        channel_id: A payment channel, or its id.
-        callback_url: Public HTTPS address that receives the result.
-        metadata: A JSON object of your own, kept in the journal's entry and never sent.
-    """
+    """One payout for `Payouts.pay_all`: the arguments of `Payouts.pay_once`. They are checked when it is paid."""
 
     reference: str
     amount: int | Decimal

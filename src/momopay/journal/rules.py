@@ -217,12 +217,9 @@ class Refundable:
 
     def remedy(self) -> str:
         """Return what to do about an order that was paid again."""
-        amount = self.overpaid
+        amount = format_amount(self.overpaid)
         call = f"of={redacted_repr(self.order.reference)}, reference={redacted_repr(self.free_reference())}"
-        return (
-            f"pay back KES {format_amount(amount)}, with"
-            f" client.payouts.refund({call}, amount=Decimal({format_amount(amount)!r}))"
-        )
+        return f"pay back KES {amount}, with client.payouts.refund({call}, amount=Decimal({amount!r}))"
 
 
 def refund_reference(of: str, number: int = 1) -> str:
