@@ -260,7 +260,7 @@ def test_every_phone_in_a_text_is_masked(subscriber: str, form: str, around: tup
     "text",
     [
         *("", "INV-42", "100.50", "3b241101-e2bb-4255-8caf-4136c566a962", "2025-03-01T10:15:30Z", "KES 150000"),
-        *("600100", "9f1c254712345678d0a1", "0712345678000000a"),
+        *("600100", "9f1c254712345678d0a1", "0712345678000000a", "40cb0712-3456-4789-848b-1f2a3b4c5d6e"),
     ],
 )
 def test_what_is_no_phone_is_left_as_it_was(text: str) -> None:

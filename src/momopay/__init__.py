@@ -134,7 +134,7 @@ else:
         return value
 
     def __dir__() -> list[str]:
-        return sorted({*globals(), *__all__})
+        return sorted([*__all__, "__version__", "events", "types"])
 
     if _environ.get("MOMOPAY_LOG"):
         _import_module("momopay._core.config").configure_logging(_environ["MOMOPAY_LOG"])

@@ -19,9 +19,9 @@ T = TypeVar("T")
 # A key as it is, or in the base64 of Basic authentication: every "pk_" begins with "cGtf" there.
 _KEY = re.compile(r"\b(pk_(?:live|test)_|cGtf)[!-~]+")
 
-# A Kenyan number in any spelling. The first alternative consumes hexadecimal ids, whose digits are no phone.
+# A Kenyan number in any spelling. The first alternative consumes hexadecimal ids and UUIDs, whose digits are no phone.
 _PHONE = re.compile(
-    r"(?P<id>(?<![0-9A-Za-z])[0-9a-f]{16,}(?![0-9A-Za-z]))"
+    r"(?P<id>(?<![0-9A-Za-z])(?:[0-9a-f]{16,}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(?![0-9A-Za-z]))"
     r"|(?<![0-9])(?:\+?254|0(?=[ ()-]?[17]))(?:[ ()-]{0,2}[0-9]){9}(?![0-9])"
 )
 

@@ -272,17 +272,21 @@ def test_orders_are_read_from_csv(tmp_path: Path) -> None:
     ]
 
 
+NAMES = b"reference,amount,state\n"
+
+
 @pytest.mark.parametrize(
-    ("line", "problem"),
+    ("text", "problem"),
     [
-        *((each, "line 2") for each in (b"A,x,PAID", b"A,5,SHIPPED", b",5,PAID", b"A,nan,PAID", b"A")),
-        (b"B,5,PAID\nB,6,PAID", "line 3"),
-        (b"\xff,5,PAID", "UTF-8"),
+        *((NAMES + each, "line 2") for each in (b"A,x,PAID", b"A,5,SHIPPED", b",5,PAID", b"A,nan,PAID", b"A")),
+        (NAMES + b"B,5,PAID\n\nB,6,PAID", "line 4 .*; it has 'B', '6', 'PAID'"),
+        (NAMES + b"\xff,5,PAID", "UTF-8"),
+        *((each, "line 1 must name") for each in (b"", b"reference,amount\n", b"SQLite format 3")),
     ],
 )
-def test_a_line_that_is_no_order_is_named(tmp_path: Path, line: bytes, problem: str) -> None:
+def test_a_line_that_is_no_order_is_named(tmp_path: Path, text: bytes, problem: str) -> None:
     path = tmp_path / "orders.csv"
-    path.write_bytes(b"reference,amount,state\n" + line)
+    path.write_bytes(text)
     with pytest.raises(RequestValidationError, match=problem):
         BookedOrder.read_csv(path)
 

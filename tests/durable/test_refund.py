@@ -93,6 +93,7 @@ def test_what_cannot_be_refunded_sends_nothing(shop: Shop) -> None:
         ({"of": "cancelled"}, "of"),
         ({"of": ""}, "of"),
         ({"of": 5}, "of"),
+        ({"of": "\udcff"}, "of"),
         ({"of": "small"}, "amount"),
         ({"amount": 9}, "amount"),
         ({"amount": 10.0}, "amount"),

@@ -87,6 +87,12 @@ FAILURES: list[tuple[Exception, int]] = [
 ]
 
 
+def test_the_id_of_a_callback_writes_no_line_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    body = callback_body("SAL-1", id=f"x\nCRITICAL {PHONE}")
+    assert blocking(Handler(CallbackError("no")), None, None)("POST", "", json.dumps(body).encode()) == 503
+    assert "x\\nCRITICAL 2547*****678" in caplog.text
+
+
 @each_way
 @pytest.mark.parametrize(("trouble", "status"), FAILURES)
 def test_a_callback_whose_handler_failed_comes_again(

@@ -195,6 +195,8 @@ def use_all(client: Any, sandbox: Sandbox, journal: Journal, other: Journal) -> 
     assert store.release(found(journal, "LOST"), "Njeri")
     assert store.seconds_to_release(found(journal, "LOST")) < 700
     assert journal.by_receipt("none") is None
+    unknown: Any = None
+    assert journal.by_receipt("\udcff") is journal.get(unknown) is None
     assert store.sharing(found(journal, "O-1")) == []
 
 

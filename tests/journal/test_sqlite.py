@@ -118,6 +118,11 @@ def test_a_process_whose_lock_file_was_deleted_registers_again(path: Path, url: 
         assert state_of(elsewhere, "after") is SENDING
 
 
+def test_a_folder_is_no_file_and_has_no_second_name(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="cannot be opened"), Journal(f"sqlite:///{tmp_path}") as journal:
+        journal.get("r")
+
+
 def test_a_hard_link_is_a_second_name_and_refused(path: Path, journal: Journal) -> None:
     put(journal)
     link = path.with_name("link.db")

@@ -71,6 +71,7 @@ def test_the_rest_of_a_longer_text_is_not_read() -> None:
         used().replace(b'"asked":{', b'"asked":{"a":1},"was":{'),
         used().replace(b'"waiting":[', b'"waiting":[["a",1],'),
         used().replace(b'"waiting":[', b'"waiting":[1,'),
+        used().replace(b'"waiting":[', b'"waiting":[["a","x",1],'),
         b"[" * 60_000,
     ],
 )

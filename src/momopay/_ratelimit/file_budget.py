@@ -82,7 +82,7 @@ class SharedState:
             log.polls = [each - shift for each in data["polls"]]
             log.stopped_until = data["stop"] - shift
             log.asked = {lane: data["asked"][lane.value] - shift for lane in Lane}
-            return cls(log, {process: (count, until - shift) for process, count, until in data["waiting"]})
+            return cls(log, {process: (int(count), until - shift) for process, count, until in data["waiting"]})
         except (IndexError, KeyError, RecursionError, TypeError, ValueError):
             return None
 

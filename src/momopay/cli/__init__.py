@@ -25,5 +25,7 @@ def main() -> int:
             raise
         sys.stderr.write("momopay: the command line is an extra: pip install 'momopay[cli]'\n")
         return _CONFIGURATION
+    except KeyboardInterrupt:
+        return 130  # ExitCode.INTERRUPTED, as above
     app(prog_name="momopay")
     return 0

@@ -17,6 +17,7 @@ from typing import Final, Literal, Self, cast
 from momopay._core.reads import PageWalk, read_page, read_transaction
 from momopay._core.session import Session
 from momopay._core.wiring import BackendT
+from momopay._redaction import redacted_repr
 from momopay.durable.send import check_account, report_change
 from momopay.errors import RequestValidationError, TransactionNotFoundError
 from momopay.journal.entries import UNRESOLVED, EntryKind, JournalEntry, JournalState
@@ -63,10 +64,13 @@ class BookedOrder:
         orders: dict[str, Self] = {}
         try:
             text = Path(path).read_bytes().decode("utf-8-sig")
-            rows = [*csv.DictReader(io.StringIO(text, newline=""))]
+            reader = csv.DictReader(io.StringIO(text, newline=""))
+            rows = [(reader.line_num, row) for row in reader]
         except (UnicodeDecodeError, csv.Error):
             raise RequestValidationError({"orders": "must be CSV in UTF-8"}) from None
-        for number, row in enumerate(rows, start=2):
+        if not {each.name for each in fields(cls)} <= {*(reader.fieldnames or ())}:  # else it would pass for no orders
+            raise RequestValidationError({"orders": "line 1 must name the columns reference, amount and state"})
+        for number, row in rows:
             reference, state = (row.get("reference") or "").strip(), (row.get("state") or "").strip().upper()
             try:
                 amount = Decimal((row.get("amount") or "").strip())
@@ -74,7 +78,8 @@ class BookedOrder:
                 amount = Decimal("NaN")
             if not reference or reference in orders or state not in _STATES or not amount.is_finite():
                 problem = "needs a reference of its own, an amount, and a state: PAID, FAILED or WAITING"
-                raise RequestValidationError({"orders": f"line {number} {problem}"})
+                shown = ", ".join(redacted_repr(row[each.name]) for each in fields(cls))
+                raise RequestValidationError({"orders": f"line {number} {problem}; it has {shown}"})
             orders[reference] = cls(reference, amount, cast("OrderState", state))
         return list(orders.values())
 

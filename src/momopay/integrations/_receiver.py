@@ -33,6 +33,7 @@ from typing import Any, Final
 
 from momopay._core.events import Observer, OperationEvents, outcome_of
 from momopay._core.handlers import is_async, raise_if_awaitable, trace_of
+from momopay._redaction import redacted_repr
 from momopay._transport.attempt import now
 from momopay._transport.threads import entered_in_thread, in_event_loop, in_thread
 from momopay.callbacks import MAX_BODY_BYTES, CallbackHandler, parse_callback
@@ -262,7 +263,8 @@ def _progress_of(entry: JournalEntry) -> object:
 
 def _status_of_failure(error: Exception, reception: _Reception) -> HTTPStatus:
     reception.error = error
-    transaction_id = None if reception.callback is None else reception.callback.transaction_id
+    # Anybody may have sent it, with any text as the id.
+    transaction_id = redacted_repr(None if reception.callback is None else reception.callback.transaction_id)
     if isinstance(error, MomoPayError):
         logger.warning("the callback for %s was not handled: %s", transaction_id, error)
         return HTTPStatus.FORBIDDEN if isinstance(error, ForgedCallbackError) else HTTPStatus.SERVICE_UNAVAILABLE

@@ -116,8 +116,10 @@ def report_of(record: ServiceRecord, service_now: datetime | None = None) -> Rep
     )
 
 
-def is_keepable(text: str) -> bool:
-    """Return whether every database can keep a text."""
+def is_keepable(text: object) -> bool:
+    """Return whether it is text that every database can keep."""
+    if not isinstance(text, str):
+        return False
     try:
         text.encode()
     except UnicodeError:

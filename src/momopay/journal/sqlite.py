@@ -97,7 +97,7 @@ class SqliteBackend(Backend):
                 self._path.touch(mode=0o600, exist_ok=True)  # phones are in it; an existing file keeps its mode
             if _is_mount_point(self._path):
                 raise self._second_name("a mount of this file alone: mount its folder")
-            if self._path.stat().st_nlink > 1:  # before the file is opened by this name
+            if self._path.is_file() and self._path.stat().st_nlink > 1:  # before it is opened by this name
                 raise self._second_name(_HARD_LINK)
             connection = self.engine.connect()
         with connection:

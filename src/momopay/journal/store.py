@@ -97,7 +97,7 @@ class Store:
 
     def by_receipt(self, receipt: str) -> list[JournalEntry]:
         """Return the entries that have a receipt, the newest first: one, unless the provider repeats itself."""
-        return self.having(_of.receipt == receipt)[::-1]
+        return self.having(_of.receipt == receipt)[::-1] if is_keepable(receipt) else []
 
     def by_wire_reference(self, wire_reference: str) -> list[JournalEntry]:
         """Return the entries that the service has under a reference."""
@@ -256,7 +256,7 @@ class Store:
         if connection is None:
             with self.database.connection() as own:
                 return self.refundable(of, besides, connection=own)
-        order = self.entry(connection, EntryKind.COLLECTION, of)
+        order = self.entry(connection, EntryKind.COLLECTION, of) if is_keepable(of) else None
         if order is None:
             raise RequestValidationError({"of": "is no collection in this journal; check the reference"})
         refunds = self.entries(connection, _row.refund_of == of)

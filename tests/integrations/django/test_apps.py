@@ -21,7 +21,7 @@ def found(changes: dict[Any, Any]) -> list[str]:
 def test_each_wrong_setting_is_named_and_nothing_is_sent(project: Project) -> None:
     assert found({}) == []
     for changes, text in (
-        ({"API_KY": "pk_test_x"}, "40 MOMOPAY: .*'api_ky'"),
+        ({"API_KY": "pk_test_x"}, "40 MOMOPAY: needs a dict of the options .*'api_ky'"),
         ({"API_KEY": "sk_test_x"}, "40 MOMOPAY: api_key must start with"),
         ({"JOURNAL": "sqlite:///payments.db"}, "40 MOMOPAY: .*'journal'"),
         ({5: 6}, "40 MOMOPAY: .*'5'"),

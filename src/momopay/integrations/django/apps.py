@@ -59,7 +59,8 @@ def check_settings(**_options: object) -> list[CheckMessage]:
             if "?" in url or "#" in url:
                 raise ConfigurationError("must have no query and no fragment: the callback view is below it")
     except (ConfigurationError, ConnectionDoesNotExist, TypeError, ValueError) as error:
-        return [CheckMessage(level, f"{name}: {error}", id="momopay.E001")]
+        problem = f"needs a dict of the options that the docs list: {error}" if isinstance(error, TypeError) else error
+        return [CheckMessage(level, f"{name}: {problem}", id="momopay.E001")]
     if url is not None and getattr(is_valid_path(urlsplit(url).path), "url_name", None) != "callback":
         hint = 'Add path("momopay/", include("momopay.integrations.django.urls")). Ignore this behind a proxy.'
         return [CheckMessage(WARNING, f"{name}: no callback view is at {url}", hint=hint, id="momopay.W001")]
