@@ -15,7 +15,7 @@ from uuid import uuid4
 import httpcore
 
 from campaign.judge import Finding
-from momopay import EntryKind, JournalEntry, JournalState, MomoPayError, OutcomeUnknownError
+from momopay import EntryKind, JournalState, MomoPayError, OutcomeUnknownError
 from momopay._core import call as _call
 from momopay._core import response as _response
 from momopay._core.retry import SEARCHED_FIRST, FailureKind
@@ -78,16 +78,16 @@ def journal_after_send() -> list[Patch]:
     begin, record, accept = Store.begin, Store.record_outcome, Store.record
     waiting: dict[str, tuple[Draft, float, dict[str, Any]]] = {}
 
-    def read(self: Store, lease: Lease, draft: Draft, seconds: float, **given: Any) -> JournalEntry | None:
+    def read(self: Store, lease: Lease, draft: Draft, seconds: float, **given: Any) -> bool:
         entry = self.get(draft.kind, draft.reference)
         if entry is not None and entry.state not in MAY_BE_SENT:
-            return entry
+            return False
         waiting[lease.id] = (draft, seconds, given)
-        return None
+        return True
 
     def write(self: Store, lease: Lease, draft: Draft, state: JournalState, **seen: Any) -> bool:
         values = waiting.pop(lease.id, None)
-        if values is None or begin(self, lease, values[0], values[1], **values[2]) is not None:
+        if values is None or not begin(self, lease, values[0], values[1], **values[2]):
             return False
         return record(self, lease, draft, state, **seen)
 
@@ -97,11 +97,9 @@ def journal_after_send() -> list[Patch]:
             begin(self, lease, values[0], values[1], **values[2])
         return accept(self, entry, report, lease=lease, **seen)
 
-    def is_sending(_self: Store, _lease: Lease, _draft: Draft) -> bool:
-        return True
-
-    patched = {"begin": read, "record_outcome": write, "record": write_accepted, "is_sending": is_sending}
-    return [patch.object(Store, name, instead) for name, instead in patched.items()]
+    patched = {"begin": read, "record_outcome": write, "record": write_accepted}
+    patches = [patch.object(Store, name, instead) for name, instead in patched.items()]
+    return [*patches, patch.object(Sender, "_check_row", _returning(None))]
 
 
 def no_lease() -> list[Patch]:
@@ -231,7 +229,7 @@ def acceptance_not_compared() -> list[Patch]:
 
 def no_search_before_a_second_send() -> list[Patch]:
     """A reference that was attempted before is sent without a search."""
-    return [patch.object(KnownPayment, "find_before_sending", _returning(None))]
+    return [patch.object(once, "KnownPayment", type("Blind", (KnownPayment,), {"search": _returning(None)}))]
 
 
 def emptied_file_not_noticed() -> list[Patch]:

@@ -49,7 +49,7 @@ def test_a_row_that_another_process_is_sending_is_not_called_unpaid(payroll: Pay
     payroll.file.write_text("reference,phone,amount\nBIG,0712345678,100000\nSAL-1,0712345678,1000\n")
     payroll.sandbox.account(payroll.momopay.settings["MOMOPAY_API_KEY"]).b2c_balance = Decimal(2000)
     with Journal(f"sqlite:///{payroll.database}") as journal, lease_of(journal) as lease:
-        assert begin(journal, lease, "SAL-1", amount=1000) is None
+        assert begin(journal, lease, "SAL-1", amount=1000)
         done = payroll.run("--yes", "--json")
     assert {row["reference"]: row["state"] for row in done.lines[-1]["left"]} == {"BIG": "REFUSED", "SAL-1": "SENDING"}
     assert done.code == ExitCode.UNKNOWN

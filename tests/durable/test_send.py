@@ -393,23 +393,26 @@ def test_what_strikes_while_an_outcome_is_written_is_raised_after_it(shop: Shop,
     assert shop.state() is (ACCEPTED if times == 1 else UNKNOWN)
 
 
-RELEASE_AT_ONCE = (
-    "CREATE TRIGGER release AFTER INSERT ON momopay_payments BEGIN"
-    " UPDATE momopay_payments SET state = 'NOT_SENT' WHERE reference = 'r'; END"
+CHANGE_AT_ONCE = (
+    "CREATE TRIGGER change AFTER INSERT ON momopay_payments BEGIN"
+    " UPDATE momopay_payments SET {change} WHERE reference = 'r'; END"
 )
 
 
-@pytest.mark.parametrize(("fresh_for", "held_up"), [(-1.0, 0.0), (0.3, 0.4)])
+@pytest.mark.parametrize(
+    ("fresh_for", "held_up", "change"),
+    [(-1.0, 0.0, "state = 'NOT_SENT'"), (0.3, 0.4, "state = 'NOT_SENT'"), (-1.0, 0.0, "claim = 'of another call'")],
+)
 def test_a_row_that_changed_while_the_call_was_held_up_is_not_sent(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch, fresh_for: float, held_up: float
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, fresh_for: float, held_up: float, change: str
 ) -> None:
     """The process was frozen after it had written SENDING, or while it did; meanwhile somebody released the row.
 
-    The age of the row counts from before the statement.
+    Another call may have written SENDING since. The age of the row counts from before the statement.
     """
     monkeypatch.setattr("momopay.durable.send._ROW_IS_FRESH", fresh_for)
     shop.reconcile_all()
-    execute(shop.journal, RELEASE_AT_ONCE)
+    execute(shop.journal, CHANGE_AT_ONCE.format(change=change))
     with (
         just_before("INSERT INTO momopay_payments", shop.journal, partial(time.sleep, held_up)),
         pytest.raises(OutcomeUnknownError, match="this call sent nothing"),

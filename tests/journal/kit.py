@@ -94,8 +94,8 @@ def begin(
     seconds: float = 600,
     read: JournalEntry | EllipsisType | None = ...,
     **fields: Any,
-) -> JournalEntry | None:
-    """Begin a payment as a call does that has read the row; return None if it may be sent."""
+) -> bool:
+    """Begin a payment as a call does that has read the row; return whether it may be sent."""
     if isinstance(read, EllipsisType):
         read = journal.get(reference, kind)
     return store_of(journal).begin(lease, draft(reference, kind, **fields), seconds, read=read)
@@ -132,7 +132,7 @@ def put(
 ) -> JournalEntry:
     """Bring a reference into a state by an attempt; return its entry."""
     with lease_of(journal) as lease:
-        assert begin(journal, lease, reference, kind, amount=amount, refund_of=refund_of) is None
+        assert begin(journal, lease, reference, kind, amount=amount, refund_of=refund_of)
         record(journal, lease, state, reference, kind, **known)
     return found(journal, reference, kind)
 
@@ -357,7 +357,7 @@ def refused_in_time(match: str | None = None) -> Generator[None]:
 def hold(url: str, told: Connection) -> None:
     """Hold the payout "r" and the callback "c", say so, and keep them until this process is killed."""
     with Journal(url) as journal, lease_of(journal) as lease, journal.handling(callback("c", "c")):
-        assert begin(journal, lease) is None
+        assert begin(journal, lease)
         told.send("held")
         told.recv()
 

@@ -41,7 +41,7 @@ def test_a_backup_has_everything(url: str, journal: Journal, tmp_path: Path) -> 
     store_of(journal).check(IDENTITY)
     store_of(journal).accounts.learn(IDENTITY, "tenant")
     with Journal(url, account="other") as other, lease_of(other) as lease:
-        assert begin(other, lease, "b") is None
+        assert begin(other, lease, "b")
         journal.backup(path)
         assert state_of(other, "b") is SENDING
     assert stat.S_IMODE(path.stat().st_mode) == 0o600

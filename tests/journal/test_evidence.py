@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from journal.kit import PHONE, callback, entry_of, payout
-from momopay.journal.evidence import KeyIdentity, differences, is_keepable, report_of, requested
+from journal.kit import callback, entry_of, payout
+from momopay.journal.evidence import KeyIdentity, differences, is_keepable, report_of
 
 TEN = datetime(2026, 11, 20, 10, tzinfo=UTC)
 NOW = datetime(2026, 11, 20, 11, tzinfo=UTC)
@@ -85,4 +85,3 @@ def test_a_record_is_compared_with_the_entry_or_with_its_own_transaction() -> No
         "amount",
         "type",
     ]
-    assert (requested(order).phone, requested(order, "t-0").phone) == ("254722000111", PHONE)

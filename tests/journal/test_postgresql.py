@@ -90,7 +90,7 @@ def test_a_journal_outlives_an_outage_of_its_server(postgresql: PostgresqlServer
         allow("true")
         # It looks as if its process had died.
         until(lambda: state_of(elsewhere, "before") is UNKNOWN, "the server saw the cut")
-        assert begin(journal, lease, "after") is None
+        assert begin(journal, lease, "after")
         assert state_of(elsewhere, "after") is SENDING
         record(journal, lease, ACCEPTED, "before")
         assert state_of(elsewhere, "before") is ACCEPTED

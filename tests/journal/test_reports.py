@@ -363,7 +363,7 @@ def test_what_is_sent_again_meanwhile_keeps_its_phone(journal: Journal) -> None:
 
     def send_again() -> None:
         with lease_of(journal) as lease:
-            assert begin(journal, lease, "a") is None
+            assert begin(journal, lease, "a")
             record(journal, lease, REFUSED, "a")
 
     with just_before("BEGIN", journal, send_again):

@@ -80,7 +80,7 @@ def changes(journal: Journal, kind: EntryKind, cause: Cause, before: JournalStat
     """Bring a payment into a state, let a cause change it, and return whether it did."""
     store, reference = store_of(journal), str(before)
     with lease_of(journal) as lease:
-        assert begin(journal, lease, reference, kind) is None
+        assert begin(journal, lease, reference, kind)
         if cause is Cause.CONTRADICTION:
             assert store.record(draft(reference, kind), report(f"t-{reference}"), lease=lease)
         execute(journal, f"UPDATE momopay_payments SET state = '{before}' WHERE reference = '{reference}'")
@@ -89,7 +89,7 @@ def changes(journal: Journal, kind: EntryKind, cause: Cause, before: JournalStat
         match cause:
             case Cause.BEGIN:
                 with lease_of(journal) as new:
-                    return begin(journal, new, reference, kind, read=read) is None
+                    return begin(journal, new, reference, kind, read=read)
             case Cause.OUTCOME:
                 return store.record_outcome(lease, draft(reference, kind), after)
             case Cause.ACCEPTANCE:
@@ -126,7 +126,7 @@ def test_a_payment_is_written_before_it_is_sent(journal: Journal, other: Journal
     before = datetime.now(UTC)
     known: Any = {"wire_reference": "w", "metadata": {"name": "Achieng"}}
     with lease_of(journal) as lease:
-        assert begin(journal, lease, kind=COLLECTION, amount=Decimal("10.50"), **known) is None
+        assert begin(journal, lease, kind=COLLECTION, amount=Decimal("10.50"), **known)
         entry = found(other)
     assert (entry.kind, entry.reference, entry.amount, entry.phone) == (COLLECTION, "r", Decimal("10.50"), PHONE)
     assert (entry.state, entry.transactions, entry.code, entry.body_hash) == (SENDING, (), None, "hash")
@@ -147,9 +147,10 @@ def test_how_an_attempt_ended_and_whether_another_may_follow(
     assert (first.code, first.seen_id) == (known.get("code"), known.get("seen_id"))
     with lease_of(journal) as lease:
         if not may_follow(kind, Cause.BEGIN, state, SENDING):
-            assert begin(journal, lease, kind=kind) == first == found(journal)
+            assert not begin(journal, lease, kind=kind)
+            assert first == found(journal)
             return
-        assert begin(journal, lease, kind=kind, phone=OTHER_PHONE, body_hash="new") is None
+        assert begin(journal, lease, kind=kind, phone=OTHER_PHONE, body_hash="new")
         again = found(journal)
     assert (again.code, again.seen_id, again.phone, again.body_hash) == (None, None, OTHER_PHONE, "new")
     assert (again.attempts, again.created_at) == (first.attempts + 1, first.created_at)
@@ -165,7 +166,7 @@ def test_a_search_begins_at_the_first_attempt_of_a_payout_and_at_the_latest_of_a
 def test_the_metadata_of_the_first_attempt_stay_unless_there_are_new_ones(journal: Journal) -> None:
     for given, expected in (({"a": 1}, {"a": 1}), (None, {"a": 1}), ({"b": 2}, {"b": 2})):
         with lease_of(journal) as lease:
-            assert begin(journal, lease, metadata=given) is None
+            assert begin(journal, lease, metadata=given)
             record(journal, lease, REFUSED)
         assert found(journal).metadata == expected
 
@@ -188,7 +189,7 @@ def test_the_offset_is_that_of_the_clock_that_wrote_the_time(
         with lease_of(journal) as lease:
             read = journal.get("r", kind)
             now = None if before is None else datetime.now(UTC) - timedelta(seconds=before)
-            assert store_of(journal).begin(lease, draft(kind=kind), 60, read=read, service_now=now) is None
+            assert store_of(journal).begin(lease, draft(kind=kind), 60, read=read, service_now=now)
             record(journal, lease, REFUSED, kind=kind, clock_offset=after)
     assert found(journal).clock_offset == (None if expected is None else pytest.approx(expected, abs=1.0))
 
@@ -202,7 +203,7 @@ def test_what_became_known_of_a_prompt_meanwhile_stops_a_call(journal: Journal, 
     read = order(journal)
     assert store_of(journal).record(read, news)
     with lease_of(journal) as lease:
-        assert begin(journal, lease, "o", COLLECTION, read=read) == order(journal)
+        assert not begin(journal, lease, "o", COLLECTION, read=read)
     assert order(journal).state is (ACCEPTED if news.transaction_id == "b" else state)
 
 
@@ -212,7 +213,7 @@ def test_one_of_many_threads_begins(journal: Journal, earlier: JournalState | No
         put(journal, "r", earlier)
     read = journal.get("r")
     with ExitStack() as held:
-        began = in_threads(8, lambda: begin(journal, held.enter_context(lease_of(journal)), read=read) is None)
+        began = in_threads(8, lambda: begin(journal, held.enter_context(lease_of(journal)), read=read))
     assert sorted(began) == [False] * 7 + [True]
 
 
@@ -230,10 +231,10 @@ def test_a_live_process_holds_its_row_and_a_killed_one_leaves_it_unknown(journal
         assert journal.unresolved() == []
         assert not handles()
         with lease_of(journal) as lease:
-            assert begin(journal, lease) == found(journal)
+            assert not begin(journal, lease)
     until(lambda: state_of(journal) is UNKNOWN, "the database saw the process go")
     with lease_of(journal) as lease:
-        assert begin(journal, lease) == found(journal)
+        assert not begin(journal, lease)
     assert journal.unresolved() == [found(journal)]
     assert handles()
     assert not handles()
@@ -246,7 +247,7 @@ def test_a_row_of_a_call_that_gave_up_meanwhile_is_not_sent(journal: Journal, ea
     statement = "INSERT INTO momopay_payments" if earlier is None else "UPDATE momopay_payments"
     with lease_of(journal) as lease:
         with just_before(statement, journal, lambda: store_of(journal).leases.end(lease)):
-            assert begin(journal, lease) is None
+            assert begin(journal, lease)
         assert (found(journal).state, found(journal).attempts) == (NOT_SENT, 0 if earlier is None else 1)
 
 
@@ -279,18 +280,19 @@ def test_an_old_sender_does_not_end_its_successors_payment(
     with lease_of(journal) as old, lease_of(other) as new:
         begin(journal, old, seconds=-60)
         assert release(other)
-        assert begin(other, new) is None
+        assert begin(other, new)
         record(journal, old, state)
         assert state_of(other) is SENDING
         record(other, new, ACCEPTED)
     assert (found(journal).state, found(journal).transaction_id) == (ACCEPTED, "t-r")
 
 
-def test_a_lease_that_ended_records_nothing(journal: Journal) -> None:
+def test_what_a_thread_that_was_left_behind_records_counts_while_nobody_decided(journal: Journal) -> None:
     with lease_of(journal) as lease:
         begin(journal, lease)
-    record(journal, lease, NOT_SENT)
     assert state_of(journal) is UNKNOWN
+    record(journal, lease, NOT_SENT)
+    assert state_of(journal) is NOT_SENT
 
 
 def test_an_outcome_that_comes_late_counts_while_nobody_decided(journal: Journal, other: Journal) -> None:
@@ -299,18 +301,6 @@ def test_an_outcome_that_comes_late_counts_while_nobody_decided(journal: Journal
         assert (state_of(journal), state_of(other)) == (UNKNOWN, SENDING), "it ends by its time for other processes"
         record(other, lease, REFUSED, code="c")
     assert (found(journal).state, found(journal).code) == (REFUSED, "c")
-
-
-def test_whether_a_call_still_sends(journal: Journal, other: Journal) -> None:
-    store = store_of(journal)
-    with lease_of(journal) as lease, lease_of(other) as new:
-        assert not store.is_sending(lease, draft())
-        begin(journal, lease, seconds=-60)
-        assert store.is_sending(lease, draft())
-        assert release(other)
-        assert not store.is_sending(lease, draft())
-        begin(other, new)
-        assert not store.is_sending(lease, draft())
 
 
 # What the service reports of a transaction
@@ -402,7 +392,7 @@ def test_a_late_answer_of_an_earlier_attempt_changes_nothing_of_the_later_one(jo
         begin(journal, first, "o", COLLECTION)
         record(journal, first, UNKNOWN, "o", COLLECTION)
         assert release(journal, "o", COLLECTION)
-        assert begin(journal, second, "o", COLLECTION) is None
+        assert begin(journal, second, "o", COLLECTION)
         record(journal, first, ACCEPTED, "o", COLLECTION, transaction_id="a")
         assert (order(journal).state, order(journal).transaction_id) == (SENDING, None)
         record(journal, second, ACCEPTED, "o", COLLECTION, transaction_id="b")
@@ -509,7 +499,7 @@ def test_its_own_response_resolves_an_attempt_whatever_the_clocks_say(journal: J
     put(journal, "r", REFUSED, kind, clock_offset=0.0)
     with lease_of(journal) as lease:
         payment, read = draft(kind=kind), found(journal)
-        assert store_of(journal).begin(lease, payment, 60, read=read, service_now=datetime.now(UTC)) is None
+        assert store_of(journal).begin(lease, payment, 60, read=read, service_now=datetime.now(UTC))
         assert store_of(journal).record(payment, report("a", "PENDING", created_at=a_day_ago), lease=lease)
     assert (found(journal).state, found(journal).transaction_id) == (ACCEPTED, "a")
 
@@ -564,7 +554,7 @@ def test_a_sighting_of_what_was_sent_again_meanwhile_changes_nothing(journal: Jo
 def begin_refund(journal: Journal, reference: str, amount: int, state: JournalState = ACCEPTED) -> bool:
     """Begin a refund, and bring it into a state if it may be sent."""
     with lease_of(journal) as lease:
-        begun = begin(journal, lease, reference, amount=amount, refund_of="o") is None
+        begun = begin(journal, lease, reference, amount=amount, refund_of="o")
         if begun and state is not SENDING:
             record(journal, lease, state, reference)
     return begun
@@ -639,7 +629,7 @@ def test_orders_share_a_reference_while_their_amounts_differ_or_one_has_ended(jo
     def send(at: Journal, reference: str, amount: int, wire_reference: str = "METER") -> None:
         with lease_of(at) as lease:
             known: Any = {"amount": amount, "wire_reference": wire_reference}
-            assert begin(at, lease, reference, COLLECTION, **known) is None
+            assert begin(at, lease, reference, COLLECTION, **known)
             record(at, lease, ACCEPTED, reference, COLLECTION)
 
     send(journal, "january", 100)
@@ -718,7 +708,7 @@ def test_a_release_lets_it_be_sent_and_says_who_released_it(journal: Journal) ->
     assert released.released_at is not None
     assert datetime.now(UTC) - released.released_at < timedelta(minutes=1)
     with lease_of(journal) as lease:
-        assert begin(journal, lease) is None
+        assert begin(journal, lease)
         assert found(journal).sent_at == first.sent_at, "it may have been paid the first time"
 
 
@@ -737,7 +727,7 @@ def test_a_release_of_what_was_sent_again_meanwhile_does_nothing(journal: Journa
 
         def send_again() -> None:
             assert release(other)
-            assert begin(other, lease) is None
+            assert begin(other, lease)
 
         with just_before("UPDATE", journal, send_again):
             assert not store_of(journal).release(read, "Njeri")

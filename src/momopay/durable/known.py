@@ -20,7 +20,7 @@ from momopay.durable.search import Matches, describe, outcome_unknown, search, s
 from momopay.durable.send import JournalAccess, check_account, report_change
 from momopay.errors import MomoPayError, OutcomeUnknownError, RequestValidationError
 from momopay.journal.entries import MAY_BE_SENT, EntryKind, JournalEntry, JournalState, JournalTransaction
-from momopay.journal.evidence import Report, is_keepable, report_of, requested
+from momopay.journal.evidence import Report, differences, is_keepable, report_of
 from momopay.journal.journal import Journal, Parts, parts_of
 from momopay.journal.rules import Proof, blocks, is_contested, proof
 from momopay.models.enums import Stage, stage_of
@@ -51,7 +51,7 @@ class KnownPayment:
         except MomoPayError as error:
             error.may_have_executed = True  # the read failed, but the payment was accepted
             raise
-        differing = requested(entry, known.transaction_id).differences(transaction.account_reference, transaction)
+        differing = differences(entry, transaction)
         if transaction.transaction_id != known.transaction_id:
             differing.append("id")
         if differing:
@@ -68,16 +68,6 @@ class KnownPayment:
                 report_change(self._session, entry, entry.state, entry.state, transaction)
         return transaction
 
-    async def find_before_sending(self, entry: JournalEntry) -> Transaction | None:
-        """Search for what was refused or not sent; return it if it was made after all, None if it is absent.
-
-        Raise OutcomeUnknownError if the list shows a transaction that may be this payment.
-        """
-        # A refusal may have been a proxy's, and what a transport calls not sent may have been sent. If the clock's
-        # offset was unknown when it may have been sent, no time bounds the search: if the deadline comes before the end
-        # of the list, nothing is sent.
-        return await self.search(entry, whole_list=entry.attempts > 0 and entry.clock_offset is None)
-
     async def reconcile(self, entry: JournalEntry) -> Transaction | None:
         """Search for an attempt that is unresolved; return it, or None if the list does not show it.
 
@@ -93,8 +83,9 @@ class KnownPayment:
         return await self._proven(entry, matches)
 
     async def search(self, entry: JournalEntry, *, whole_list: bool) -> Transaction | None:
-        """Return the payment if it is proven that it was made, None if nothing shows it; raise if it may be.
+        """Return the payment if it is proven that it was made, None if nothing shows it.
 
+        Raise OutcomeUnknownError if the list shows a transaction that may be it, or MomoPayError if it cannot be read.
         It is searched for by the id that a broken response showed, and by its reference.
         """
         matches = await self._find_by_id(entry) or await self._matches(entry, whole_list=whole_list)

@@ -43,7 +43,7 @@ from momopay.phones import same_phone
 
 logger: logging.Logger = logging.getLogger("momopay")
 
-# Seconds between two looks at the row of another call that is sending.
+# Seconds between two reads of the row of another call that is sending.
 _FIRST_PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 1.0
 # The ``Date`` header, by which the service's time is known, has whole seconds.
@@ -67,7 +67,7 @@ class DurableCall(Generic[BackendT]):
         abandon_after: float | None = None,
         until: float = inf,
     ) -> None:
-        """Prepare a call; seconds `abandon_after` it was sent, an open prompt does not block another one."""
+        """Prepare a call. An open prompt does not block another one `abandon_after` seconds after it was sent."""
         self._session = session
         self._kind = EntryKind.PAYOUT if isinstance(request, PayoutRequest) else EntryKind.COLLECTION
         self._reference = reference
@@ -144,7 +144,11 @@ class DurableCall(Generic[BackendT]):
         """Send if the row is as it was read, with `search` after a search; return None if it must be read again."""
         try:
             if search and entry is not None:
-                found = await self._known.find_before_sending(entry)
+                # A refusal may have been a proxy's, and what a transport calls not sent may have been sent. If the
+                # clock's offset was unknown then, no time bounds the search: if the deadline comes before the end of
+                # the list, nothing is sent.
+                whole_list = entry.attempts > 0 and entry.clock_offset is None
+                found = await self._known.search(entry, whole_list=whole_list)
                 if found is not None:
                     return self._unless_ended(entry, found)
             record = await self._sender.try_to_send(self._draft, entry)
@@ -237,8 +241,9 @@ class DurableCall(Generic[BackendT]):
         if entry.refund_of != self._draft.refund_of:
             raise self._duplicate(entry, "was used for another refund, or for none")
         if entry.is_anonymised:
-            # Of one that was made, the service's record has the phone, with which this call's is compared.
-            if entry.state in MAY_BE_SENT if is_payout else not any(each.is_paid for each in entry.transactions):
+            # The service's record of one that was made has the phone, with which this call's is compared.
+            was_made = entry.state not in MAY_BE_SENT if is_payout else any(each.is_paid for each in entry.transactions)
+            if not was_made:
                 raise self._duplicate(entry, "was anonymised")
         elif is_payout and entry.phone != self._draft.phone:
             raise self._duplicate(entry, "was used with another phone")

@@ -139,7 +139,7 @@ class PayAll(Generic[BackendT]):
     async def next(self) -> PayoutOutcome | None:
         """Pay the next one and return what happened; None after the last one, and after one that stops the run."""
         if self._reads_first:
-            self._reads_first, self._has_ended = False, True  # unless all of it may be paid
+            self._reads_first, self._has_ended = False, True  # nothing is paid if this raises
             self._source = iter(await self._read_within_limits())
             self._has_ended = False
         given = _END if self._has_ended else await self._take()

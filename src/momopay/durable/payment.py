@@ -69,29 +69,28 @@ def payment_of(
     entry: JournalEntry | None = None,
 ) -> Payment:
     """Return the payment that a record of the service is, with what only the journal knows of it."""
-    payment = Payment.model_construct(
+    status, result_code, fee, receipt = record.status, record.result_code, record.transaction_fee, None
+    for known in () if entry is None else entry.transactions:
+        if known.transaction_id == record.transaction_id:
+            # A page of the list has no result code, and a read no fee. Only a callback has a receipt.
+            result_code, receipt = result_code or known.result_code, known.receipt
+            fee = known.fee if fee is None else fee
+            if known.is_paid and status is not TransactionStatus.SUCCESS:
+                # A callback was first: a record of the service that is behind it takes no payment back.
+                status, result_code, fee = TransactionStatus.SUCCESS, known.result_code, known.fee
+    return Payment.model_construct(
         kind=kind,
         reference=reference,
         transaction_id=record.transaction_id,
-        status=record.status,
+        status=status,
         amount=record.amount,
         phone=record.phone,
-        result_code=record.result_code,
-        fee=record.transaction_fee,
+        result_code=result_code,
+        fee=fee,
+        receipt=receipt,
         is_new=is_new,
         transaction=record,
     )
-    transactions = () if entry is None else entry.transactions
-    for known in transactions:
-        if known.transaction_id == record.transaction_id:
-            # A page of the list has no result code, and a read no fee. Only a callback has a receipt.
-            result_code, fee = record.result_code or known.result_code, payment.fee
-            update = {"receipt": known.receipt, "result_code": result_code, "fee": known.fee if fee is None else fee}
-            if known.is_paid and not payment.is_paid:
-                # A callback was first: a record of the service that is behind it takes no payment back.
-                update |= {"status": known.status, "result_code": known.result_code, "fee": known.fee}
-            return payment.model_copy(update=update)
-    return payment
 
 
 def payment_in(entry: JournalEntry) -> Payment | None:

@@ -182,7 +182,7 @@ class Seen:
         return (self.transaction.account_reference or "") if self.known is None else self.known.reference
 
     @property
-    def is_news(self) -> bool:
+    def is_new(self) -> bool:
         """Whether the journal learned of the transaction just now."""
         return self.entry is not None and self.before is None
 
@@ -322,7 +322,7 @@ def _of_payout(seen: Seen) -> str:
         return f"the money came back: {again} under a new reference"
     if seen.transaction.status is TransactionStatus.FAILED:
         return f"it failed: once it is REVERSED, {again} under a new reference"
-    return "now ACCEPTED in the journal: nothing to do" if seen.is_news else ""
+    return "now ACCEPTED in the journal: nothing to do" if seen.is_new else ""
 
 
 def _of_order(  # noqa: PLR0911  one for each remedy
@@ -353,7 +353,7 @@ def _of_order(  # noqa: PLR0911  one for each remedy
         return unless_refunded("paid and not shipped: ship")
     if booked is not None and not was_paid and (remedy := _of_unpaid(booked, seen, entry)):
         return remedy
-    return "now in the journal: nothing to do" if any(each.is_news for each in seen) else ""
+    return "now in the journal: nothing to do" if any(each.is_new for each in seen) else ""
 
 
 def _of_unpaid(booked: BookedOrder, seen: Sequence[Seen], entry: JournalEntry | None) -> str:

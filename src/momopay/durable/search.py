@@ -97,7 +97,7 @@ def search_for(entry: JournalEntry, sharing: Iterable[JournalEntry] = ()) -> Sea
         amount=entry.amount,
         phone=None if entry.is_anonymised else entry.phone,
         type=entry.kind.transaction_type.value,
-        # What is found only because of this is a near match: a person looks at the times.
+        # It only makes the search reach further back: what it finds there is a near match, whose time a person checks.
         is_measured=entry.clock_offset is not None,
         known=frozenset(entry.transaction_ids).union(*(each.transaction_ids for each in sharing)),
     )

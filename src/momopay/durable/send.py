@@ -32,7 +32,7 @@ from momopay._redaction import clear_frames, redacted_repr
 from momopay.durable.search import outcome_unknown
 from momopay.errors import APIError, JournalError, MomoPayError, OutcomeUnknownError, RateLimitExceededError
 from momopay.journal.entries import EntryKind, JournalEntry, JournalState
-from momopay.journal.evidence import Draft, KeyIdentity, report_of
+from momopay.journal.evidence import Draft, KeyIdentity, reference_of, report_of
 from momopay.journal.journal import Journal, parts_of
 from momopay.journal.rules import may_have_executed
 from momopay.models.records import Envelope
@@ -73,7 +73,7 @@ async def check_account(session: Session[Any], journal: Journal, *, restored: bo
     access = JournalAccess(session, journal, "")
     identity = KeyIdentity.of(session.account.api_key, session.account.base_url)
     if not await access.run(access.store.check, identity, restored=restored):
-        await learn_tenant(access, identity, restored=restored)
+        await learn_tenant(access, identity)
     return access
 
 
@@ -86,7 +86,7 @@ def check_client(client: momopay.Client, journal: Journal) -> None:
     run_sync(check_account(session, journal, restored=True))
 
 
-async def learn_tenant(access: JournalAccess, identity: KeyIdentity, *, restored: bool = False) -> None:
+async def learn_tenant(access: JournalAccess, identity: KeyIdentity) -> None:
     """Ask the service for the tenant of a key that the journal does not know; raise ConfigurationError for another's.
 
     It costs a request the first time that a key is used with a journal.
@@ -100,7 +100,7 @@ async def learn_tenant(access: JournalAccess, identity: KeyIdentity, *, restored
         if error.status_code != HTTPStatus.FORBIDDEN:
             raise
     await access.run(access.store.accounts.learn, identity, tenant_id)
-    await access.run(access.store.check, identity, restored=restored)
+    await access.run(access.store.check, identity, restored=True)  # that it did not go back in time was checked before
 
 
 def report_change(
@@ -157,7 +157,7 @@ class JournalAccess:
         return result
 
     async def finish(self, cause: BaseException, work: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> bool:
-        """Write what a call leaves behind that ends with an exception; log a failure, and return whether it is done."""
+        """Write the outcome of a call that ends with an exception; log a failure, and return whether it was written."""
         if isinstance(cause, Exception):
             return bool(await self.run_or_log(work, *args, **kwargs))
         # A cancelled task does not wait for a locked database. The write goes on in its thread.
@@ -189,8 +189,7 @@ class Sender:
         self._store = journal.store
         self._call = call
         self._identity = identity
-        self.limit: RateLimitExceededError | None = None
-        """The last 429 after which this call tried again."""
+        self.limit: RateLimitExceededError | None = None  # the last 429 after which this call tried again
 
     async def try_to_send(self, draft: Draft, read: JournalEntry | None) -> Sent | None:
         """Send if the row is as it was read; return None if it must be read again."""
@@ -237,7 +236,7 @@ class Sender:
         """Write the row as SENDING; return whether this call may send, as nobody else changed it."""
         seconds, service_now = self._session.limits.deadline + _GRACE, self._session.clock.service_now_if_known()
         try:
-            forbidding = await self._journal.run(
+            may_send = await self._journal.run(
                 self._store.begin, lease, draft, seconds, read=read, service_now=service_now
             )
         except GeneratorExit:  # as above
@@ -249,18 +248,17 @@ class Sender:
             # An interrupt may have struck while the row was written: the frames of its traceback then hold the
             # connection whose transaction keeps all writers out.
             clear_frames(error)
-            await self._journal.finish(error, self._store.undo, lease, draft)
+            await self._journal.finish(error, self._store.record_outcome, lease, draft, JournalState.NOT_SENT)
             if isinstance(error, JournalError):
                 error.may_have_executed = not await self.is_free(draft)
             raise
-        if forbidding is None:
+        if may_send:
             report_change(self._session, draft, None if read is None else read.state, JournalState.SENDING)
-        return forbidding is None
+        return may_send
 
     async def _record_acceptance(self, lease: Lease, draft: Draft, record: Sent) -> None:
         """Record the service's answer; raise OutcomeUnknownError if it is not about this payment."""
-        reference = record.reference if isinstance(record, Payout) else record.account_reference
-        differing, clock = draft.requested.differences(reference, record), self._session.clock
+        differing, clock = draft.requested.differences(reference_of(record), record), self._session.clock
         is_accepted: bool | None = False
         if not differing:
             report = report_of(record, clock.service_now_if_known())
@@ -293,20 +291,19 @@ class Sender:
             )
 
     async def _check_row(self, lease: Lease, draft: Draft, began: float) -> None:
-        """Raise if the row is not this call's any more. It is asked just before the body is written."""
+        """Raise if the row is not this call's any more. Called just before the body is written."""
         # A process that was frozen since it wrote the row may be taken for dead, and the row released, meanwhile.
         if self._session.backend.now() - began <= _ROW_IS_FRESH:
             return
         try:
-            if await self._journal.run(self._store.is_sending, lease, draft):
-                return
             entry = await self._journal.run(self._store.get, draft.kind, draft.reference)
         except JournalError as error:
             error.may_have_executed = False  # without its body the request does nothing
             raise
         if entry is None:
             raise JournalError("the payment's row has disappeared from the journal")
-        raise outcome_unknown(entry, "its row was changed while this call was held up, so this call sent nothing")
+        if entry.claim != lease.id or entry.state is not JournalState.SENDING:
+            raise outcome_unknown(entry, "its row was changed while this call was held up, so this call sent nothing")
 
     async def _record_failure(self, lease: Lease, draft: Draft, error: BaseException) -> None:
         state = JournalState.NOT_SENT

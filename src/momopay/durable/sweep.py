@@ -195,7 +195,7 @@ class Sweep:
                 logger.info("reference %s stays unknown: %s", redacted_repr(entry.reference), why)
 
     def _to_read_by_id(self) -> list[str]:
-        """Return what is still to be read by id, of each kind in turns."""
+        """Return the ids that are still to be read, the kinds in turn."""
         # At random, so that nothing is always last, and several sweeps at once do not read the same.
         unhandled, ended = self._unread & self._unhandled, self._unread & self._ended_prompts.keys()
         kinds = [

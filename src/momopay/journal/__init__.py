@@ -18,11 +18,4 @@ filelock: they are loaded when a `Journal` is made.
 from momopay.journal.entries import EntryKind, JournalCheck, JournalEntry, JournalState, JournalTransaction
 from momopay.journal.journal import Journal
 
-__all__ = [
-    "EntryKind",
-    "Journal",
-    "JournalCheck",
-    "JournalEntry",
-    "JournalState",
-    "JournalTransaction",
-]
+__all__ = ["EntryKind", "Journal", "JournalCheck", "JournalEntry", "JournalState", "JournalTransaction"]

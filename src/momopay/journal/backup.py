@@ -23,12 +23,7 @@ _ROWS_AT_ONCE: Final = 1000
 
 
 def back_up(database: Database, path: Path) -> None:
-    """Copy the whole database into a new file that only its owner may read.
-
-    Raises:
-        RequestValidationError: The file exists.
-        JournalError: The database or the disk failed. Nothing is left at the path.
-    """
+    """Do what `Journal.backup` promises. If it fails, nothing is left at the path."""
     with in_use(_LONGEST_BACKUP):
         if path.exists():
             raise RequestValidationError({"path": "exists already, and a backup overwrites nothing"})

@@ -68,11 +68,7 @@ class Recorder:
         return entry if entry is not None and _fits(entry, record) else None
 
     def check(self, callback: Callback) -> JournalEntry | None:
-        """Return the entry that a callback is about, None if there is none.
-
-        Raises:
-            CallbackMismatchError: It states another amount, phone or reference than the entry.
-        """
+        """Return the entry that a callback is about, or None; raise CallbackMismatchError if they differ."""
         record = callback.transaction
         # By the transaction first: under another reference than its entry's it is a mismatch; unless a broken response
         # gave that entry the id of another payment, which is unresolved and fits the callback.
@@ -154,19 +150,16 @@ class Callbacks:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._database = store.database
-        self._account = store.account
-        self._leases = store.leases
 
     def first_seen(self, record: _Ended) -> bool:
         """Record an end as handled, and return whether it was new."""
-        with self._leases.lease() as lease:
+        with self._store.leases.lease() as lease:
             return self._insert(record, lease, handled=True) and not self._is_outranked(record)
 
     @contextmanager
     def handling(self, record: _Ended) -> Generator[bool]:
         """Hold an end while it is handled; see `Journal.handling`."""
-        with self._leases.lease() as lease:
+        with self._store.leases.lease() as lease:
             if not self._take(record, lease):
                 yield False
                 return
@@ -177,7 +170,7 @@ class Callbacks:
                 yield not is_outranked
             except BaseException:
                 try:
-                    with self._database.connection() as connection:
+                    with self._store.database.connection() as connection:
                         connection.execute(delete(callbacks).where(own))
                 except MomoPayError as error:
                     # Not raised: the handler's own error must reach the caller, and the end of the lease frees it.
@@ -204,29 +197,29 @@ class Callbacks:
         if row is not None and row["is_free"]:
             # With the lease that ended as a condition, one of several that take it over at once succeeds.
             take_over = update(callbacks).where(self._is_held(record, row["claim"]), ~callbacks.c.handled)
-            if self._store.change(take_over.values(TAKE_LEASE), self._leases.columns(lease, HANDLER_SECONDS)):
+            if self._store.change(take_over.values(TAKE_LEASE), self._store.leases.columns(lease, HANDLER_SECONDS)):
                 return True
         raise _busy(record)
 
     def _insert(self, record: _Ended, lease: Lease, *, handled: bool) -> bool:
-        values: dict[str, object] = {"account": self._account, "transaction_id": record.transaction_id}
+        values: dict[str, object] = {"account": self._store.account, "transaction_id": record.transaction_id}
         values |= {"status": _end_of(record), "handled": handled, "seen_at": datetime.now(UTC).isoformat()}
-        values |= self._leases.columns(lease, HANDLER_SECONDS)
-        with self._database.connection() as connection:
+        values |= self._store.leases.columns(lease, HANDLER_SECONDS)
+        with self._store.database.connection() as connection:
             return insert_new(connection, callbacks, values)
 
     def _ends(self, record: _Ended) -> Mapping[str, Mapping[Any, Any]]:
         """Return the rows of the transaction, by its ends, and of each whether nobody is handling it."""
         found = select(callbacks, lease_left(callbacks)).where(self._is_transaction(record))
-        with self._database.connection() as connection:
+        with self._store.database.connection() as connection:
             rows = connection.execute(found).mappings().all()
             return {
-                row["status"]: {**row, "is_free": row["handled"] or self._leases.has_ended(row, connection)}
+                row["status"]: {**row, "is_free": row["handled"] or self._store.leases.has_ended(row, connection)}
                 for row in rows
             }
 
     def _is_transaction(self, record: _Ended) -> ColumnElement[bool]:
-        return and_(callbacks.c.account == self._account, callbacks.c.transaction_id == record.transaction_id)
+        return and_(callbacks.c.account == self._store.account, callbacks.c.transaction_id == record.transaction_id)
 
     def _is_held(self, record: _Ended, claim: str) -> ColumnElement[bool]:
         """Return the condition that a lease has an end. Only its holder may mark or delete the row.

@@ -64,7 +64,7 @@ _bounds: Final = _Bounds()
 # more still ends it.
 @contextmanager
 def bounded(seconds: float) -> Generator[None]:
-    """Let everything within the context end in so many seconds, and no later than the contexts around it."""
+    """Limit all waits within the context to so many seconds from now, or less where a context around it ends sooner."""
     times, key = _bounds.times, object()
     try:
         times[key] = time.monotonic() + seconds
@@ -189,16 +189,12 @@ def begun(connection: Connection) -> Generator[None]:
 class Backend(ABC):
     """What differs between the databases, as one process uses one of them."""
 
-    table_names: ClassVar[str]
-    """The SQL that lists the tables and views that are there."""
-    folder: Path | None = None
-    """A folder that every process of the database can use, None if there is none."""
+    table_names: ClassVar[str]  # the SQL that lists the tables and views that are there
+    folder: Path | None = None  # a folder that every process of the database can use, None if there is none
 
     def __init__(self, url: URL, sender: str, connect_args: dict[str, Any]) -> None:
-        self.sender = sender
-        """The id of this process."""
-        self.is_set_up = False
-        """Whether this process has seen the journal's tables."""
+        self.sender = sender  # the id of this process
+        self.is_set_up = False  # whether this process has seen the journal's tables
         self.engine: Engine = create_engine(
             url,
             connect_args=connect_args,

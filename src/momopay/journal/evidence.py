@@ -33,18 +33,13 @@ ServiceRecord: TypeAlias = TransactionSummary | Payout | StkTransaction | Callba
 
 @dataclass(frozen=True)
 class KeyIdentity:
-    """What a client pays with, as a journal remembers it.
+    """What a client pays with, as a journal remembers it."""
 
-    Attributes:
-        mode: ``live`` if the key moves real money, else ``test``.
-        host: The host of the base URL, in lower case and without port; ``loopback`` for each loopback host, because a
-            sandbox gets another port, and perhaps another name, at each start.
-        key: A hash of the API key.
-    """
-
-    mode: Literal["live", "test"]
+    mode: Literal["live", "test"]  # whether the key moves real money
+    # In lower case and without port; "loopback" for each loopback host, because a sandbox gets another port, and
+    # perhaps another name, at each start.
     host: str
-    key: str
+    key: str  # a hash of the API key
 
     @classmethod
     def of(cls, api_key: str, base_url: str) -> Self:
@@ -81,7 +76,7 @@ class Draft:
 class Report:
     """What the service's record says of a transaction, as the journal's columns.
 
-    What is None leaves the column as it is. The result code and the receipt are the provider's.
+    None leaves the column as it is. The result code and the receipt are the provider's.
     """
 
     transaction_id: str
@@ -154,16 +149,11 @@ def reference_of(record: ServiceRecord) -> str | None:
     return None if reference is None else normalize("NFC", reference)
 
 
-def requested(entry: JournalEntry, transaction_id: str | None = None) -> RequestedPayment:
-    """Return what the service's record of an entry must say; of a transaction that it has, what that one must."""
-    known = next((each for each in entry.transactions if each.transaction_id == transaction_id), None)
-    phone = entry.phone if known is None else known.phone
-    # Without its phone, an entry is identified by its transaction.
-    is_identified = known is not None and entry.is_anonymised
-    kind = entry.kind.transaction_type
-    return RequestedPayment(entry.wire_reference, entry.amount, None if is_identified else phone, kind)
-
-
 def differences(entry: JournalEntry, record: ServiceRecord) -> list[str]:
     """Return the names of what a record of the service states differently than an entry."""
-    return requested(entry, record.transaction_id).differences(reference_of(record), record)
+    known = next((each for each in entry.transactions if each.transaction_id == record.transaction_id), None)
+    phone: str | None = entry.phone if known is None else known.phone
+    if known is not None and entry.is_anonymised:  # without its phone, an entry is identified by its transaction
+        phone = None
+    wanted = RequestedPayment(entry.wire_reference, entry.amount, phone, entry.kind.transaction_type)
+    return wanted.differences(reference_of(record), record)

@@ -49,8 +49,7 @@ class Accounts:
     def check(self, connection: Connection, identity: KeyIdentity) -> bool:
         """Bind the namespace at its first use, and return whether the tenant of the key is known.
 
-        Raises:
-            ConfigurationError: The key belongs to another mode, host or tenant. Nothing was sent.
+        Raise ConfigurationError if the key belongs to another mode, host or tenant.
         """
         if identity not in self._checked:
             new = {"account": self._account, "mode": identity.mode, "host": identity.host, "tenant_id": None}
@@ -80,7 +79,7 @@ class Accounts:
         """Record the tenant that an answer showed for a key, and return whether it is the namespace's.
 
         If it is another one, the next `check` of this key raises, in every process; other keys go on. None is an answer
-        that shows no tenant: it is not asked for again by this process.
+        that shows no tenant: this process does not ask again.
         """
         if not tenant_id:
             self._checked[identity] = ""
@@ -139,8 +138,7 @@ class Watermark:
     def raise_sequence(self, connection: Connection) -> Mark:
         """Count a payment, within the transaction that begins it; the row keeps other payments out until then.
 
-        Raises:
-            ConfigurationError: The journal went back in time since `check`.
+        Raise ConfigurationError if the journal went back in time since `check`.
         """
         connection.execute(_RAISE)
         mark = _read(connection)

@@ -214,9 +214,9 @@ class Journal:
     def handling(self, callback: Callback | TransactionSummary) -> AbstractContextManager[bool]:
         """Handle an end once: held for the context, recorded if it ends well, free again if it raises.
 
-        Callbacks and ``transactions.sweep`` share it, so an end that both bring is handled once. It is one end by the
-        transaction's id and its status, where FAILED, CANCELLED and EXPIRED are the same. None of these is handled
-        after SUCCESS or REVERSED was.
+        Callbacks and ``transactions.sweep`` share it, so an end that both bring is handled once. Two ends are the same
+        if their transaction's id and status are; FAILED, CANCELLED and EXPIRED count as one status. None of the three
+        is handled after SUCCESS or REVERSED was.
 
         An end is handled at least once, if it comes again or somebody sweeps; and twice if the process died, or the
         database failed, between the effect and the end of this context, or if the body took longer than ten minutes.

@@ -47,7 +47,7 @@ from momopay.models.enums import FAILURES, TransactionStatus
 
 _PAGE: Final = 500  # rows; databases limit the parameters of a statement
 _LONGEST_CHECK: Final = 3600.0  # seconds
-# Ends of this time before the first sweep with a handler are delivered by it.
+# How old the ends may be that the first sweep with a handler delivers.
 _HISTORY: Final = timedelta(days=1)
 # How long after its end without success a prompt is read once more: a late PIN may have paid it.
 LATE: Final = timedelta(minutes=10)
@@ -106,7 +106,7 @@ class Reports:
         since: datetime | None = None,
         until: datetime | None = None,
     ) -> Iterator[list[JournalEntry]]:
-        """Yield pages of the entries that are wanted, newest first; a page may be empty. None is any."""
+        """Yield pages of the entries that are wanted, newest first; a page may be empty. None selects all."""
         conditions: list[Condition] = []
         if kind is not None:
             conditions.append(_row.kind == kind)
@@ -169,8 +169,8 @@ class Reports:
                 connection.execute(change.values(checked_at=datetime.now(UTC).isoformat()), of_each)
 
     def released(self) -> list[JournalEntry]:
-        """Return the payments that a person released ten minutes ago, and that were not searched for since."""
-        # The first condition says to PostgreSQL how few they are: the second one it takes for true of every third row.
+        """Return the payments that a person released at least ten minutes ago, and that were not searched for since."""
+        # The first condition tells PostgreSQL how few there are: it assumes that the second is true of every third row.
         return self._store.select(_row.search_after.is_not(None), _row.search_after <= Now())
 
     def mark_searched(self, entry: JournalEntry) -> None:

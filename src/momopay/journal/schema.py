@@ -242,8 +242,7 @@ def has_tables(connection: Connection, table_names: str) -> bool:
 def set_up(connection: Connection, table_names: str, *, create: bool) -> None:
     """Create the tables if there are none, within the caller's transaction.
 
-    Raises:
-        ConfigurationError: They are of another version, or are not there and `create` is false.
+    Raise ConfigurationError if they are of another version, or if there are none and `create` is false.
     """
     if not has_tables(connection, table_names):
         if not create:

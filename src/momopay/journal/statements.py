@@ -56,7 +56,7 @@ def _changes(
     return changes
 
 
-# Of the clock that wrote `sent_at`, which of a payout is that of its first attempt.
+# The offset of the clock that wrote `sent_at`: for a payout, the one of its first attempt.
 _OFFSET: Final = case(
     (and_(_row.kind == EntryKind.PAYOUT, _row.attempts > 1), _row.clock_offset),
     else_=func.coalesce(_row.clock_offset, _new("clock_offset")),
@@ -113,8 +113,8 @@ _IS_OPEN: Final = or_(
 _IS_NOT_REVERSED: Final = _of.status.is_(None) | (_of.status != TransactionStatus.REVERSED)
 _reported: Final = {name: _new(name, _of) for name in (*REPORTED, "unhandled_since")}
 _added: Final = {name: func.coalesce(new, _of[name]) for name, new in _reported.items()}
-# By the stage of what is reported, and by whether the journal has the transaction at that stage already. A page of the
-# list that was read before an end may be reported after it; and the callback for FAILED may come again after REVERSED.
+# By the stage that is reported. None takes a transaction back to an earlier one: a page that was read before an end may
+# be reported after it, and the callback for FAILED may come again after REVERSED.
 REPORT: Final[Mapping[Stage, Update]] = {
     Stage.OPEN: update(transactions).where(IS_TRANSACTION, _IS_OPEN).values(_added),
     Stage.ENDED: update(transactions)

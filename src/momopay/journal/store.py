@@ -161,13 +161,13 @@ class Store:
         *,
         read: JournalEntry | None,
         service_now: datetime | None = None,
-    ) -> JournalEntry | None:
-        """Record, durably, that the holder of a lease is about to send, for so many seconds; return None if it may.
+    ) -> bool:
+        """Record, durably, that the holder of a lease is about to send, for so many seconds; return whether it may.
 
-        `read` is the entry as the call read it before it searched, None if there was none. If it is another one now,
-        another call has sent meanwhile: the entry is returned, and this call must decide anew. If the lease ended while
-        the statement ran, because the caller gave up, the row becomes NOT_SENT. `service_now` is the service's time,
-        if that is known.
+        `read` is the entry as the call read it before it searched, None if there was none. If it has changed since,
+        another call has sent meanwhile: return False, and this call must decide anew. If the lease ended while the
+        statement ran, because the caller gave up, the row becomes NOT_SENT. `service_now` is the service's time, if
+        that is known.
 
         Raises:
             ConfigurationError: The journal went back in time.
@@ -177,7 +177,7 @@ class Store:
         lease_columns = self.leases.columns(lease, seconds)
         time = datetime.now(UTC)
         now = time.isoformat(timespec="microseconds")  # texts are compared
-        # Of the very time that is written: this machine's clock may be set at any moment.
+        # Computed from the time that is written, because this machine's clock may be set at any moment.
         offset = None if service_now is None else (time - service_now).total_seconds()
         with self.database.transaction() as connection:
             # First, because it keeps other payments out until the end of the transaction: what the checks read stays.
@@ -201,26 +201,12 @@ class Store:
                 changed = self.values(draft, now=now, the_revision=read.revision, **changed)
                 begun = update_one(connection, sql.BEGIN[draft.kind], changed)
         self.watermark.note(mark)
-        if begun:
-            if not self.leases.holds(lease):
-                self.undo(lease, draft)
-            return None
-        entry = self.get(draft.kind, draft.reference)
-        if entry is None:  # a trigger drops rows, or reads go to a replica that lags behind
+        if begun and not self.leases.holds(lease):
+            self.record_outcome(lease, draft, JournalState.NOT_SENT)
+        if not begun and self.get(draft.kind, draft.reference) is None:
+            # A trigger drops rows, or reads go to a replica that lags behind.
             raise JournalError("the journal's database neither took the row nor shows one")
-        return entry
-
-    def undo(self, lease: Lease, draft: Draft) -> None:
-        """Change the row that `begin` wrote to NOT_SENT, for a call that gave up before it sent."""
-        if lease.is_own:
-            nothing = dict.fromkeys(("new_seen_id", "new_code", "new_clock_offset"))
-            change = sql.OUTCOMES[JournalState.NOT_SENT][draft.kind]
-            self.change(change, self.values(draft, the_claim=lease.id, **nothing))
-
-    def is_sending(self, lease: Lease, draft: Draft) -> bool:
-        """Return whether the row is still as `begin` wrote it for this lease."""
-        entry = self.get(draft.kind, draft.reference)
-        return entry is not None and entry.claim == lease.id and entry.state is JournalState.SENDING
+        return begun
 
     def record_outcome(
         self,
@@ -232,10 +218,10 @@ class Store:
         code: str | None = None,
         clock_offset: float | None = None,
     ) -> bool:
-        """Record how the call that holds the lease ended, and return True, unless others decided meanwhile."""
+        """Record how the call of a lease ended, and return True, unless others decided meanwhile."""
         known = {"new_seen_id": seen_id, "new_code": code, "new_clock_offset": clock_offset}
         values = self.values(draft, the_claim=lease.id, **known)
-        return self.leases.holds(lease) and self.change(sql.OUTCOMES[state][draft.kind], values)
+        return lease.is_own and self.change(sql.OUTCOMES[state][draft.kind], values)
 
     def _check_others(self, connection: Connection, draft: Draft) -> str | None:
         """Raise RequestValidationError if others forbid a payment; return how much was paid of what it refunds."""
@@ -275,9 +261,9 @@ class Store:
     ) -> bool:
         """Record a transaction that the service accepted, and what its record reports.
 
-        One that is new to the journal makes the row ACCEPTED: by the lease of the call that sent, if its own response
-        is the proof; else it is taken for that of the latest attempt, unless it was made before that. One that is known
-        changes nothing of a later attempt. Without `may_add`, only one that is known is changed.
+        One that is new to the journal makes the row ACCEPTED. With `lease`, the record is the response to the call that
+        holds it. Without, it counts as the latest attempt's, unless it was made before that. One that is known leaves
+        the row's state as it is. Without `may_add`, one that is new is not recorded.
 
         Return False if the payment is not in the journal, or the transaction is that of another one.
         """

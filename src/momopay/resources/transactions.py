@@ -313,8 +313,8 @@ class Transactions(Resource[BackendT]):
         and not handled: a callback and a sweep that bring the same end share ``journal.handling``.
 
         A payout that FAILED has not settled before it is REVERSED. A prompt that ended without success is read once
-        more ten minutes later, because a late PIN may pay it; so is what a person released searched for. Rests on the
-        service page, "GET /transactions" and "GET /transactions/{id}".
+        more ten minutes later, because a late PIN may pay it. What a person released is searched for once more, too.
+        Rests on the service page, "GET /transactions" and "GET /transactions/{id}".
 
         Args:
             handler: Called with each transaction that has settled; an ``async def`` with an `AsyncClient` only. If it
