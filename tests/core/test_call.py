@@ -437,7 +437,7 @@ def test_backoff_has_full_jitter_from_half_a_second_to_eight(monkeypatch: pytest
     assert asked[:7] == [(0, 0.5), (0, 1), (0, 2), (0, 4), (0, 8), (0, 8), (0, 8)]
 
 
-def test_a_payment_is_not_started_with_too_little_time_left() -> None:
+def test_a_payment_is_not_started_with_too_little_time_left(backoff: Callable[[float], None]) -> None:
     budget = RateBudget(requests=1, window=85.0)
     client, service = reach(SUCCESS, budget=budget)
     initiate_stk(client)
@@ -445,6 +445,10 @@ def test_a_payment_is_not_started_with_too_little_time_left() -> None:
     assert (type(error), error.retry_after) == (momopay.BudgetExhaustedError, 85.0)
     assert len(service.sent) == 1
     read_balance(client)  # a read may start so late
+    backoff(9.5)
+    client, service = reach(NOT_SENT, SUCCESS, deadline=10.0)
+    assert not failure(client, initiate_stk).may_have_executed
+    assert (service.slept, service.sent) == ([9.5], [])
 
 
 def test_every_call_takes_a_slot_in_its_lane() -> None:
@@ -480,7 +484,10 @@ def test_a_poll_may_wait_beyond_max_wait() -> None:
     client, service = reach(SUCCESS, raw(200, ended), budget=budget, max_wait=0)
     read_balance(client)
     assert client.transactions.wait("7d9a4a0e").transaction_id
-    assert len(service.sent) == 2
+    assert (len(service.sent), service.now()) == (2, 1050.0)
+    client, service = reach(limited(reset=5), raw(200, ended), max_wait=0)
+    assert client.transactions.wait("7d9a4a0e").transaction_id
+    assert service.now() == 1020.0
 
 
 def test_a_pause_that_a_429_asks_for_is_bounded_by_max_wait() -> None:

@@ -11,6 +11,7 @@ import pytest
 import momopay
 from drivers import LOOPBACK, Drive
 from durable.kit import (
+    CANCELLING,
     ORDERS,
     PAYOUTS,
     Calls,
@@ -58,7 +59,10 @@ def test_an_accepted_payment_that_cannot_be_read_says_that_money_moved(shop: Sho
 def test_what_was_paid_is_returned_though_the_journal_cannot_be_written(
     shop: Shop, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """What frees an order for another prompt is not."""
     first = shop.pay()
+    assert shop.entry().clock_offset is not None
+    shop.collect("o", phone=CANCELLING)
     shop.later(3600)
     execute(
         shop.journal,
@@ -67,11 +71,16 @@ def test_what_was_paid_is_returned_though_the_journal_cannot_be_written(
     again = shop.pay()
     assert (again.transaction_id, again.status) == (first.transaction_id, "SUCCESS")
     assert "disk full" in caplog.text
+    before = len(shop.sandbox.requests)
+    with pytest.raises(momopay.JournalError):
+        shop.collect("o", phone=CANCELLING)
+    assert len(shop.sandbox.requests) == before + 1
 
 
 @of_both_kinds
 @pytest.mark.parametrize(
-    "mismatch", [{"amount": 77}, {"phone": "254712345679"}, {"accountReference": "another"}, {"type": "WALLET_TOPUP"}]
+    "mismatch",
+    [{"amount": 77}, {"phone": "254712345679"}, {"accountReference": "s"}, {"type": "X"}, {"transactionId": "t-2"}],
 )
 def test_a_later_read_of_another_payment_makes_it_unresolved(
     drive: Drive, journal: Journal, mismatch: dict[str, Any], calls: Calls
@@ -134,6 +143,10 @@ def test_a_transaction_that_fits_is_not_shared_by_two_references(drive: Drive, j
     with pytest.raises(OutcomeUnknownError, match="already that of another reference"):
         drive(transport=Service(pages=[[listed()]]).transport)(pay(journal))
     assert state_of(journal) is UNKNOWN
+    put(journal, "o", UNKNOWN, COLLECTION)
+    rows = [listed("o", transactionId=each, type="STK") for each in ("t-1", "t-2")]
+    with pytest.raises(OutcomeUnknownError, match="already that of another reference"):
+        drive(transport=Service(pages=[rows]).transport)(collect(journal, "o", phone=PHONE))
 
 
 def test_several_that_fit_a_payout_are_shown_to_a_person(drive: Drive, journal: Journal) -> None:

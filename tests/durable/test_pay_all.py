@@ -262,9 +262,9 @@ def test_a_reference_that_differs_in_more_is_paid(shop: Shop, other: dict[str, A
 
 
 def test_a_reference_may_look_like_that_of_a_refund(shop: Shop) -> None:
-    put(shop.journal, "SAL-0", REFUSED, refund_of=put_collection(shop.journal).reference)
+    put(shop.journal, "SAL-0", refund_of=put_collection(shop.journal).reference)
     execute(shop.journal, "UPDATE momopay_payments SET phone = '254700000000' WHERE reference = 'SAL-0'")
-    assert states(pay(shop, [LOOKS_LIKE_0])) == [ACCEPTED]
+    assert states(pay(shop, [LOOKS_LIKE_0, *items(1)])) == [ACCEPTED, REFUSED]
 
 
 # The budget, in virtual time.
@@ -287,7 +287,7 @@ def accepting() -> Callable[[str, str], tuple[int, Any]]:
 
 def test_it_waits_for_the_budget_however_long(journal: Journal) -> None:
     """8 requests a minute, and a deadline far shorter than the run: it applies to each payout alone."""
-    client, port = virtual_client(accepting(), budget=RateBudget(requests=8, window=61.0), deadline=10.0)
+    client, port = virtual_client(accepting(), budget=RateBudget(requests=8, window=61.0), deadline=10.0, max_wait=1.0)
     outcomes = list(client.payouts.pay_all(SAME, journal=journal))
     assert states(outcomes) == [ACCEPTED] * 10
     times = [when for when, _, _ in port.requests]

@@ -177,13 +177,13 @@ def test_a_limit_that_came_after_the_commit_is_searched_for_before_the_next_send
     assert service.requests == ["POST /b2c/payouts", "GET /transactions"] + ["POST /b2c/payouts"] * (not executed)
 
 
-@pytest.mark.parametrize(("pause", "is_sent"), [(60, False), (1, True)])
+@pytest.mark.parametrize(("pause", "attempts", "is_sent"), [(60, 4, False), (1, 1, False), (1, 2, True)])
 def test_a_limit_is_waited_for_if_it_ends_within_the_call(
-    drive: Drive, journal: Journal, pause: int, is_sent: bool
+    drive: Drive, journal: Journal, pause: int, attempts: int, is_sent: bool
 ) -> None:
     service = Service(record(), pages=[[]])
     service.refusals = [limit(429, limit=60, remaining=0, resetInSeconds=pause)]
-    sdk, begun = drive(transport=service.transport, deadline=10), time.monotonic()
+    sdk, begun = drive(transport=service.transport, deadline=10, max_attempts=attempts), time.monotonic()
     if is_sent:
         assert sdk(pay(journal)).is_new
         assert pause <= time.monotonic() - begun < 9
@@ -420,6 +420,14 @@ def test_a_row_that_changed_while_the_call_was_held_up_is_not_sent(
         shop.pay()
     assert PAYOUTS.paid(shop.sandbox) == []
     assert shop.pay("s").is_new
+
+
+def test_a_call_whose_row_was_taken_over_does_not_vouch_for_its_successor(shop: Shop, drive: Drive) -> None:
+    shop.reconcile_all()
+    execute(shop.journal, CHANGE_AT_ONCE.format(change="claim = 'another'"))
+    with pytest.raises(momopay.APIConnectionError) as caught:
+        drive(api_key=shop.key, base_url=LOOPBACK, max_attempts=1)(pay(shop.journal))
+    assert caught.value.may_have_executed
 
 
 # The journal as a call uses it: no longer than its deadline, and what its failures mean.

@@ -440,6 +440,13 @@ def test_reports_at_once_are_all_recorded_and_said_once(journal: Journal, caplog
     assert [each.levelname for each in caplog.records] == ["CRITICAL"]
 
 
+def test_a_second_transaction_of_a_payout_is_said_while_it_is_open(
+    journal: Journal, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert store_of(journal).record(put(journal), report("another", "PENDING"))
+    assert [each.levelname for each in caplog.records] == ["CRITICAL"]
+
+
 @pytest.mark.both_databases
 def test_a_transaction_and_its_payment_are_written_together(journal: Journal) -> None:
     if "sqlite" in repr(journal):
@@ -510,6 +517,8 @@ def test_transactions_are_ordered_by_the_payers_clock(journal: Journal, offset: 
     sent_at = order(journal).sent_at
     assert store_of(journal).record(order(journal), replace(CANCELLED, created_at=sent_at - timedelta(seconds=60)))
     assert order(journal).transactions[0].sent_at == sent_at - timedelta(seconds=seconds)
+    store_of(journal).record(order(journal), report("b", created_at=sent_at - timedelta(seconds=200)))
+    assert order(journal).transaction_ids == ("b", "a")
 
 
 def test_a_transaction_at_the_edge_of_the_calendar_is_recorded(journal: Journal) -> None:

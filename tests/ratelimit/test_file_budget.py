@@ -330,6 +330,7 @@ def test_nobody_waits_for_the_lock_and_nothing_is_sent_without_it(path: Path) ->
         fcntl.flock(other, fcntl.LOCK_EX)
         assert 0 < caller.reserve() <= 0.25  # seconds until it would ask again
         caller.stop(30.0)
+        caller.stop(5.0)  # another answer, which names the shorter pause
     assert 25.0 < caller.reserve() <= 30.0  # the stop was kept until the file could be written
     assert 25.0 < process(path, time=None).reserve() <= 30.0
     assert caller.at_once(3) == 0

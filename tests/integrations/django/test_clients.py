@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from django.core.management import CommandError
+from django.core.management import CommandError, call_command
 from django.db import transaction
 from django.test import override_settings
 from sqlalchemy import URL
@@ -18,6 +18,7 @@ import momopay
 from integrations.django.conftest import ALIAS, ORDER, Project, collect, database
 from momopay import ConfigurationError, JournalError, PayoutItem, RequestValidationError
 from momopay.integrations.django import async_client, client, clients
+from momopay.integrations.django.apps import _close_files
 from momopay.integrations.django.models import create_tables
 
 both_databases = pytest.mark.parametrize("engine", ["sqlite", "postgresql"], indirect=True)
@@ -31,6 +32,10 @@ def test_it_is_one_client_and_looks_like_one(project: Project) -> None:
     assert client.journal is client.with_options(timeout=3).journal
     assert client.journal is not None
     assert client.journal.get("INV-1") is not None
+    for setting in ("MOMOPAY", "DATABASES", "SECRET_KEY"):
+        before = client.journal
+        clients.forget_clients(setting=setting)
+        assert client.journal is not before
 
 
 def test_every_kind_of_call_signs_its_url(project: Project) -> None:
@@ -129,13 +134,21 @@ def test_sqlite_refuses_soon_beside_a_transaction_that_has_written(
     with locked(), pytest.raises(JournalError, match="on_commit") as caught:
         collect()
     assert caught.value.may_have_executed  # by the call before
+    with pytest.raises(momopay.APIError):
+        collect(reference="INV-2", amount=1_000_000_000)
+    with locked(), pytest.raises(JournalError, match="on_commit") as caught:
+        collect(reference="INV-2", amount=1_000_000_000)
+    assert not caught.value.may_have_executed  # it was refused
+    with transaction.atomic(using=ALIAS), project.database.cursor() as cursor:
+        _close_files()  # as before a fork
+        cursor.execute("INSERT INTO orders VALUES ('INV-3')")
     with locked(), pytest.raises(JournalError, match="on_commit"):
         client.payouts.release(reference="INV-1", by="Wanjiku")
     with locked():
         (outcome,) = client.payouts.pay_all([{"reference": "SAL-1", "amount": 50, "phone": "0712345678"}])
     assert isinstance(outcome.error, JournalError)
     assert (outcome.state, outcome.stops, "on_commit" in str(outcome.error)) == ("NOT_SENT", True, True)
-    assert project.prompts() == 2
+    assert project.prompts() == 3
 
 
 @both_databases
@@ -144,7 +157,7 @@ def test_without_migrate_it_says_so(project: Project) -> None:
     async def view() -> None:
         await async_client.stk.collect_once(**ORDER)
 
-    for call in (collect, lambda: asyncio.run(view()), project.sweep):
+    for call in (collect, lambda: asyncio.run(view()), project.sweep, lambda: call_command("momopay_sweep", every=60)):
         with pytest.raises((ConfigurationError, CommandError), match=f"run manage.py migrate --database {ALIAS}"):
             call()
     assert project.sandbox.requests == []
