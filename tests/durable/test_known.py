@@ -149,6 +149,13 @@ def test_a_transaction_that_fits_is_not_shared_by_two_references(drive: Drive, j
         drive(transport=Service(pages=[rows]).transport)(collect(journal, "o", phone=PHONE))
 
 
+def test_the_id_of_another_payment_in_a_broken_response_hides_nothing(drive: Drive, journal: Journal) -> None:
+    put(journal, "s", transaction_id="t-1")
+    put(journal, "r", UNKNOWN, seen_id="t-1")
+    service = Service(pages=[[listed(transactionId="t-2")]], read=listed(transactionId="t-1"))
+    assert drive(transport=service.transport)(pay(journal)).transaction_id == "t-2"
+
+
 def test_several_that_fit_a_payout_are_shown_to_a_person(drive: Drive, journal: Journal) -> None:
     put(journal, "r", UNKNOWN)
     sdk = drive(transport=Service(pages=[[listed(transactionId="t-1"), listed(transactionId="t-2")]]).transport)

@@ -9,11 +9,13 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from email.utils import format_datetime
 from typing import Any
 
 import anyio
 import anyio.from_thread
 import anyio.to_thread
+import httpx
 import pytest
 
 import momopay
@@ -296,11 +298,19 @@ def test_an_open_prompt_blocks_for_ever_unless_it_is_abandoned(shop: Shop) -> No
     assert caught.value.may_have_executed  # the first one may still be paid
 
 
-def test_without_the_time_of_the_service_abandon_after_is_measured_by_this_machine(
-    drive: Drive, journal: Journal
+@pytest.mark.parametrize("unknown", [{}, {"createdAt": "0001-01-01T00:00:00Z"}])
+def test_without_a_time_of_the_service_abandon_after_is_measured_by_this_machine(
+    drive: Drive, journal: Journal, unknown: dict[str, Any]
 ) -> None:
-    read = listed(**ORDERS.fields)
-    sdk = drive(transport=Service(record(**ORDERS.fields), read=read).transport)
+    read = listed(**ORDERS.fields, **unknown)
+    service = Service(record(**ORDERS.fields), read=read)
+
+    def respond(request: httpx.Request) -> httpx.Response:
+        response = service.respond(request)
+        response.headers["date"] = format_datetime(datetime.now(UTC), usegmt=True)
+        return response
+
+    sdk = drive(transport=httpx.MockTransport(respond) if unknown else service.transport)
     first = sdk(collect(journal))
     assert sdk(collect(journal, abandon_after=120)).transaction_id == first.transaction_id
     execute(journal, "UPDATE momopay_transactions SET sent_at = '2026-01-01T00:00:00+00:00'")

@@ -213,6 +213,13 @@ def test_what_the_service_does_not_have_is_of_the_day_on_which_it_was_sent(shop:
     assert missing == {day - one: ["BEFORE"], day: ["FIRST", "LAST"], day + one: ["AFTER"]}
 
 
+@pytest.mark.usefixtures("no_backoff")
+def test_a_record_that_cannot_be_read_is_a_difference(shop: Shop) -> None:
+    put(shop.journal, transaction_id="unreadable")
+    shop.sandbox.fail_next("GET", "/transactions/{id}", Fault.error_before_commit, times=4)
+    assert "record of it cannot be read" in remedies(reconcile(shop))["r"]
+
+
 def test_all_that_the_list_does_not_show_is_read(shop: Shop) -> None:
     fill(shop.journal, 120)
     reconcile(shop, day=date(2026, 11, 20))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -115,3 +116,16 @@ def test_a_collection_that_was_anonymised_is_paid_back_to_a_phone_that_the_calle
     with pytest.raises(RequestValidationError, match="pay_once"):
         shop.refund()
     assert (entry.phone, requests(shop.sandbox)) == (PHONE, [])
+
+
+def test_a_collection_that_was_paid_back_and_anonymised_is_not_to_be_paid_back_again(shop: Shop) -> None:
+    put_collection(shop.journal)
+    put(shop.journal, "o-R1", amount=100, refund_of="o")
+    shop.journal.anonymise(before=datetime.now(UTC) + timedelta(days=1))
+    assert not shop.entry("o-R1").is_anonymised
+    for fields in ({"reference": "o-R2"}, {"reference": "o-R2", "amount": 10}):
+        with pytest.raises(RequestValidationError, match="KES 0 of the KES 100"):
+            shop.refund(**fields)
+    execute(shop.journal, "UPDATE momopay_payments SET phone = ''")
+    with pytest.raises(RequestValidationError, match=r"was paid back as 'o-R1'"):
+        shop.refund()

@@ -200,6 +200,20 @@ def test_an_id_that_cannot_be_read_stops_no_other_unless_all_would_fail(
     assert len(responses) == 4 - read
 
 
+def test_a_page_that_cannot_be_read_stops_no_end(drive: Drive, journal: Journal) -> None:
+    fill(journal, 1)
+    put(journal)
+    service = Service(read=listed(status="SUCCESS", transactionId="t-r"))
+
+    def respond(request: httpx.Request) -> httpx.Response:
+        is_page = request.url.path.endswith("/transactions")
+        return httpx.Response(200, text="<html>") if is_page else service.respond(request)
+
+    with pytest.raises(MomoPayError):
+        drive(transport=httpx.MockTransport(respond))(sweep(journal))
+    assert found(journal).status == "SUCCESS"
+
+
 def test_a_prompt_that_ended_is_read_once_more_and_not_for_ever(shop: Shop) -> None:
     shop.collect(phone=CANCELLING)
     made: list[int] = []
@@ -235,6 +249,13 @@ NOBODY = "http://127.0.0.1:9/nobody"
 
 
 @over_both_clients
+@pytest.mark.parametrize("missing", ["0001-01-01T00:00:00Z", "1970-01-01T00:00:00Z"])
+def test_an_end_without_a_time_is_delivered(drive: Drive, journal: Journal, missing: str) -> None:
+    put(journal, transaction_id="t-1")
+    service = Service(read=listed(status="SUCCESS", updatedAt=missing))
+    assert drive(transport=service.transport)(sweep(journal, Handler())) == SweepReport(settled=1, handled=1)
+
+
 def test_each_end_is_delivered_once(shop: Shop) -> None:
     for number in range(3):
         shop.pay(f"r{number}")

@@ -170,6 +170,12 @@ def ids(followed: Iterable[Followed]) -> set[str]:
     return {each.transaction.transaction_id for each in followed}
 
 
+def test_an_end_is_history_only_by_the_later_of_two_clocks(journal: Journal) -> None:
+    tomorrow = (datetime.now(UTC) + timedelta(days=1)).isoformat()
+    store_of(journal).record(put(journal), report("t-r", "SUCCESS", ended_at=tomorrow))
+    assert ids(reports_of(journal).unhandled(tomorrow)) == {"t-r"}
+
+
 @pytest.mark.both_databases
 def test_what_has_not_settled_is_open_and_counted(journal: Journal) -> None:
     reports = reports_of(journal)

@@ -119,7 +119,7 @@ class KnownPayment:
 
     async def _find_by_id(self, entry: JournalEntry) -> Matches | None:
         """Read the transaction whose id a broken response showed; None if it is none, or not this payment."""
-        if entry.seen_id is None or entry.seen_id in entry.transaction_ids:
+        if entry.seen_id is None or await self._journal.run(self._store.by_transaction, entry.seen_id) is not None:
             return None
         try:
             transaction = await self._get(entry.seen_id)

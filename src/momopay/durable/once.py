@@ -37,7 +37,7 @@ from momopay.journal.journal import Journal
 from momopay.journal.rules import Step, blocks, next_step
 from momopay.models.arguments import checked_metadata
 from momopay.models.enums import Stage, stage_of
-from momopay.models.requests import PayoutRequest, StkRequest
+from momopay.models.requests import PayoutRequest, StkRequest, is_missing
 from momopay.models.transactions import Transaction
 from momopay.phones import same_phone
 
@@ -226,7 +226,10 @@ class DurableCall(Generic[BackendT]):
             return False
         # By the service's clock where its responses show it: this machine's may not be the one that sent the prompt.
         now = self._session.clock.service_now_if_known()
-        age = datetime.now(UTC) - known.sent_at if now is None else now - transaction.created_at
+        if now is None or is_missing(transaction.created_at):
+            age = datetime.now(UTC) - known.sent_at
+        else:
+            age = now - transaction.created_at
         return age + _DATE_RESOLUTION >= timedelta(seconds=self._abandon_after)
 
     def _check_same_payment(self, entry: JournalEntry) -> None:

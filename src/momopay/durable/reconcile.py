@@ -19,7 +19,7 @@ from momopay._core.session import Session
 from momopay._core.wiring import BackendT
 from momopay._redaction import redacted_repr
 from momopay.durable.send import check_account, report_change
-from momopay.errors import RequestValidationError, TransactionNotFoundError
+from momopay.errors import ProtocolError, RequestValidationError, ServerError, TransactionNotFoundError
 from momopay.journal.entries import UNRESOLVED, EntryKind, JournalEntry, JournalState
 from momopay.journal.journal import Journal, parts_of
 from momopay.models.enums import TransactionStatus, TransactionType
@@ -208,13 +208,16 @@ async def reconcile_days(
     # The list of another account would show nothing of what is in this journal.
     await check_account(session, journal, restored=True)
     theirs = await _listed(session, since, until)
-    missing: list[JournalEntry] = []
+    missing: list[tuple[JournalEntry, str]] = []
     unseen = await in_thread(_unseen, journal, since, until, {each.transaction_id for each in theirs})
     for entry, transaction_id in unseen:
         try:
             found = await read_transaction(session, transaction_id)
         except TransactionNotFoundError:
-            missing.append(entry)
+            missing.append((entry, "the service does not have it"))
+            continue
+        except (ProtocolError, ServerError):  # of this transaction alone, perhaps
+            missing.append((entry, "the service's record of it cannot be read"))
             continue
         if since <= found.created_at < until:
             theirs.append(found)
@@ -287,10 +290,10 @@ def _differences(
     journal: Journal,
     seen: Iterable[Seen],
     orders: Mapping[str, BookedOrder] | None,
-    missing: Iterable[JournalEntry],
+    missing: Iterable[tuple[JournalEntry, str]],
     until: datetime,
 ) -> Iterator[Difference]:
-    """Yield what does not agree; `missing` are entries with a transaction that the service does not have."""
+    """Yield what does not agree; `missing` are entries with a transaction that the service does not show, and why."""
     collections: defaultdict[str, list[Seen]] = defaultdict(list)
     for each in seen:
         if each.transaction.type is TransactionType.STK:
@@ -303,8 +306,8 @@ def _differences(
     for each in seen:
         if each.transaction.type is TransactionType.B2C and (remedy := _of_payout(each)):
             yield _difference(each.reference, None, [each], remedy)
-    for entry in missing:
-        remedy = "the service does not have it: look into the account console"
+    for entry, problem in missing:
+        remedy = f"{problem}: look into the account console"
         yield Difference(entry.reference, _ours(None, entry), "nothing", remedy, " ".join(entry.transaction_ids))
     for entry in journal.entries(state=JournalState.UNKNOWN, until=until):
         remedy = "it may have been paid: look into the account console, then release what was not paid"

@@ -60,12 +60,15 @@ async def plan_refund(
         if reference is None:
             _check_is_latest(refundable, known)
         amount = known.amount if amount is None else amount
-    elif amount is None:
-        amount = refundable.by_default
-        refundable.check(amount)
-    if order.is_anonymised:
+    elif amount is None or order.is_anonymised:
+        refundable.check(refundable.by_default)
+        amount = refundable.by_default if amount is None else amount
+    phone = None if known is None or known.is_anonymised else known.phone
+    if known is not None and phone is None and known.state not in MAY_BE_SENT:
+        raise RequestValidationError({"of": f"was paid back as {name!r} ({known.status}), and anonymised since"})
+    if phone is None and order.is_anonymised:
         raise RequestValidationError({"of": "was anonymised: pay back with pay_once, to a phone that you know"})
-    return RefundPlan(name, amount, refundable.phone if known is None else known.phone)
+    return RefundPlan(name, amount, phone or refundable.phone)
 
 
 def _check_is_latest(refundable: Refundable, known: JournalEntry) -> None:

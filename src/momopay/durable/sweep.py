@@ -146,19 +146,24 @@ class Sweep:
         """Make the requests, and record each response at once."""
         in_thread = self._session.backend.in_thread
         await in_thread(self._find_due)
+        failure: MomoPayError | None = None
         # One alone is read by id. For prompts that ended without success, a page also shows the service's time.
         if self._searched or self._ended_prompts or len(self._unread) > 1:
-            await self._read_pages()
-        failure: MomoPayError | None = None
+            failure = await self._failure_of(self._read_pages())
         for transaction_id in self._to_read_by_id()[: _REQUESTS - self._requests]:
-            try:
-                await self._read_by_id(transaction_id)
-            except (APIError, ProtocolError) as error:
-                if isinstance(error, InvalidApiKeyError | ThrottledError):
-                    raise
-                failure = failure or error  # of this transaction alone, perhaps
+            failure = await self._failure_of(self._read_by_id(transaction_id)) or failure
         if failure is not None:
             raise failure
+
+    async def _failure_of(self, read: Coroutine[Any, Any, None]) -> MomoPayError | None:
+        """Make a read, and return an error that may be of a single transaction."""
+        try:
+            await read
+        except (APIError, ProtocolError) as error:
+            if isinstance(error, InvalidApiKeyError | ThrottledError):
+                raise
+            return error
+        return None
 
     def _find_due(self) -> None:
         reports = self._parts.reports

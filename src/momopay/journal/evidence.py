@@ -21,7 +21,7 @@ from momopay._redaction import redacted_repr
 from momopay.journal.entries import EntryKind, JournalEntry
 from momopay.models.callbacks import CallbackTransaction
 from momopay.models.enums import TransactionStatus
-from momopay.models.requests import RequestedPayment
+from momopay.models.requests import RequestedPayment, is_missing
 from momopay.models.transactions import Payout, StkTransaction, TransactionSummary
 from momopay.money import format_amount
 from momopay.urls import is_loopback
@@ -131,7 +131,7 @@ def _kept(record: ServiceRecord, name: str, text: str) -> str | None:
 
 def _in_utc(record: ServiceRecord, name: str, moment: datetime | None) -> datetime | None:
     try:
-        return None if moment is None else moment.astimezone(UTC)
+        return None if moment is None or is_missing(moment) else moment.astimezone(UTC)
     except (OverflowError, ValueError):
         _warn(record, name)
         return None

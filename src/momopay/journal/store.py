@@ -272,9 +272,10 @@ class Store:
         values = self.values(entry, the_transaction_id=report.transaction_id)
         values |= {f"new_{name}": getattr(report, name) for name in sql.REPORTED}
         values["new_clock_offset"] = clock_offset
-        # Somebody may have to handle the end. A payout's FAILED is none.
+        # Somebody may have to handle the end. A payout's FAILED is none. By the later one of two clocks, as an end that
+        # seems to be from before the first sweep is history.
         is_end = report.status is not None and has_settled(entry.kind.transaction_type, report.status)
-        values["new_unhandled_since"] = datetime.now(UTC).isoformat() if is_end else None
+        values["new_unhandled_since"] = max(datetime.now(UTC).isoformat(), report.ended_at or "") if is_end else None
         remedy = ""
         with self.database.transaction() as connection:
             connection.execute(sql.LOCK, values)

@@ -290,9 +290,14 @@ def earlier(time: datetime, by: timedelta) -> datetime:
 
 def oldest_time(page: TransactionPage) -> datetime | None:
     """Return the time of the last transaction of a page; None if it has none."""
-    # A missing time may come as year 1 or as 1970, which must not end a walk of the list.
+    # One that is missing must not end a walk of the list.
     times = (each.created_at for each in reversed(page.items))
-    return next((time for time in times if time.year >= _FIRST_YEAR), None)
+    return next((time for time in times if not is_missing(time)), None)
+
+
+def is_missing(time: datetime) -> bool:
+    """Return whether a time of the service is none: a missing one may come as year 1 or as 1970."""
+    return time.year < _FIRST_YEAR
 
 
 def transaction_id_of(transaction: object) -> str:
