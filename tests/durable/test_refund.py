@@ -122,7 +122,6 @@ def test_a_collection_that_was_paid_back_and_anonymised_is_not_to_be_paid_back_a
     put_collection(shop.journal)
     put(shop.journal, "o-R1", amount=100, refund_of="o")
     shop.journal.anonymise(before=datetime.now(UTC) + timedelta(days=1))
-    assert not shop.entry("o-R1").is_anonymised
     for fields in ({"reference": "o-R2"}, {"reference": "o-R2", "amount": 10}):
         with pytest.raises(RequestValidationError, match="KES 0 of the KES 100"):
             shop.refund(**fields)

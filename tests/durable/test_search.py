@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 
 import httpx
 import pytest
@@ -84,6 +84,13 @@ def test_a_missing_time_at_the_end_of_a_page_ends_no_walk(drive: Drive, journal:
     assert not sdk(pay(journal)).is_new
     day = (datetime.now(UTC) + timedelta(hours=3)).date()
     assert sdk(lambda client: client.transactions.reconcile(journal=journal, day=day)).transactions == 1
+
+
+@pytest.mark.parametrize(("day", "transactions"), [(20, 0), (21, 1)])
+def test_midnight_is_of_the_day_that_begins(drive: Drive, journal: Journal, day: int, transactions: int) -> None:
+    sdk = drive(transport=Service(pages=[[listed(createdAt="2026-11-21T00:00:00+03:00")]]).transport)
+    report = sdk(lambda client: client.transactions.reconcile(journal=journal, day=date(2026, 11, day)))
+    assert report.transactions == transactions
 
 
 def test_nothing_is_sent_if_the_whole_list_is_too_long(drive: Drive, journal: Journal) -> None:

@@ -296,8 +296,7 @@ def test_a_missing_time_at_the_end_of_a_page_hides_no_payment() -> None:
         )
         return 200, envelope({"overview": OVERVIEW, "items": [item], "nextCursor": None if "cursor=" in path else "2"})
 
-    since = datetime(2020, 1, 1, tzinfo=UTC)
-    assert "T" in ended(EndWatch(virtual_client(handler)[0], since))
+    assert "T" in ended(EndWatch(virtual_client(handler)[0], since=datetime(2020, 1, 1, tzinfo=UTC)))
 
 
 def test_a_poll_costs_a_page_and_a_read_for_each_end(client: Client, sandbox: Sandbox) -> None:

@@ -23,7 +23,7 @@ from integrations.django.conftest import ALIAS, Project, collect
 from momopay import OutcomeUnknownError
 from momopay.integrations.django import client, clients
 from momopay.integrations.django.models import Payment
-from momopay.sandbox import Fault
+from momopay.sandbox import Fault, Outcome, phone_for
 
 LIST = "/admin/momopay/payment/"
 both_databases = pytest.mark.parametrize(
@@ -209,8 +209,12 @@ def test_a_refund_that_is_sent_twice_pays_once_and_never_too_much(shop: Project)
 
 
 def test_a_release_keeps_the_rules(shop: Project) -> None:
+    collect(reference="INV-3", amount=5, phone=phone_for(Outcome.cancelled))
+    shop.sandbox.advance(60)
+    client.transactions.sweep()
     shop.sandbox.fail_next("POST", "/payments/stk", Fault.reset_after_commit)
     lose_an_order()
+    assert Payment.objects.using(ALIAS).get(pk="COLLECTION:INV-3").status is None  # of the latest attempt
     browser = staff("view_payment", "release_payment")
     assert 'value="wanjiku"' in act(browser, "release", "COLLECTION:INV-3")
     assert "This field is required" in act(browser, "release", "COLLECTION:INV-3", confirmed="yes", by="")
