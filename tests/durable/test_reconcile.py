@@ -34,9 +34,9 @@ def stray(shop: Shop, reference: str, amount: int = 500) -> None:
 
 
 def reconcile(shop: Shop, **options: Any) -> DayReport:
-    report = shop(
-        lambda client: client.transactions.reconcile(**{"journal": shop.journal, "day": today(shop), **options})
-    )
+    if "day" not in options:  # also what was begun before midnight
+        options |= {"day": today(shop) - timedelta(days=1), "last_day": today(shop)}
+    report = shop(lambda client: client.transactions.reconcile(journal=shop.journal, **options))
     assert isinstance(report, DayReport)
     return report
 
@@ -240,9 +240,9 @@ def test_a_day_is_that_of_nairobi_unless_said_otherwise(shop: Shop) -> None:
     yesterday = today(shop) - timedelta(days=1)
     month = {"day": today(shop) - timedelta(days=20), "last_day": today(shop)}
     for options, expected in (
-        ({}, 1),
+        ({"day": today(shop)}, 1),
         ({"day": yesterday}, 0),
-        ({"utc": True}, 0),
+        ({"day": today(shop), "utc": True}, 0),
         ({"utc": True, "day": yesterday}, 1),
         (month, 1),
     ):

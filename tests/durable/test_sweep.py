@@ -201,17 +201,17 @@ def test_an_id_that_cannot_be_read_stops_no_other_unless_all_would_fail(
 
 
 def test_a_page_that_cannot_be_read_stops_no_end(drive: Drive, journal: Journal) -> None:
+    """Unless the service is down."""
     fill(journal, 1)
     put(journal)
-    service = Service(read=listed(status="SUCCESS", transactionId="t-r"))
-
-    def respond(request: httpx.Request) -> httpx.Response:
-        is_page = request.url.path.endswith("/transactions")
-        return httpx.Response(200, text="<html>") if is_page else service.respond(request)
-
+    service = Service(read=listed(status="SUCCESS", transactionId="t-r"), pages=[[{}]])
     with pytest.raises(MomoPayError):
-        drive(transport=httpx.MockTransport(respond))(sweep(journal))
+        drive(transport=service.transport)(sweep(journal))
     assert found(journal).status == "SUCCESS"
+    service = Service(pages=[[{}]], status=500)
+    with pytest.raises(MomoPayError):
+        drive(transport=service.transport, max_attempts=1)(sweep(journal))
+    assert service.requests.count("GET /transactions") == len(service.requests) - 1 == 1
 
 
 def test_a_prompt_that_ended_is_read_once_more_and_not_for_ever(shop: Shop) -> None:

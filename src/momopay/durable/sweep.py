@@ -150,8 +150,12 @@ class Sweep:
         # One alone is read by id. For prompts that ended without success, a page also shows the service's time.
         if self._searched or self._ended_prompts or len(self._unread) > 1:
             failure = await self._failure_of(self._read_pages())
+        shows_list = failure is None
         for transaction_id in self._to_read_by_id()[: _REQUESTS - self._requests]:
-            failure = await self._failure_of(self._read_by_id(transaction_id)) or failure
+            error = await self._failure_of(self._read_by_id(transaction_id))
+            failure = error or failure
+            if error is not None and not shows_list:
+                break  # the service is down: what is left would fail too, each after its retries
         if failure is not None:
             raise failure
 
