@@ -201,11 +201,11 @@ def test_it_goes_on_until_a_signal_and_survives_a_failure(
 
 def test_a_day_and_a_month(momopay: Shell, client: Client, sandbox: Sandbox, tmp_path: Path) -> None:
     path, orders, out = tmp_path / "payouts.db", tmp_path / "orders.csv", tmp_path / "differences.csv"
+    day = f"{sandbox.now + timedelta(hours=3):%Y-%m-%d}"
     with Journal(f"sqlite:///{path}") as journal:
         client.payouts.pay_once(journal=journal, reference="RENT", amount=900, phone=PHONE)
     client.stk.initiate(amount=500, phone=PHONE, account_reference="A")
     sandbox.advance(600)
-    day = f"{sandbox.now + timedelta(hours=3):%Y-%m-%d}"
     command = ("reconcile", "--journal", str(path), "--orders", str(orders), "--out", str(out))
     orders.write_text("reference,amount,state\nA,500,PAID\n")
     agreed = momopay(*command, "--day", day, "--json")
