@@ -11,10 +11,10 @@ belongs together: calls of several threads and tasks mix. One call is one `CallS
 `CallEnded`. Each step of an iterable is a call: a page of ``transactions.iter``, an end of ``transactions.wait_all``,
 an outcome of ``payouts.pay_all``.
 
-No event has a key, a query or a whole phone. A reference that looks like a phone, or contains one, is masked. Where
-events have these: `seconds` is a time that passed, measured by a clock that nobody sets; `error` the class of an error,
-`status` an HTTP status, `request_id` the service's id of a request, and `transaction_id`, `transaction_type` and
-`transaction_status` the service's words for the transaction. Each is None if there is none, or it is not known.
+No event has a key, a query or a whole phone. A phone in a reference is masked. Where events have these: `seconds` is a
+time that passed, measured by a clock that nobody sets; `error` the class of an error, `status` an HTTP status,
+`request_id` the service's id of a request, and `transaction_id`, `transaction_type` and `transaction_status` the
+service's words for the transaction. Each is None if there is none, or it is not known.
 """
 
 from __future__ import annotations

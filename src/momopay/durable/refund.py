@@ -13,6 +13,7 @@ from momopay.durable.known import KnownPayment
 from momopay.durable.send import check_account
 from momopay.errors import DuplicatePayoutError, RequestValidationError
 from momopay.journal.entries import MAY_BE_SENT, EntryKind, JournalEntry
+from momopay.journal.evidence import is_keepable
 from momopay.journal.journal import Journal
 from momopay.journal.rules import Refundable, refund_reference
 from momopay.money import format_amount
@@ -39,11 +40,11 @@ async def plan_refund(
     session: Session[BackendT], journal: Journal, *, of: str, amount: int | Decimal | None, reference: str | None
 ) -> RefundPlan:
     """Return what is to be paid back; raise RequestValidationError or DuplicatePayoutError if nothing is."""
-    if not isinstance(of, str) or not of:
+    if not is_keepable(of) or not of:
         raise RequestValidationError({"of": "must be the reference of a collection, as text"})
     # Two calls without a reference are one refund.
     name = refund_reference(of) if reference is None else reference
-    access = await check_account(session, journal)
+    access = await check_account(session, journal, of)
     store = access.store
     refundable = await access.run(store.refundable, of, name)
     if not refundable.paid and not refundable.order.is_anonymised:

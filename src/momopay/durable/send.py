@@ -64,13 +64,15 @@ _ROW_IS_FRESH: Final = 1.0
 _LEAST_SECONDS: Final = 0.5
 
 
-async def check_account(session: Session[Any], journal: Journal, *, restored: bool = False) -> JournalAccess:
+async def check_account(
+    session: Session[Any], journal: Journal, reference: str = "", *, restored: bool = False
+) -> JournalAccess:
     """Raise ConfigurationError if the journal must not be used with the client's key; nothing was sent then.
 
     With `restored`, one that went back in time may be used: for what compares it with the service. Return access to
-    the journal for what is left of the call's deadline.
+    the journal, about a payment if it has a reference, for what is left of the call's deadline.
     """
-    access = JournalAccess(session, journal, "")
+    access = JournalAccess(session, journal, reference)
     identity = KeyIdentity.of(session.account.api_key, session.account.base_url)
     if not await access.run(access.store.check, identity, restored=restored):
         await learn_tenant(access, identity)

@@ -242,7 +242,7 @@ class Store:
         if connection is None:
             with self.database.connection() as own:
                 return self.refundable(of, besides, connection=own)
-        order = self.entry(connection, EntryKind.COLLECTION, of) if is_keepable(of) else None
+        order = self.entry(connection, EntryKind.COLLECTION, of)
         if order is None:
             raise RequestValidationError({"of": "is no collection in this journal; check the reference"})
         refunds = self.entries(connection, _row.refund_of == of)

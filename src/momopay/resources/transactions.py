@@ -314,7 +314,7 @@ class Transactions(Resource[BackendT]):
 
         A payout that FAILED has not settled before it is REVERSED. A prompt that ended without success is read once
         more ten minutes later, because a late PIN may pay it. What a person released is searched for once more, too.
-        Rests on the service page, "GET /transactions" and "GET /transactions/{id}".
+        See the service page, "GET /transactions" and "GET /transactions/{id}".
 
         Args:
             handler: Called with each transaction that has settled; an ``async def`` with an `AsyncClient` only. If it
