@@ -107,11 +107,11 @@ class Numbers:
         self._number = 0
         weakref.finalize(self, lambda: ends.append(1))
 
-    async def next(self) -> int | None:
+    async def next(self) -> list[int] | None:
         self._number += 1
         if self._number == 3:
             raise ValueError("three")
-        return self._number
+        return [self._number]
 
 
 def test_steps_are_dropped_however_their_loop_ends(drive: Callable[..., Driver]) -> None:

@@ -9,7 +9,7 @@ Inside the library, await private coroutines; never call an operation from anoth
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from copy import copy
 from functools import update_wrapper
 from types import MethodType
@@ -193,8 +193,8 @@ setattr(Operation, "__call__", _call)  # noqa: B010
 class Steps(Protocol[T_co]):
     """One way through an iterable. A loop that ends, or is left, drops it."""
 
-    async def next(self) -> T_co | None:
-        """Return the next item, None after the last one."""
+    async def next(self) -> Sequence[T_co] | None:
+        """Return the next items, such as those of a page; None after the last ones."""
 
 
 class OperationIterator(Generic[BackendT, T]):
@@ -223,8 +223,8 @@ class OperationIterator(Generic[BackendT, T]):
 
 def _items(begin: Callable[[], Steps[T]]) -> Iterator[T]:
     steps = begin()
-    while (item := run_sync(steps.next())) is not None:
-        yield item
+    while (items := run_sync(steps.next())) is not None:
+        yield from items
 
 
 class _AsyncLoop(Generic[T]):
@@ -232,12 +232,16 @@ class _AsyncLoop(Generic[T]):
 
     def __init__(self, steps: Steps[T]) -> None:
         self._steps = steps
+        self._items: Iterator[T] = iter(())
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> T:
-        item = await run_async(self._steps.next())
-        if item is None:
-            raise StopAsyncIteration
-        return item
+        while True:
+            for item in self._items:
+                return item
+            items = await run_async(self._steps.next())
+            if items is None:
+                raise StopAsyncIteration
+            self._items = iter(items)

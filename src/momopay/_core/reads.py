@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 from functools import partial
 from math import inf
 from typing import Any, Final, TypeAlias, TypedDict, Unpack
@@ -91,22 +91,29 @@ class TransactionWalk:
 
     def __init__(self, fetch: Fetch) -> None:
         self._pages = PageWalk(fetch)
-        self._items: Iterator[TransactionSummary] = iter(())
         self._seen: OrderedDict[str, None] = OrderedDict()  # ids, bounded so that a walk may have any length
 
-    async def next(self) -> TransactionSummary | None:
-        """Return the next transaction that was not seen before, or None after the last one."""
-        while True:
-            for item in self._items:
-                if item.transaction_id not in self._seen:
-                    self._seen[item.transaction_id] = None
-                    if len(self._seen) > _IDS_REMEMBERED:
-                        self._seen.popitem(last=False)
-                    return item
-            page = await self._pages.next()
-            if page is None:
-                return None
-            self._items = iter(page.items)
+    async def next(self) -> list[TransactionSummary] | None:
+        """Return those transactions of the next page that were not seen before, or None after the last page."""
+        page = await self._pages.next()
+        if page is None:
+            return None
+        new = {item.transaction_id: item for item in page.items if item.transaction_id not in self._seen}
+        self._seen |= dict.fromkeys(new)
+        while len(self._seen) > _IDS_REMEMBERED:
+            self._seen.popitem(last=False)
+        return list(new.values())
+
+
+class _EachPage:
+    """One walk over the pages."""
+
+    def __init__(self, fetch: Fetch) -> None:
+        self._pages = PageWalk(fetch)
+
+    async def next(self) -> list[TransactionPage] | None:
+        page = await self._pages.next()
+        return None if page is None else [page]
 
 
 class TransactionPages(OperationIterator[BackendT, TransactionPage]):
@@ -122,4 +129,4 @@ class TransactionIterator(OperationIterator[BackendT, TransactionSummary]):
 
     def pages(self) -> TransactionPages[BackendT]:
         """Return the same walk page by page, as the service gives them: two may have the same transaction."""
-        return TransactionPages(self._session, partial(PageWalk, self._fetch))
+        return TransactionPages(self._session, partial(_EachPage, self._fetch))

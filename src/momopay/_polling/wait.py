@@ -67,9 +67,10 @@ class TransactionWait(Caller):
                 waiter.record(Observation(given, is_full=True), now)  # it has ended already: no request
             self.pending[identity] = waiter
 
-    async def next(self) -> Transaction | None:
+    async def next(self) -> list[Transaction] | None:
         """Return the next transaction as `end` does, in an operation of its own; None if all have been returned."""
-        return await as_operation(self.session, "transactions.wait_all", self.end) if self.pending else None
+        ended = await as_operation(self.session, "transactions.wait_all", self.end) if self.pending else None
+        return None if ended is None else [ended]
 
     async def end(self, session: Session[Any]) -> Transaction | None:
         """Return the next transaction that has ended, or None if all have been returned; report how waits end.

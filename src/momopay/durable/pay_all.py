@@ -136,7 +136,7 @@ class PayAll(Generic[BackendT]):
         self._unknown_in_a_row = 0
         self.waiting: bool = False
 
-    async def next(self) -> PayoutOutcome | None:
+    async def next(self) -> list[PayoutOutcome] | None:
         """Pay the next one and return what happened; None after the last one, and after one that stops the run."""
         if self._reads_first:
             self._reads_first, self._has_ended = False, True  # nothing is paid if this raises
@@ -151,7 +151,7 @@ class PayAll(Generic[BackendT]):
         self._has_ended = outcome.stops
         if outcome.error is not None:
             clear_frames(outcome.error)  # it is returned and not raised, and its traceback holds the whole call
-        return outcome
+        return [outcome]
 
     async def _take(self) -> object:
         if isinstance(self._source, AsyncIterator):
