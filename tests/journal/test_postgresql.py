@@ -1,4 +1,4 @@
-"""PostgreSQL: commits are on disk, an advisory lock shows who is alive, and every wait ends in time."""
+"""PostgreSQL: commits are on disk, connections show who is alive, and every wait ends in time."""
 
 from __future__ import annotations
 
@@ -94,16 +94,6 @@ def test_a_journal_outlives_an_outage_of_its_server(postgresql: PostgresqlServer
         assert state_of(elsewhere, "after") is SENDING
         record(journal, lease, ACCEPTED, "before")
         assert state_of(elsewhere, "before") is ACCEPTED
-
-
-def test_processes_that_ask_about_a_dead_one_at_once_do_not_take_each_other_for_it(url: str) -> None:
-    with Journal(url) as dead, lease_of(dead) as lease:
-        begin(dead, lease)
-    with Journal(url) as one, Journal(url) as other:
-        ((sender,),) = execute(one, "SELECT sender FROM momopay_payments")
-        with store_of(one).database.connection() as connection:
-            connection.exec_driver_sql("SELECT pg_advisory_lock_shared(%s)", (int(sender),))
-            assert state_of(other) is UNKNOWN
 
 
 def test_more_threads_than_connections_do_not_wait_for_each_other(url: str) -> None:
@@ -203,7 +193,6 @@ def frozen(url: str, *, server: bool) -> Generator[None]:
 USES: list[Callable[[Journal], object]] = [
     lambda journal: journal.get("before"),
     lambda journal: put(journal, "new", UNKNOWN),
-    lambda journal: store_of(journal).database.register_process(),
 ]
 
 

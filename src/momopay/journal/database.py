@@ -343,7 +343,7 @@ class LeaseHolder:
     ``lease_until`` its latest end by the database's clock, in Unix seconds. It ends with the first of these:
 
     - The call returns. Its own process knows this by this class; other processes read the row's next state.
-    - The process dies. Each process holds a lock that the operating system or the database server then releases.
+    - The process dies. Its lock on a file, or its connections to a server, then end.
     - Its time is over. This covers a process that is frozen, or a server that does not notice a cut connection.
 
     Invariant: the end of a lease sends nothing. A row in SENDING without a live lease reads as UNKNOWN, which only a

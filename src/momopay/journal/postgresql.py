@@ -1,7 +1,6 @@
 """The journal in PostgreSQL, for many machines.
 
-A process is alive while one connection of its own holds an advisory lock, which the server releases when it sees the
-connection end.
+A process is alive while the server has a connection of it, which it knows by the connection's name.
 
 Every wait ends in time, also for a server that is frozen or that nothing reaches. The server's own timeouts end a
 statement that waits for a lock. They do nothing while the server does not run, so the client looks at its clock, too.
@@ -16,12 +15,12 @@ import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from queue import Empty, SimpleQueue
-from secrets import randbits
 from typing import Any, ClassVar, Final, TypeVar
+from uuid import uuid4
 
 import psycopg
-from sqlalchemy import URL, Connection, case, event, func, select
-from sqlalchemy.exc import InvalidatePoolError, SQLAlchemyError
+from sqlalchemy import URL, Connection, event, func, select
+from sqlalchemy.exc import InvalidatePoolError
 from sqlalchemy.ext.compiler import compiles
 from typing_extensions import override
 
@@ -61,10 +60,11 @@ class PostgresqlBackend(Backend):
 
     def __init__(self, url: URL) -> None:
         arguments = {name: value for name, value in _CONNECT_ARGS.items() if name not in url.query}
-        super().__init__(url.set(drivername="postgresql+psycopg"), str(randbits(62)), arguments)
+        sender = f"momopay-{uuid4().hex}"  # the name of each of this process's connections
+        url = url.set(drivername="postgresql+psycopg").difference_update_query(["application_name"])
+        super().__init__(url, sender, arguments | {"application_name": sender})
         event.listen(self.engine, "do_connect", _connect)
         event.listen(self.engine, "checkout", _prepare)
-        self._registration: Connection | None = None
 
     @override
     @contextmanager
@@ -75,38 +75,12 @@ class PostgresqlBackend(Backend):
 
     @override
     def register_process(self) -> None:
-        known = self._registration  # another thread may replace it
-        if known is not None and _works(known):
-            return
-        self._registration = None
-        registration = self.engine.connect()
-        try:
-            # It keeps no timeout of the server, which would be that of the first call.
-            held = registration.scalar(
-                select(func.pg_try_advisory_lock(int(self.sender)), func.set_config("statement_timeout", "0", False))
-            )
-        except BaseException:
-            _discard(registration)
-            raise
-        if held:
-            self._registration = registration
-        else:
-            # Another thread's connection holds it, or this process's earlier one, which was cut. That one shows the
-            # process as live until the server notices the cut.
-            _discard(registration)
+        """Do nothing: the connections of this process show that it lives."""
 
     @override
     def is_alive(self, sender: str, connection: Connection) -> bool:
-        # Shared and for one statement: two processes that ask at once must not take each other for the dead one.
-        taken, given_back = func.pg_try_advisory_lock_shared(int(sender)), func.pg_advisory_unlock_shared(int(sender))
-        return not connection.scalar(select(case((taken, given_back), else_=False)))
-
-    @override
-    def close(self) -> None:
-        if self._registration is not None:
-            _discard(self._registration)
-            self._registration = None
-        super().close()
+        of_sender = "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s"
+        return connection.exec_driver_sql(of_sender, (sender,)).scalar() != 0
 
 
 @compiles(Now, "postgresql")  # type: ignore[no-untyped-call, untyped-decorator, unused-ignore]
@@ -186,21 +160,3 @@ def _prepare(connection: BoundedConnection, _record: object, _proxy: object) -> 
             connection.execute(_PREPARE, timeouts)
     except psycopg.Error as error:
         raise InvalidatePoolError from error
-
-
-def _works(registration: Connection) -> bool:
-    """Return whether the connection of a registration answers."""
-    try:
-        with bounded(min(_PING, seconds_left() / 2)):
-            driver: Any = registration.connection.dbapi_connection
-            driver.execute("SELECT 1")
-    except (psycopg.Error, SQLAlchemyError):
-        _discard(registration)
-        return False
-    return True
-
-
-def _discard(connection: Connection) -> None:
-    with suppress(SQLAlchemyError):  # another thread discarded it
-        connection.invalidate()  # one that went back to the pool would keep its lock
-        connection.close()
