@@ -46,11 +46,7 @@ class KnownPayment:
 
     async def read(self, entry: JournalEntry, known: JournalTransaction) -> Transaction:
         """Read a known transaction and record its status; raise OutcomeUnknownError if it is another payment."""
-        try:
-            transaction = await self._get(known.transaction_id)
-        except MomoPayError as error:
-            error.may_have_executed = True  # the read failed, but the payment was accepted
-            raise
+        transaction = await self._get(known.transaction_id)
         differing = differences(entry, transaction)
         if transaction.transaction_id != known.transaction_id:
             differing.append("id")

@@ -43,6 +43,8 @@ from momopay.phones import same_phone
 
 logger: logging.Logger = logging.getLogger("momopay")
 
+# Errors that say that this call must not be made, whatever was sent before.
+_ABOUT_THIS_CALL: Final = (ConfigurationError, DuplicateCollectionError, DuplicatePayoutError, RequestValidationError)
 # Seconds between two reads of the row of another call that is sending.
 _FIRST_PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 1.0
@@ -101,22 +103,19 @@ class DurableCall(Generic[BackendT]):
         entry, is_tenant_known = await self._journal.run(
             self._store.open_call, self._identity, self._kind, self._reference
         )
-        if not is_tenant_known:
-            try:
-                await learn_tenant(self._journal, self._identity)
-            except ConfigurationError:  # the entry is that of another account
-                raise
-            except MomoPayError as error:
-                error.may_have_executed = not await self._sender.is_free(self._draft)
-                raise
         try:
+            if not is_tenant_known:
+                await learn_tenant(self._journal, self._identity)
             while True:
                 payment = await (self._send(None) if entry is None else self._go_on(entry))
                 if payment is not None:
                     return payment
                 entry = await self._journal.run(self._store.get, self._kind, self._reference)
         except MomoPayError as error:
-            error.may_have_executed |= bool(self._abandoned)  # these prompts may still be paid
+            # An earlier attempt may have executed, or that of another call; and a prompt that was passed over.
+            if not error.may_have_executed and not isinstance(error, _ABOUT_THIS_CALL):
+                error.may_have_executed = not await self._sender.is_free(self._draft)
+            error.may_have_executed |= bool(self._abandoned)
             raise
 
     @property

@@ -197,11 +197,7 @@ class Sender:
         """Send if the row is as it was read; return None if it must be read again."""
         # The slot first: while a call waits for the rate budget, no row says SENDING, so a process that dies in the
         # queue leaves nothing unresolved.
-        try:
-            await self._call.acquire_slot()
-        except MomoPayError as error:
-            error.may_have_executed = not await self.is_free(draft)  # another call may have sent it meanwhile
-            raise
+        await self._call.acquire_slot()
         operation = self._session.operation
         try:
             with nullcontext() if operation is None else operation.held(), self._store.leases.lease() as lease:
