@@ -207,8 +207,7 @@ class Backend(ABC):
     def connect_for_setup(self, *, create: bool) -> AbstractContextManager[Connection]:
         """Yield a connection in a transaction, while no other process has one from this method."""
 
-    @abstractmethod
-    def register_process(self) -> None:
+    def register_process(self) -> None:  # noqa: B027  a server knows its connections
         """Register this process as live until it ends, however it ends."""
 
     @abstractmethod

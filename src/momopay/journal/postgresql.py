@@ -1,6 +1,7 @@
 """The journal in PostgreSQL, for many machines.
 
-A process is alive while the server has a connection of it, which it knows by the connection's name.
+A process is alive while the server has a connection of it. Each carries its id as ``application_name``, which every
+role may read in ``pg_stat_activity``.
 
 Every wait ends in time, also for a server that is frozen or that nothing reaches. The server's own timeouts end a
 statement that waits for a lock. They do nothing while the server does not run, so the client looks at its clock, too.
@@ -72,10 +73,6 @@ class PostgresqlBackend(Backend):
         with self.engine.connect() as connection, begun(connection):
             connection.execute(select(func.pg_advisory_xact_lock(_SETUP_LOCK)))
             yield connection
-
-    @override
-    def register_process(self) -> None:
-        """Do nothing: the connections of this process show that it lives."""
 
     @override
     def is_alive(self, sender: str, connection: Connection) -> bool:
