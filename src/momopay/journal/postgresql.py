@@ -61,9 +61,9 @@ class PostgresqlBackend(Backend):
 
     def __init__(self, url: URL) -> None:
         arguments = {name: value for name, value in _CONNECT_ARGS.items() if name not in url.query}
-        sender = f"momopay-{uuid4().hex}"  # the name of each of this process's connections
-        url = url.set(drivername="postgresql+psycopg").difference_update_query(["application_name"])
-        super().__init__(url, sender, arguments | {"application_name": sender})
+        sender = f"momopay-{uuid4().hex}"
+        # The name of each connection, also where the URL has another one.
+        super().__init__(url.set(drivername="postgresql+psycopg"), sender, arguments | {"application_name": sender})
         event.listen(self.engine, "do_connect", _connect)
         event.listen(self.engine, "checkout", _prepare)
 
