@@ -24,7 +24,6 @@ from momopay.durable.payment import Payment, payment_of
 from momopay.durable.search import outcome_unknown
 from momopay.durable.send import ENDPOINTS, JournalAccess, Sender, learn_tenant
 from momopay.errors import (
-    BudgetExhaustedError,
     ConfigurationError,
     DuplicateCollectionError,
     DuplicatePayoutError,
@@ -46,8 +45,7 @@ logger: logging.Logger = logging.getLogger("momopay")
 # Errors that say that this call must not be made, whatever was sent before.
 _ABOUT_THIS_CALL: Final = (ConfigurationError, DuplicateCollectionError, DuplicatePayoutError, RequestValidationError)
 # Seconds between two reads of the row of another call that is sending.
-_FIRST_PAUSE: Final = 0.05
-_LONGEST_PAUSE: Final = 1.0
+_PAUSE: Final = 0.25
 # The ``Date`` header, by which the service's time is known, has whole seconds.
 _DATE_RESOLUTION: Final = timedelta(seconds=1)
 
@@ -80,7 +78,7 @@ class DurableCall(Generic[BackendT]):
         self._journal = JournalAccess(session, journal, reference, self._call.deadline)
         self._store = self._journal.store
         self._sender = Sender(self._journal, self._call, self._identity)
-        self._pause = _FIRST_PAUSE
+        self._known = KnownPayment(self._journal)
         self._has_read_others = False
         # The open transactions that this call has read and passed over.
         self._abandoned = set[str]()
@@ -99,10 +97,10 @@ class DurableCall(Generic[BackendT]):
     async def run(self, *, has_slot: bool = False) -> Payment:
         """Send if the journal allows it, else return what is known; with `has_slot`, the caller has taken a slot."""
         self._session.before_payment(self._reference)
-        self._call.has_slot = has_slot
         entry, is_tenant_known = await self._journal.run(
             self._store.open_call, self._identity, self._kind, self._reference
         )
+        self._call.has_slot = has_slot and entry is None  # else it would be old when this sends
         try:
             if not is_tenant_known:
                 await learn_tenant(self._journal, self._identity)
@@ -110,17 +108,13 @@ class DurableCall(Generic[BackendT]):
                 payment = await (self._send(None) if entry is None else self._go_on(entry))
                 if payment is not None:
                     return payment
+                self._call.has_slot = False  # as above
                 entry = await self._journal.run(self._store.get, self._kind, self._reference)
         except MomoPayError as error:
-            # An earlier attempt may have executed, or that of another call; and a prompt that was passed over.
+            # An earlier attempt may have executed, or that of another call, or a prompt that was passed over.
             if not error.may_have_executed and not isinstance(error, _ABOUT_THIS_CALL):
                 error.may_have_executed = not await self._sender.is_free(self._draft)
-            error.may_have_executed |= bool(self._abandoned)
             raise
-
-    @property
-    def _known(self) -> KnownPayment:
-        return KnownPayment(self._journal)
 
     async def _go_on(self, entry: JournalEntry) -> Payment | None:
         """Do the next step about a payment that has a row; return None if the row must be read again."""
@@ -129,7 +123,6 @@ class DurableCall(Generic[BackendT]):
         passed_over = [index for index, each in enumerate(entry.transaction_ids) if each in self._abandoned]
         match next_step(self._kind, entry.state, stages, entry.attempts, passed_over=passed_over):
             case Step.SEND | Step.SEARCH_THEN_SEND as step:
-                self._call.has_slot = False  # it would be old after a search
                 return await self._send(entry, search=step is Step.SEARCH_THEN_SEND)
             case Step.WAIT:
                 await self._wait_for(entry)
@@ -156,16 +149,11 @@ class DurableCall(Generic[BackendT]):
             if self._kind is EntryKind.PAYOUT or self._has_read_others:
                 raise
             self._has_read_others = True
-            self._call.has_slot = False
             others = await self._journal.run(self._store.by_wire_reference, self._draft.wire_reference)
             for other in others:
                 if other.kind is EntryKind.COLLECTION and other.reference != self._reference:
                     await self._known.refresh(other)
             return None
-        except BudgetExhaustedError:
-            if self._sender.limit is not None:  # what the service said says more
-                raise self._sender.limit from None
-            raise
         return None if record is None else payment_of(self._kind, self._reference, record, is_new=True)
 
     async def _read_blocking(self, entry: JournalEntry) -> Payment | None:
@@ -198,10 +186,9 @@ class DurableCall(Generic[BackendT]):
 
     async def _wait_for(self, entry: JournalEntry) -> None:
         """Sleep until the row of another call that is sending is to be read again."""
-        if self._session.backend.now() + self._pause > self._call.deadline:
+        if self._session.backend.now() + _PAUSE > self._call.deadline:
             raise outcome_unknown(entry, "another call was still sending it at this one's deadline")
-        await self._session.backend.sleep(self._pause)
-        self._pause = min(2 * self._pause, _LONGEST_PAUSE)
+        await self._session.backend.sleep(_PAUSE)
 
     def _unless_ended(self, entry: JournalEntry, found: Transaction) -> Payment | None:
         """Return a transaction that was found; None if it ended so that another attempt may go out."""

@@ -191,7 +191,6 @@ class Sender:
         self._store = journal.store
         self._call = call
         self._identity = identity
-        self.limit: RateLimitExceededError | None = None  # the last 429 after which this call tried again
 
     async def try_to_send(self, draft: Draft, read: JournalEntry | None) -> Sent | None:
         """Send if the row is as it was read; return None if it must be read again."""
@@ -219,10 +218,8 @@ class Sender:
             is_last = self._call.attempts >= self._session.limits.max_attempts
             if error.may_have_executed or is_last or self._session.backend.now() + pause >= self._call.deadline:
                 raise
-            self.limit = error
             self._call.report_retry(pause, error)
             await self._session.backend.sleep(pause)
-        self._call.has_slot = False  # it is old when this call sends after all
         return None
 
     async def is_free(self, draft: Draft) -> bool:
