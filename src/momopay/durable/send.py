@@ -18,7 +18,6 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
 from http import HTTPStatus
-from random import uniform
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeAlias, TypeVar
 
 import momopay
@@ -214,7 +213,7 @@ class Sender:
                     return record
         except RateLimitExceededError as error:
             # Not repeated by the call itself: one search goes before any second send, also after this refusal.
-            pause = max(error.retry_after or 0.0, uniform(0, BASE_BACKOFF * 2 ** (self._call.attempts - 1)))  # noqa: S311
+            pause = max(error.retry_after or 0.0, BASE_BACKOFF)
             is_last = self._call.attempts >= self._session.limits.max_attempts
             if error.may_have_executed or is_last or self._session.backend.now() + pause >= self._call.deadline:
                 raise
