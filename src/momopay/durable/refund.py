@@ -47,7 +47,7 @@ async def plan_refund(
     access = await check_account(session, journal, of)
     store = access.store
     refundable = await access.run(store.refundable, of, name)
-    if not refundable.paid and not refundable.order.is_anonymised:
+    if not refundable.paid:
         # Its callback may have been lost.
         await KnownPayment(access).refresh(refundable.order)
         refundable = await access.run(store.refundable, of, name)
