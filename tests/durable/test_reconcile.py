@@ -247,6 +247,9 @@ def test_a_day_is_that_of_nairobi_unless_said_otherwise(shop: Shop) -> None:
         (month, 1),
     ):
         assert reconcile(shop, **options).transactions == expected, options
+    before = (shop.sandbox.now - timedelta(hours=3)).isoformat(timespec="microseconds")
+    execute(shop.journal, f"UPDATE momopay_transactions SET sent_at = '{before}'")
+    assert reconcile(shop, day=yesterday).transactions == 0, "the service has it on the next day"
 
 
 # The orders that it takes, the report that it returns, and which days it is about.

@@ -42,7 +42,10 @@ def test_what_a_callback_paid_stays_paid_whatever_reads_a_stale_record(
 ) -> None:
     """By the same call again, sweeps, a day's reconciliation and `settle`: no second prompt, and no other status."""
     made = shop.pay() if kind is EntryKind.PAYOUT else shop.collect()
-    body = callback_body(made.reference, made.transaction_id, type=made.type.value, phone_number=made.phone)
+    now = shop.sandbox.now.isoformat()
+    body = callback_body(
+        made.reference, made.transaction_id, type=made.type.value, phone_number=made.phone, updated_at=now
+    )
     if kind is EntryKind.PAYOUT:
         shop.later(60)
     else:

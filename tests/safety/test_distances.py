@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext, suppress
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import httpx
 import pytest
@@ -40,6 +40,12 @@ def test_a_payer_whose_clock_is_hours_off_pays_once(shop: Shop, payer: timedelta
         shop.pay()
     made = shop.newest()
     crowd(shop)
+    if has_date:
+        shop.between.time_shift -= 4 * AHEAD
+        since = datetime.now(UTC) - 4 * AHEAD
+        found = shop(lambda client: client.transactions.find(reference="r", since=since))
+        assert [each.transaction_id for each in found] == [made]
+        shop.between.time_shift = -payer
     with nullcontext() if has_date else suppress(OutcomeUnknownError):  # without one, it may only look similar
         assert shop.pay().transaction_id == made
     shop.later(5 * HOUR)

@@ -118,9 +118,7 @@ class Sweep:
         in_thread, reports = self._session.backend.in_thread, self._parts.reports
         await check_account(self._session, self._journal)
         if self._handler is not None:
-            # The earlier one of two clocks that may be wrong.
-            now = min(datetime.now(UTC), self._session.clock.service_now())
-            self._since = await in_thread(reports.handled_since, now)
+            self._since = await in_thread(reports.handled_since, datetime.now(UTC))
         failure: MomoPayError | None = None
         try:
             await self._read()
