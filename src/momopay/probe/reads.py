@@ -115,9 +115,10 @@ def look_at_transactions(wire: Wire, findings: Findings, listed: Answer) -> None
     if not listed.transactions:
         return
     _ask_for_formats(wire, findings)
-    # An item that shows a fee says more than another one, and one that may show it more than one that does not.
-    ended_well = [item for item in listed.transactions if item.status in _SHOW_FEES] or listed.transactions
-    item = next((each for each in ended_well if each.fee), ended_well[0])
+    # The newest of those that show most: a fee, or one that may have a fee; and how it ended.
+    item = max(
+        listed.transactions, key=lambda each: (bool(each.fee), each.status in _SHOW_FEES, each.status != "PENDING")
+    )
     look_at_read(findings, item, listed, *read_one(wire, item.id))
     prompts = [each for each in listed.transactions if each.is_prompt and each.status in {"CANCELLED", "FAILED"}]
     for prompt in prompts[:5]:

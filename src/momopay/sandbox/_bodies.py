@@ -23,8 +23,9 @@ _PHONE = re.compile(r"(?:0([17][0-9]{8})|\+?254([0-9]{9}))")
 
 def _amount(minimum: int) -> WithJsonSchema:
     # The schema of a Decimal would describe a string as well, which is no amount here.
-    bounds = {"minimum": minimum, "maximum": float(MAXIMUM_AMOUNT), "multipleOf": 0.01}
-    return WithJsonSchema({"type": "number", **bounds, "description": "KES", "examples": [100]})
+    # No `multipleOf`: dividing doubles, a validator takes 1.11 for no multiple of 0.01.
+    bounds = {"minimum": minimum, "maximum": float(MAXIMUM_AMOUNT)}
+    return WithJsonSchema({"type": "number", **bounds, "description": "KES, at most two decimals", "examples": [100]})
 
 
 def text_schema(**schema: Any) -> WithJsonSchema:
@@ -99,7 +100,7 @@ class TopUpBody(Body):
 
 
 class NewChannelBody(Body):
-    """POST /payment-wallet/channels; `_channels` requires the account number of a PAYBILL."""
+    """POST /payment-wallet/channels; a PAYBILL needs an account number."""
 
     # As a condition and not as alternatives: client generators make one class of it, whose fields can be given.
     model_config: ClassVar[ConfigDict] = ConfigDict(
@@ -120,7 +121,7 @@ class NewChannelBody(Body):
 
 
 class ChannelChangesBody(Body):
-    """PATCH /payment-wallet/channels/{id}; only the fields sent change, which `model_fields_set` tells."""
+    """PATCH /payment-wallet/channels/{id}; only the fields that are sent change."""
 
     # Factories, because a schema shows no default of theirs, and None as the default would allow a null.
     name: Annotated[Text, Field(examples=["Till 2"])] = Field(default_factory=str)

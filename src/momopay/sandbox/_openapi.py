@@ -15,6 +15,7 @@ from pydantic.json_schema import JsonSchemaMode, models_json_schema
 from momopay.sandbox._accounts import Switches
 from momopay.sandbox._bodies import Body, callback_url_pattern
 from momopay.sandbox._endpoints import ENDPOINTS, Endpoint
+from momopay.sandbox._lifecycle import enter
 from momopay.sandbox._payments import Call
 from momopay.sandbox._records import Status
 from momopay.sandbox._refusals import CODES
@@ -206,6 +207,8 @@ class _Examples:
             last_id = answer.get("transactionId") or answer.get("id") or last_id
             self.answers[name] = {"success": True, "data": answer, "requestId": str(UUID(int=1))}
         paid = next(iter(state.transactions.values()))
+        enter(state, paid, Status.SUCCESS, "0", _NOW)
+        paid.receipt = "TCK4H7X2QP"
         self.callback = callback_payload(paid, event_type="transaction.success", status=Status.SUCCESS)
         self._fix_ids()
 
