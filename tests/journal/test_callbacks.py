@@ -33,8 +33,7 @@ ANSWER = Payout.model_validate(
     {"transactionId": "the-id", "status": "PENDING", "amount": 10, "phone": PHONE, "reference": "r"}
     | {"type": "B2C", "createdAt": "2026-11-20T10:00:00Z", "updatedAt": "2026-11-20T10:00:00Z"}
 )
-END_LEASES = "UPDATE momopay_callbacks SET lease_until = 0"
-ABANDON = f"{END_LEASES}, handled = (1 = 0)"
+ABANDON = "UPDATE momopay_callbacks SET lease_until = 0, handled = (1 = 0)"
 
 
 # The service's own record
@@ -94,12 +93,15 @@ def test_of_orders_that_share_a_reference_a_record_is_about_the_one_that_fits(jo
     put_collection(journal, "january", 100, ["SUCCESS"])
     put_collection(journal, "february", 100, ["PENDING"])
     put_collection(journal, "march", 70, ["PENDING"])
+    for reference, state in (("april", REFUSED), ("may", UNKNOWN)):
+        put(journal, reference, state, COLLECTION, amount=80)
     execute(journal, "UPDATE momopay_payments SET wire_reference = 'M\u00c9TER'")
     for fields, expected in [
         ({"transactionId": "january-0", "amount": 101}, "january"),  # with the fee
         ({"transactionId": "new", "amount": 100}, "february"),  # january has settled
         ({"transactionId": "new", "amount": 70}, "march"),
         ({"transactionId": "new", "amount": 71}, None),
+        ({"transactionId": "new", "amount": 80}, "may"),  # april was refused
     ]:
         entry = journal.by_transaction(payout("ME\u0301TER", type="STK", **fields))  # decomposed by the service
         assert (entry and entry.reference) == expected, fields
@@ -326,7 +328,10 @@ def test_a_late_handler_leaves_its_successors_callback_alone(
 ) -> None:
     with ExitStack() as successor:
         with suppress(KeyError), journal.handling(callback()):
-            execute(other, END_LEASES)
+            execute(other, "UPDATE momopay_callbacks SET lease_until = lease_until - 590")
+            with pytest.raises(CallbackError), other.handling(callback()):
+                pytest.fail("it has ten minutes")
+            execute(other, "UPDATE momopay_callbacks SET lease_until = lease_until - 10")
             assert successor.enter_context(other.handling(callback()))
             if failure is not None:
                 raise failure

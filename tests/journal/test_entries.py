@@ -107,11 +107,6 @@ def test_an_entry_has_settled_when_its_money_stays_where_it_is(kind: EntryKind, 
     assert not entry_of(kind=kind).has_settled
 
 
-@pytest.mark.parametrize(("phone", "anonymised"), [(PHONE, False), ("", True), ("hmac-sha256:ab", True)])
-def test_an_anonymised_entry_has_no_phone_or_a_hash(phone: str, anonymised: bool) -> None:
-    assert entry_of(phone=phone).is_anonymised is anonymised
-
-
 def test_a_check_needs_attention_for_what_only_a_person_can_do() -> None:
     nothing = JournalCheck("default", 1, None, None, None, {(PAYOUT, SENDING): 1}, (), 5, (), None)
     assert not nothing.needs_attention

@@ -137,9 +137,12 @@ def test_nothing_of_another_account_is_shown(url: str, journal: Journal) -> None
         assert other.anonymise(before=datetime(2100, 1, 1, tzinfo=UTC)) == 0
 
 
+# Without a zone, and one that UTC does not have.
+NO_TIMES = datetime(2026, 11, 1), datetime.fromisoformat("0001-01-01T00:00:00+03:00")  # noqa: DTZ001
+
+
 @pytest.mark.parametrize(
-    "filters",
-    [{"kind": "SALARY"}, {"state": "PAID"}, {"since": datetime(2026, 11, 1)}, {"until": "2026-11-01"}],  # noqa: DTZ001
+    "filters", [{"kind": "SALARY"}, {"state": "PAID"}, *({"since": each} for each in NO_TIMES), {"until": "2026-11-01"}]
 )
 def test_a_filter_that_cannot_be_is_refused_at_once(journal: Journal, filters: dict[str, str]) -> None:
     with pytest.raises(RequestValidationError):
@@ -209,6 +212,9 @@ def test_a_prompt_that_ended_without_success_is_read_once_more(journal: Journal)
     assert first.known_for is not None
     assert -1 <= first.known_for < 60
     assert not first.is_due(None)
+    execute(journal, "UPDATE momopay_transactions SET learned_at = learned_at - 600")
+    assert store_of(journal).record(first.entry, report("o-0", "FAILED"))
+    assert reports.ended_prompts()["o-0"].is_due(None), "the journal has known of it for ten minutes"
     reports.mark_checked(["o-0"])
     reports.mark_checked([])
     assert reports.ended_prompts().keys() == {"o-1"}
@@ -389,8 +395,9 @@ def test_an_empty_secret_is_refused_and_a_short_one_is_logged(
     caplog.clear()
     assert journal.anonymise(before=NOON - timedelta(days=1), secret="x" * 16) == 0
     assert caplog.records == []
-    with pytest.raises(RequestValidationError):
-        journal.anonymise(before=datetime(2027, 1, 1))  # noqa: DTZ001
+    for wrong in NO_TIMES:
+        with pytest.raises(RequestValidationError):
+            journal.anonymise(before=wrong)
     assert found(journal, "a").phone == PHONE
 
 
@@ -403,5 +410,6 @@ def test_a_secret_keeps_the_payments_to_one_phone_together_and_no_file_has_the_p
         phones = {phone for entry in journal.entries() for phone in (entry.phone, entry.transactions[0].phone)}
         assert phones == {expected}
         assert PHONE not in repr(found(journal, "first"))
+        assert found(journal, "first").is_anonymised
         files = [each for each in path.parent.iterdir() if each.is_file()]
         assert not [each.name for each in files if PHONE.encode() in each.read_bytes()]

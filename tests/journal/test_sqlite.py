@@ -60,14 +60,11 @@ def test_only_the_owner_reads_the_phones_in_a_new_journal(url: str, path: Path) 
         files = [path, *path.parent.glob("payouts.db-*")]
         assert len(files) > 1
         assert {each.stat().st_mode & 0o077 for each in files} == {0}
-
-
-@pytest.mark.skipif(os.name == "nt", reason="Windows has no modes")
-def test_a_file_that_exists_keeps_its_mode(path: Path, url: str) -> None:
-    path.touch(mode=0o640)
-    with Journal(url) as journal:
+    there = path.with_name("there.db")
+    there.touch(mode=0o640)
+    with Journal(f"sqlite:///{there}") as journal:
         journal.get("r")
-    assert path.stat().st_mode & 0o777 == 0o640
+    assert there.stat().st_mode & 0o777 == 0o640, "a file that exists keeps its mode"
 
 
 def test_a_file_that_is_no_database_is_a_journal_error(path: Path, journal: Journal) -> None:
@@ -118,11 +115,6 @@ def test_a_process_whose_lock_file_was_deleted_registers_again(path: Path, url: 
         assert state_of(elsewhere, "after") is SENDING
 
 
-def test_a_folder_is_no_file_and_has_no_second_name(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="cannot be opened"), Journal(f"sqlite:///{tmp_path}") as journal:
-        journal.get("r")
-
-
 def test_a_hard_link_is_a_second_name_and_refused(path: Path, journal: Journal) -> None:
     put(journal)
     link = path.with_name("link.db")
@@ -133,10 +125,8 @@ def test_a_hard_link_is_a_second_name_and_refused(path: Path, journal: Journal) 
                 each.get("r")
     link.unlink()
     assert found(journal).reference == "r"
-
-
-def senders(path: Path) -> Path:
-    return path.with_name(path.name + "-senders")
+    with pytest.raises(ConfigurationError, match="cannot be opened"), Journal(f"sqlite:///{path.parent}") as folder:
+        folder.get("r")  # which has several links, and no second name
 
 
 def replace(path: Path) -> None:
@@ -186,7 +176,7 @@ def test_a_later_process_takes_no_lost_file_for_a_new_journal(
             with pytest.raises(JournalError), lease_of(later) as lease:
                 begin(later, lease, "paid")
     path.unlink(missing_ok=True)
-    shutil.rmtree(senders(path))
+    shutil.rmtree(path.with_name("payouts.db-senders"))
     with Journal(url) as later:
         assert later.get("paid") is None
 
