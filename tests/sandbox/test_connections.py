@@ -11,6 +11,7 @@ import httpx
 import pytest
 import trio
 
+from journal.kit import in_threads
 from momopay import APIConnectionError, AsyncClient, OutcomeUnknownError, TransactionStatus
 from momopay.sandbox import Fault, Sandbox, _connections
 from patience import until
@@ -58,14 +59,8 @@ def test_several_event_loops_use_one_sandbox_at_once(sandbox: Sandbox) -> None:
         async with client_of(sandbox) as client:
             await client.payouts.initiate(amount=100, phone="0712345678", reference=name)
 
-    def run(name: str) -> None:
-        asyncio.run(pay(name))
-
-    threads = [threading.Thread(target=run, args=(name,)) for name in "abcdefgh"]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    names = iter("abcdefgh")
+    in_threads(8, lambda: asyncio.run(pay(next(names))))
     assert payouts(sandbox) == 8
     # The server has the same state; and the pages are there without it.
     with sandbox, httpx.Client(base_url=sandbox.base_url, auth=(KEY, ""), trust_env=False, verify=False) as http:

@@ -116,6 +116,7 @@ def test_the_ban_by_its_thresholds(service: Service, sandbox: Sandbox) -> None:
     # What has not completed does not count.
     for outcome in (Outcome.success, Outcome.cancelled, Outcome.cancelled, *[Outcome.by_hand] * 5):
         data(service.stk(phone=phone_for(outcome)))
+        data(service.payout())  # which does not count either
     sandbox.advance(35)
     data(service.stk(phone=phone_for(Outcome.cancelled)))
     sandbox.advance(5)
