@@ -15,7 +15,7 @@ Handler = Callable[[str, str], tuple[int, Any]]
 
 
 class VirtualSignal:
-    def __init__(self, port: VirtualIO) -> None:
+    def __init__(self, port: SyncBackend) -> None:
         self._port = port
         self._called = False
 

@@ -11,7 +11,25 @@ from momopay import Client
 from momopay._transport.sync_backend import SyncBackend
 from momopay.probe import Profile, probe
 from momopay.sandbox import Account, Outcome, ReceivedRequest, Sandbox, phone_for
-from virtual import install_backend
+from virtual import VirtualSignal, install_backend
+
+OTHER: dict[str, Any] = {
+    "naming": "snake_case",
+    "cancel_ends_as": "FAILED",
+    "fee_refunded_on_failure": True,
+    "strict_fields": True,
+    "rate_window": "sliding",
+    "created_status": 201,
+    "delete_answer": "empty",
+    "immutable_channel_fields": "ignore",
+    "patch_unknown_channel": "TRANSACTION_NOT_FOUND",
+    "transaction_not_found_status": 400,
+    "list_phone": "masked",
+    "list_amount": "with_fee",
+    "list_type": "lower",
+    "list_times": "local",
+}
+"""Every switch that a probe can reach, and not as it is by default; expired_reads_as takes another prompt."""
 
 Edit = Callable[[httpx.Request, httpx.Response], httpx.Response | None]
 
@@ -45,6 +63,12 @@ class OtherTime(SyncBackend):
         super().__init__(transport)
         self._advance = advance
         self.slept: list[float] = []
+
+    def now(self) -> float:
+        return super().now() + sum(self.slept)
+
+    def signal(self) -> Any:
+        return VirtualSignal(self)
 
     async def sleep(self, seconds: float) -> None:
         self.slept.append(seconds)

@@ -12,7 +12,7 @@ from in_turn import in_turn
 from momopay import ProtocolError
 from momopay.probe import Profile
 from momopay.sandbox import Outcome
-from probe.kit import Scene, refusal
+from probe.kit import OTHER, Scene, refusal
 from probe.other_service import PHONE, OtherService, RefusedError, probed
 
 KEY = "pk_live_secretkey"
@@ -31,19 +31,9 @@ def found_of(service: httpx.BaseTransport) -> Profile:
 
 def test_another_service(service: OtherService) -> None:
     found = found_of(service)
-    assert {name: value for name, value in found.switches.items() if value != "unknown"} == {
-        "naming": "snake_case",
-        "cancel_ends_as": "FAILED",
-        "created_status": 201,
-        "delete_answer": "envelope",
-        "immutable_channel_fields": "ignore",
-        "patch_unknown_channel": "TRANSACTION_NOT_FOUND",
-        "transaction_not_found_status": 400,
-        "list_phone": "masked",
-        "list_amount": "with_fee",
-        "list_type": "lower",
-        "list_times": "local",
-    }
+    not_asked = {"fee_refunded_on_failure", "strict_fields", "rate_window", "delete_answer"}
+    known = {name: value for name, value in found.switches.items() if value != "unknown"}
+    assert known == {"delete_answer": "envelope"} | {name: OTHER[name] for name in OTHER.keys() - not_asked}
     expected = {
         "read_statuses": ["200", "203"],
         "envelope_fields": ["data", "requestId", "success"],

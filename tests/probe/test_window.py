@@ -6,8 +6,9 @@ import httpx
 import pytest
 
 from in_turn import in_turn
-from momopay import Client
+from momopay import Client, RateBudget
 from momopay.probe import Profile, probe
+from momopay.types import Lane
 from probe.kit import OtherTime, Scene, refusal
 from probe.other_service import OtherService
 from virtual import install_backend
@@ -19,12 +20,15 @@ pytestmark = pytest.mark.usefixtures("few_requests")
 def test_the_window_is_found(scene: Scene, window: Literal["fixed", "sliding"], limit: int) -> None:
     scene.account.rate_limit = limit
     scene.account.switches.rate_window = window
+    budget = RateBudget()
+    scene.client = scene.client.with_options(budget=budget)
     found = scene.probe(rate=True)
     assert found.switches["rate_window"] == window
     assert found.facts["rate_limit"] == limit
     assert found.facts["retry_after"] == "seconds"
     assert scene.methods == {"GET"}
     assert "get 429" in scene.notes[0]
+    assert budget.reserve(scene.time.now(), Lane.PAYMENT) > 60, "whoever shares the budget waits"
 
 
 def test_without_a_limit_nothing_is_told(scene: Scene) -> None:
