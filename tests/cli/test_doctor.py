@@ -95,12 +95,14 @@ def test_a_service_that_is_not_there(momopay: Shell) -> None:
     assert secure.skipped == dict.fromkeys(["tls", "clock", "wallet", "channels"], NO_WAY)
 
 
-def test_an_account_in_need(momopay: Shell, account: Account) -> None:
+def test_an_account_in_need(momopay: Shell, account: Account, sandbox: Sandbox) -> None:
     account.service_balance, account.channels = Decimal(50), []
     found = diagnose(momopay, 0).verdicts
     assert (found["wallet"], found["channels"]) == ("warn", "warn")
     account.service_balance = Decimal(0)
     assert diagnose(momopay, 3).verdicts["wallet"] == "fail"
+    sandbox.fail_next("GET", "/payment-wallet/channels", Fault.error_before_commit)  # which a retry would hide
+    assert diagnose(momopay, 3).verdicts["channels"] == "fail"
 
 
 @pytest.mark.parametrize(("seconds", "verdict"), [(0, "ok"), (-20, "ok"), (60, "warn"), (-400, "fail")])

@@ -194,6 +194,9 @@ def test_it_goes_on_until_a_signal_and_survives_a_failure(
     assert done.code == 130
     assert "The next sweep goes on" in done.err
     assert done.lines[0]["open"] == 1
+    monkeypatch.setattr("momopay.cli.journal.time", None)  # it does not wait for another sweep
+    revoked = momopay("sweep", "--journal", str(database), "--every", "1", MOMOPAY_API_KEY="pk_test_")
+    assert (revoked.code, "The next sweep" in revoked.err) == (3, False)
 
 
 # A day compared from the terminal.

@@ -83,11 +83,13 @@ def test_a_profile_is_written_and_compared(
     assert "Not compared, because this run could not tell: naming," in momopay("probe", "--against", str(profile)).words
 
 
-def test_a_wrong_setup_ends_with_its_exit_code(momopay: Shell, profile: Path, tmp_path: Path) -> None:
+def test_a_wrong_setup_ends_with_its_exit_code(momopay: Shell, sandbox: Sandbox, profile: Path, tmp_path: Path) -> None:
     assert momopay("probe", MOMOPAY_API_KEY="pk_test_").code == 3
     assert momopay("probe", "--against", str(profile)).code == 2
-    for folder in ("nowhere", "x" * 300):
-        assert momopay("probe", "--out", str(tmp_path / folder / "service.toml")).code == 2
+    for wrong in (tmp_path, tmp_path / "nowhere" / "service.toml", tmp_path / ("x" * 300) / "service.toml"):
+        refused = momopay("probe", "--out", str(wrong))
+        assert (refused.code, "cannot be written" in refused.err) == (2, True)
+    assert sandbox.requests[3:] == []  # those of the wrong key
     assert momopay("probe", MOMOPAY_API_KEY="").code == 3
 
 
@@ -109,13 +111,7 @@ def test_a_comparison_with_nothing_is_no_success(
     assert (empty.code, "nothing that could be compared" in empty.err) == (6, True)
 
 
-def test_an_out_that_cannot_be_written_loses_nothing(
-    momopay: Shell, sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = momopay("probe", "--out", str(tmp_path))
-    assert (folder.code, "cannot be written" in folder.err) == (2, True)
-    assert sandbox.requests == []
-
+def test_a_disk_that_is_full_loses_nothing(momopay: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object, **__: object) -> int:
         raise OSError(28, "No space left on device")
 

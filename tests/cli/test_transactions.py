@@ -1,6 +1,7 @@
 """Orders collected once at a time; transactions listed, read and waited for; the wallet and the channels."""
 
-from datetime import datetime
+import threading
+from datetime import datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 from cli.kit import NORMALISED, PHONE, Shell
 from momopay import Client, Journal, JournalState, parse_callback
 from momopay.sandbox import Account, Fault, Outcome, Sandbox, phone_for
+from patience import until
 from sandbox.kit import Receiver
 
 LIST = ("transactions", "list", "--json")
@@ -48,6 +50,18 @@ def test_a_wait_records_the_end(momopay: Shell, sandbox: Sandbox, journal: str) 
     again = momopay(*collect(journal, *soon, phone=phone_for(Outcome.by_hand)))
     assert (again.code, again.json["status"]) == (6, "PENDING")
     assert f"momopay transactions wait {again.json['transaction_id']}" in again.err
+    sandbox.enter_pin(again.json["transaction_id"])
+    before = len(sandbox.requests)
+
+    def pay() -> None:
+        until(lambda: len(sandbox.requests) > before + 1)
+        sandbox.advance(60)
+
+    paying = threading.Thread(target=pay)
+    paying.start()
+    assert momopay(*collect(journal, "--wait", "--every", "0.1", phone=phone_for(Outcome.by_hand))).code == 0
+    paying.join()
+    assert momopay("journal", "list", "--json", "--journal", journal).json["status"] == "SUCCESS"
     assert posts(sandbox) == 2
 
 
@@ -222,7 +236,7 @@ def test_transactions_are_found_by_what_is_known(
     assert momopay("transactions", "find").code == 2
     for more in ((), ("--phone", PHONE, "--journal", str(path))):
         assert momopay("transactions", "find", "--receipt", receipt, *more).code == 2
-    later = f"{sandbox.now:%Y-%m-%dT%H:%M:%SZ}"
+    later = f"{sandbox.now - timedelta(seconds=590):%Y-%m-%dT%H:%M:%SZ}"
     for name, text in (("--phone", PHONE), ("--reference", "RENT")):
         assert momopay("transactions", "find", name, text, "--since", later).code == 1
 
