@@ -5,10 +5,11 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from random import Random
-from threading import Lock, Thread
+from threading import Lock
 from typing import Any, TypeAlias
 from uuid import UUID
 
+from journal.kit import in_threads
 from momopay import Callback, CallbackSigner
 
 Key: TypeAlias = tuple[str, str]
@@ -90,11 +91,7 @@ class Storm:
                 if sent.key is not None and status != 200:
                     waiting.append(sent)
 
-        threads = [Thread(target=work) for _ in range(workers)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        in_threads(workers, work)
         return Counter(responses)
 
     def wrong(self) -> Mapping[Key, int]:

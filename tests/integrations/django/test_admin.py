@@ -211,6 +211,9 @@ def test_a_refund_that_is_sent_twice_pays_once_and_never_too_much(shop: Project)
 def test_a_release_keeps_the_rules(shop: Project) -> None:
     collect(reference="INV-3", amount=5, phone=phone_for(Outcome.cancelled))
     shop.sandbox.advance(60)
+    collect(reference="INV-3", amount=5, phone=phone_for(Outcome.cancelled))
+    assert Payment.objects.using(ALIAS).get(pk="COLLECTION:INV-3").status == "PENDING"
+    shop.sandbox.advance(60)
     client.transactions.sweep()
     shop.sandbox.fail_next("POST", "/payments/stk", Fault.reset_after_commit)
     lose_an_order()

@@ -52,6 +52,8 @@ def test_every_kind_of_call_signs_its_url(project: Project) -> None:
     signed = {clients.signer().verify(url) for url in urls}
     assert signed == {"INV-1", "METER-1", "SAL-0", "SAL-1", "INV-1-R1", "BACK-2"}
     own = "http://127.0.0.1:1/elsewhere"
+    with override_settings(SECRET_KEY_FALLBACKS=["y" * 50]):
+        assert clients.signer().verify(momopay.CallbackSigner("y" * 50).url(own, reference="OLD")) == "OLD"
     collect(reference="INV-2", callback_url=own)
     project.sandbox.advance(60)
     assert project.sandbox.callbacks[-1].url == own
