@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -44,6 +45,16 @@ def test_a_walk_ends_after_the_last_page(last: str | None) -> None:
 def test_a_repeated_cursor_ends_a_walk(cursors: dict[str | None, str | None]) -> None:
     with pytest.raises(ProtocolError, match="cursor"):
         walked(cursors)
+
+
+@in_turn(("total", "is_last"), [(1, True), (2, False)])
+def test_a_page_without_a_cursor_is_the_last_one_only_if_it_shows_the_rest(total: int, is_last: bool) -> None:
+    async def fetch(_cursor: str | None) -> TransactionPage:
+        overview = {"total": total, "completed": 0, "failed": 0, "pending": 0}
+        return TransactionPage.model_validate({"items": [transaction("t-1")], "overview": overview})
+
+    with nullcontext() if is_last else pytest.raises(ProtocolError, match="nextCursor"):
+        assert run_sync(PageWalk(fetch).next()) is not None
 
 
 def test_what_a_walk_remembers_is_bounded() -> None:

@@ -249,11 +249,17 @@ NOBODY = "http://127.0.0.1:9/nobody"
 
 
 @over_both_clients
-@pytest.mark.parametrize("missing", ["0001-01-01T00:00:00Z", "1970-01-01T00:00:00Z"])
-def test_an_end_without_a_time_is_delivered(drive: Drive, journal: Journal, missing: str) -> None:
+@pytest.mark.parametrize(
+    ("ended", "handled"),
+    [("0001-01-01T00:00:00Z", 1), ("1970-01-01T00:00:00Z", 1), (ago(timedelta(days=2)), 0)],
+    ids=["year 1", "1970", "old"],
+)
+def test_the_first_handler_gets_ends_without_a_time_and_no_old_ones(
+    drive: Drive, journal: Journal, ended: str, handled: int
+) -> None:
     put(journal, transaction_id="t-1")
-    service = Service(read=listed(status="SUCCESS", updatedAt=missing))
-    assert drive(transport=service.transport)(sweep(journal, Handler())) == SweepReport(settled=1, handled=1)
+    service = Service(read=listed(status="SUCCESS", updatedAt=ended))
+    assert drive(transport=service.transport)(sweep(journal, Handler())) == SweepReport(settled=1, handled=handled)
 
 
 def test_each_end_is_delivered_once(shop: Shop) -> None:

@@ -66,6 +66,7 @@ class PageWalk:
         self._fetch = fetch
         self._pages_left = most
         self._cursor: str | None = None
+        self._shown = 0  # how many transactions
         self._seen = set[str | None]()  # None asks for the first page, so a second None is the end
 
     @property
@@ -81,6 +82,10 @@ class PageWalk:
             raise ProtocolError("the list repeats a cursor, so it would never end")
         page = await self._fetch(self._cursor)
         self._pages_left -= 1
+        self._shown += len(page.items)
+        # Under another name, the cursor would be missed, and the rest of the list would look as if it were not there.
+        if "next_cursor" not in page.model_fields_set and self._shown < page.overview.total:
+            raise ProtocolError("a page of the list has no nextCursor, and is not the last one")
         self._seen.add(self._cursor)
         self._cursor = page.next_cursor or None  # an empty cursor would ask for the first page again
         return page
