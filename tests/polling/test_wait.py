@@ -77,7 +77,7 @@ def test_transient_failures_and_429s_do_not_end_a_wait(sdk: MakeSdk) -> None:
         (503, b""),
         (429, refusal("RATE_LIMIT_EXCEEDED", resetInSeconds=4000)),
         (429, refusal("TOO_MANY_REQUESTS")),
-        (503, refusal("TRANSACTION_NOT_FOUND")),
+        (408, refusal("TRANSACTION_NOT_FOUND")),
     ]
     assert sdk(service, max_attempts=1)(lambda client: client.transactions.wait("a")).status == "SUCCESS"
     assert service.times == [15.0, 25.0, 35.0, 45.0, 55.0, 65.0]

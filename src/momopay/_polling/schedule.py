@@ -58,11 +58,12 @@ def settled(transaction: Transaction) -> bool:
 
 
 def is_transient(error: BaseException) -> bool:
-    """Return whether a wait continues after the failure: no answer, no slot, or a 429 or 5xx with whatever code.
+    """Return whether a wait continues after the failure: no answer, no slot, or 408, 429 or 5xx with whatever code.
 
     It continues after an answer that is not the service's format, too, but not after two in a row; see `Waiter`.
     """
     if isinstance(error, _TRANSIENT):
         return True
     status = error.status_code if isinstance(error, APIError) else 0
-    return status == HTTPStatus.TOO_MANY_REQUESTS or status >= HTTPStatus.INTERNAL_SERVER_ERROR
+    may_pass = {HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS}
+    return status in may_pass or status >= HTTPStatus.INTERNAL_SERVER_ERROR
