@@ -38,6 +38,7 @@ def test_an_enum_has_the_values_of_the_service_and_no_more(kind: Any) -> None:
         ("wallet_top_up", momopay.TransactionType.WALLET_TOPUP),
         ("Success", momopay.TransactionStatus.SUCCESS),
         ("canceled", momopay.TransactionStatus.CANCELLED),
+        ("Transaction.SUCCESS", momopay.EventType.SUCCESS),
     ],
 )
 def test_another_spelling_that_is_unmistakable_is_known(text: str, member: Any) -> None:

@@ -23,7 +23,7 @@ class OpenEnum(StrEnum):
         if not isinstance(value, str):
             return None
         word = value.upper().replace("-", "_") if value.isascii() else value
-        known = next((member for member in cls if member.value == _SPELLINGS.get(word, word)), None)
+        known = next((member for member in cls if member.value.upper() == _SPELLINGS.get(word, word)), None)
         if known is not None:
             return known
         # Not stored among the members: values come from the network and would pile up, and iteration would show them.
