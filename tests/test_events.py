@@ -133,8 +133,9 @@ def test_an_attempt_that_is_not_sent(drive: Callable[..., Driver], seen: Watcher
 
 def test_an_unknown_outcome(sdk: Driver, sandbox: Sandbox, seen: Watcher) -> None:
     sandbox.fail_next("POST", "/payments/stk", Fault.error_after_commit)
-    with pytest.raises(OutcomeUnknownError):
+    with pytest.raises(OutcomeUnknownError) as raised:
         sdk(prompt)
+    assert f"request {seen.of(AttemptEnded)[0].request_id})" in str(raised.value)
     assert seen.of(CallEnded)[0].may_have_executed
     assert seen.take() == [
         "CallStarted stk.initiate",

@@ -86,7 +86,7 @@ def test_what_was_never_sent_did_not_execute(column: Column) -> None:
     assert service.sent == []
 
 
-AMBIGUOUS = {"lost": lost(), "timeout": raw(408), "error": refusal(500, "INTERNAL")} | {
+AMBIGUOUS = {"lost": lost(), "cut": lost(status=500), "timeout": raw(408), "error": refusal(500, "INTERNAL")} | {
     "success": raw(503, envelope({"transactionId": "t"}))
 }
 
@@ -202,6 +202,12 @@ def test_a_rate_limit_is_retried_when_it_is_over(column: Column) -> None:
     column.call(client)
     assert len(service.sent) == 2
     assert service.now() - before == 7
+
+
+def test_a_server_error_is_retried_no_earlier_than_the_service_asks() -> None:
+    client, service = reach(raw(503, Retry_After="7"), SUCCESS)
+    read_balance(client)
+    assert service.slept == [7.0]
 
 
 @columns(GET, PAYOUT)

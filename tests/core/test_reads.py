@@ -67,16 +67,16 @@ def test_what_a_walk_remembers_is_bounded() -> None:
     assert len(walk._seen) <= 1000
 
 
-@in_turn("arrivals", [0, 1, 19, 20, 50])
-def test_each_transaction_comes_once_though_the_list_shifts(arrivals: int) -> None:
-    """The service's cursors are offsets, and transactions come while the list is read."""
-    old = [f"t-{number}" for number in range(250)]
-    listed = list(old)
+@in_turn("arrivals", [[], [1] * 30, [19] * 30, [50] * 30, [0] * 11 + [150]])
+def test_each_transaction_comes_once_though_the_list_shifts(arrivals: list[int]) -> None:
+    """The service's cursors are offsets, and transactions come while the list is read: so many after each page."""
+    old = [f"t-{number}" for number in range(1250)]
+    listed, coming = list(old), iter(arrivals)
 
     async def fetch(cursor: str | None) -> TransactionPage:
         offset = int(cursor or 0)
         shown = listed[offset : offset + 100]
-        listed[:0] = [f"new-{len(listed)}-{number}" for number in range(arrivals)]
+        listed[:0] = [f"new-{len(listed)}-{number}" for number in range(next(coming, 0))]
         return page(str(offset + 100) if offset + 100 < len(listed) else None, *shown)
 
     walk = TransactionWalk(fetch)
