@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import anyio
+import httpx
 import pytest
 from httpx_aiohttp import AiohttpTransport
 
@@ -21,6 +22,7 @@ from core.kit import initiate_payout as payout
 from core.kit import read_balance as balance
 from core.kit import top_up
 from drivers import KEY, Drive
+from in_turn import in_turn
 from momopay import AsyncClient
 from momopay._transport import async_backend
 from momopay._transport.async_backend import AsyncBackend
@@ -159,7 +161,8 @@ def test_a_second_event_loop_is_refused_and_nothing_is_sent() -> None:
         assert [request.method for request in server.requests] == ["GET", "GET"]
 
 
-def test_a_client_whose_loop_has_ended_closes_without_an_error() -> None:
+@in_turn("transport", [None, httpx.AsyncHTTPTransport()])
+def test_a_client_whose_loop_has_ended_closes_without_an_error(transport: httpx.AsyncHTTPTransport | None) -> None:
     async def enter(client: AsyncClient) -> None:
         async with client:
             with pytest.raises(momopay.ConfigurationError, match=r"another event loop.*Django.*use a Client there"):
@@ -169,7 +172,7 @@ def test_a_client_whose_loop_has_ended_closes_without_an_error() -> None:
         await client.wallet.balance()
 
     with wire.serve(wire.succeeds()) as server:
-        client = client_of(server)
+        client = client_of(server, transport=transport)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ResourceWarning)  # of the connection that its loop left open
             asyncio.run(read(client))

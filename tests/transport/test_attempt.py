@@ -181,6 +181,13 @@ def test_a_transport_that_connects_elsewhere_after_sending_has_sent() -> None:
     assert (progress.connecting, progress.sending) == (False, True)
 
 
+def test_to_ask_a_proxy_for_a_tunnel_is_to_connect() -> None:
+    progress = Progress()
+    progress.trace("connection.connect_tcp.started", {})
+    progress.trace("http11.send_request_headers.started", {"request": httpcore.Request("CONNECT", "http://proxy")})
+    assert progress.is_unsent
+
+
 def test_every_error_of_httpx_and_httpcore_is_known_as_theirs() -> None:
     def errors_of(library: object) -> set[type[Exception]]:
         found = {each for each in vars(library).values() if isinstance(each, type) and issubclass(each, Exception)}

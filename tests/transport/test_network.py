@@ -273,7 +273,6 @@ def test_an_address_that_does_not_answer_does_not_hold_up_the_next(
         assert stream._socket.raw is sockets[0]
 
     addresses_of_names(monkeypatch, {"192.0.2.1": first, "192.0.2.2": connected})
-    monkeypatch.setattr(async_backend, "_HEAD_START", 0.01)
     anyio.run(main, backend=loop)
     for sock in sockets:
         sock.close()

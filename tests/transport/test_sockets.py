@@ -416,8 +416,9 @@ def test_what_it_raises_comes_out_unchanged_and_the_body_stays_unwritten(
     assert made[-1].is_unsent is (transport is None)
 
 
+@pytest.mark.parametrize("bound", ["deadline", "timeout"])
 def test_the_time_that_it_takes_counts(
-    drive: Drive, before_body: Any, monkeypatch: pytest.MonkeyPatch, transport: Any
+    drive: Drive, before_body: Any, monkeypatch: pytest.MonkeyPatch, transport: Any, bound: str
 ) -> None:
     """Also over another transport that passes httpcore's trace on, where this is the only fence."""
     ahead, real = [0.0], attempts.now
@@ -428,7 +429,7 @@ def test_the_time_that_it_takes_counts(
 
     before_body(check)
     with wire.serve(wire.succeeds()) as server:
-        driver = drive(base_url=server.base_url, deadline=5.0, max_attempts=1, transport=transport)
+        driver = drive(base_url=server.base_url, **{bound: 5.0}, max_attempts=1, transport=transport)
         with pytest.raises(momopay.MomoPayError) as caught:
             driver(payout)
         assert caught.value.may_have_executed is (transport is not None)

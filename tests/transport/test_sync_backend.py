@@ -6,6 +6,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from core.kit import PHONE, top_up
 from core.kit import initiate_payout as payout
 from core.kit import initiate_stk as prompt
 from core.kit import read_balance as balance
-from drivers import KEY, LOOPBACK, Drive, Driver, learn_key
+from drivers import KEY, LOOPBACK, Drive, Driver, learn_key, session_of
 from momopay import Client, Journal, JournalState
 from momopay._transport.attempt import NoReplyError, NotSentError
 from patience import until
@@ -74,8 +75,19 @@ def test_closing_twice_is_closing_once(drive: Drive) -> None:
         assert len(server.requests) == 1
 
 
-def test_the_users_transport_is_closed_with_the_client(drive: Drive) -> None:
+def test_a_connection_in_use_is_not_kept_by_a_client_that_was_closed_meanwhile() -> None:
+    with ExitStack() as stack, wire.serve(wire.first(stack.close, wire.succeeds())) as server:
+        client = stack.enter_context(Client(KEY, base_url=server.base_url, budget=None))
+        balance(client)
+        assert session_of(client).backend._idle.drain() == []
+
+
+def test_the_users_transport_and_the_budget_are_closed_with_the_client(drive: Drive) -> None:
     closed = list[int]()
+
+    class Budget(momopay.RateBudget):
+        def close(self) -> None:
+            closed.append(2)
 
     class Closing(httpx.MockTransport):
         def close(self) -> None:
@@ -84,9 +96,9 @@ def test_the_users_transport_is_closed_with_the_client(drive: Drive) -> None:
         async def aclose(self) -> None:
             closed.append(1)
 
-    driver = drive(transport=Closing(lambda _request: httpx.Response(500)))
+    driver = drive(transport=Closing(lambda _request: httpx.Response(500)), budget=Budget())
     driver(lambda client: client.aclose() if driver.client_kind == "async" else client.close())
-    assert closed == [1]
+    assert sorted(closed) == [1, 2]
 
 
 def interrupt() -> None:
