@@ -135,6 +135,13 @@ def test_payments_that_gave_up_are_forgotten_when_their_process_asks_again() -> 
     assert reserve(state, NOW + WINDOW, Lane.READ) == 0.0
 
 
+def test_a_payment_that_has_its_slot_holds_back_nobody() -> None:
+    state = SharedState.full(2, WINDOW, NOW)
+    waits = Place(queued=True, payments=1)
+    assert [reserve(state, now, Lane.PAYMENT, waits, "other") for now in (NOW, NOW + WINDOW)] == [60.0, 0.0]
+    assert reserve(state, NOW + WINDOW, Lane.READ) == 0.0
+
+
 @given(seed=st.integers(0, 2**32), requests=st.integers(1, 60), lanes=st.lists(st.sampled_from(Lane), max_size=100))
 def test_the_file_hands_out_the_slots_that_a_budget_of_one_process_would(
     seed: int, requests: int, lanes: list[Lane]
