@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import momopay
 from drivers import Driver
 from in_turn import in_turn
-from momopay._redaction import mask_phone, redact
+from momopay._redaction import clear_frames, mask_phone, redact
 from virtual import envelope, refusal, transaction
 
 KEY = "pk_test_canary_8f3a"
@@ -221,6 +221,13 @@ def test_nothing_is_logged_below_a_warning_unless_asked(
     driver = drive(transport=httpx.MockTransport(lambda _request: answer))
     driver(lambda client: client.transactions.list(q=PHONE))
     assert caplog.records == []
+
+
+def test_what_an_error_was_raised_in_the_handling_of_is_cleared_too() -> None:
+    error, handled = momopay.ProtocolError("a bug"), httpx.ReadError(f"reading {PHONE}")
+    error.__context__ = handled
+    clear_frames(error)
+    assert PHONE not in str(handled)
 
 
 # Texts.

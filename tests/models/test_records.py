@@ -2,7 +2,8 @@
 
 import copy
 import pickle
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Any
@@ -129,6 +130,16 @@ def test_an_amount_that_is_no_number_is_refused(literal: str) -> None:
         parse(READ.kind, with_literal(READ.camel, "amount", literal))
 
 
+@pytest.fixture
+def in_nairobi() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as machine:
+        machine.setenv("TZ", "Africa/Nairobi")
+        time.tzset()
+        yield
+    time.tzset()
+
+
+@pytest.mark.usefixtures("in_nairobi")
 @in_turn(
     ("text", "instant"),
     [

@@ -44,6 +44,7 @@ def test_a_wait_may_begin_at_once_and_last_for_years() -> None:
         ("FAILED", "B2C", True, False),
         ("REVERSED", "B2C", True, True),
         ("CANCELLED", "STK", True, True),
+        ("CANCELLED", "B2C", True, True),
         ("EXPIRED", "WALLET_TOPUP", True, True),
     ],
 )
