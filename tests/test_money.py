@@ -41,6 +41,7 @@ def test_an_amount_is_written_exactly(value: Any, text: str) -> None:
         *(Decimal("NaN123"), Decimal("Infinity"), Decimal("-Infinity"), Decimal("1.001")),
         *(Decimal("1.0000000000000000000000000000000001"), Decimal("1E-3"), Decimal("1.001E+0"), "1", "", b"1", None),
         *([], [1], {}, Fraction(3, 2), 1 + 0j, type),
+        *(Decimal("1E+1000000"), Decimal("1E+999999999"), 10**4000, Decimal("1E-999999999")),  # at once
     ],
 )
 def test_what_is_no_amount_is_refused(value: Any) -> None:
@@ -91,9 +92,3 @@ def test_the_largest_amount_is_the_last_that_a_float_holds_to_the_cent() -> None
     assert json.loads(format_amount(parse_amount(largest, 1))) == float(largest)
     with pytest.raises(ValueError, match="must be below"):
         parse_amount(largest + Decimal("0.01"), 1)
-
-
-@in_turn("value", [Decimal("1E+1000000"), Decimal("1E+999999999"), 10**4000, Decimal("1E-999999999")])
-def test_a_monstrous_amount_is_refused_at_once(value: Any) -> None:
-    with pytest.raises(ValueError, match="must"):
-        parse_amount(value, 1)

@@ -16,12 +16,6 @@ FORMS = st.sampled_from(["0{}", "254{}", "+254{}"])
 SEPARATORS = st.sampled_from(["", " ", "-", "  ", " - "])
 
 
-def refused(text: Any) -> ValueError:
-    with pytest.raises(ValueError) as caught:  # noqa: PT011  the message is free, the absence of the phone is the point
-        normalise_phone(text)
-    return caught.value
-
-
 @in_turn(
     ("text", "expected"),
     [
@@ -50,19 +44,16 @@ def test_the_forms_of_the_service_are_normalised(text: str, expected: str) -> No
         *("0712\u2013345678", "0712\u200b345678", "\u202a+254712345678\u202c", "٠٧١٢٣٤٥٦٧٨", "०७१२३४५६७८"),
         *("\uff10\uff17\uff11\uff12\uff13\uff14\uff15\uff16\uff17\uff18", "071234567²", "\uff0b254712345678"),
         *("2547*****678", "tel:+254712345678", "0712345678, 0712345679", "\ud800"),
+        *(None, 254712345678, 712345678, 7.0, True, b"0712345678", ["0712345678"]),
     ],
 )
-def test_anything_else_is_refused_without_being_shown(text: str) -> None:
-    error = refused(text)
-    assert "712345678" not in f"{error} {error!r}"
-    raised = list(traceback.walk_tb(error.__traceback__))[-1][0]
+def test_anything_else_is_refused_without_being_shown(text: Any) -> None:
+    with pytest.raises(ValueError) as caught:  # noqa: PT011  the message is free, the absence of the phone is the point
+        normalise_phone(text)
+    assert "712345678" not in f"{caught.value} {caught.value!r}"
+    raised = list(traceback.walk_tb(caught.tb))[-1][0]
     assert raised.f_code.co_name == "normalise_phone"
     assert "text" not in raised.f_locals
-
-
-@in_turn("value", [None, 254712345678, 712345678, 7.0, True, b"0712345678", ["0712345678"]])
-def test_what_is_no_text_is_refused(value: Any) -> None:
-    assert "712345678" not in f"{refused(value)!r}"
 
 
 @given(SUBSCRIBERS, FORMS)

@@ -89,29 +89,19 @@ def test_an_interrupt_in_on_event_loses_no_outcome(
     assert [each.may_have_executed for each in seen.of(CallEnded)] == [kind != "CallEnded"] * payments
 
 
-@in_turn("on_event", ["text", 7, object()])
-def test_what_cannot_be_called_is_refused(on_event: Any) -> None:
+async def later(_event: object) -> None: ...
+
+
+@in_turn("on_event", ["text", 7, object(), later])
+def test_what_cannot_be_called_or_is_async_is_refused(on_event: Any) -> None:
     for client in (Client, AsyncClient):
         with pytest.raises(ConfigurationError, match="on_event"):
             client(KEY, base_url=LOOPBACK, on_event=on_event)
 
 
-def test_an_async_function_is_refused() -> None:
-    async def on_event(_event: object) -> None: ...
-
-    with pytest.raises(ConfigurationError, match="async"):
-        AsyncClient(KEY, base_url=LOOPBACK, on_event=on_event)
-
-
 def test_an_awaitable_is_not_awaited(caplog: pytest.LogCaptureFixture) -> None:
     """The default run turns the warning of a coroutine that is never awaited into an error."""
-
-    async def later() -> None: ...
-
-    def on_event(_event: object) -> object:
-        return later()
-
-    Observer(on_event).deliver(CallStarted(operation="stk.initiate", call_id=1, at=0.0))
+    Observer(lambda _event: later(None)).deliver(CallStarted(operation="stk.initiate", call_id=1, at=0.0))
     assert "TypeError" in caplog.text
 
 
