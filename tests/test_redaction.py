@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import momopay
+import wire
 from drivers import Driver
 from in_turn import in_turn
 from momopay._redaction import clear_frames, mask_phone, redact
@@ -60,8 +61,8 @@ def refusing(status: int, code: str) -> Callable[[httpx.Request], httpx.Response
     return handler
 
 
-def failing(error: Exception) -> Callable[[httpx.Request], httpx.Response]:
-    def handler(_request: httpx.Request) -> httpx.Response:
+def failing(error: Exception) -> Callable[..., httpx.Response]:
+    def handler(*_arguments: object, **_options: object) -> httpx.Response:
         raise error
 
     return handler
@@ -107,6 +108,15 @@ def test_no_error_shows_the_key_or_a_phone(
     assert BASIC.encode() not in pickled
     if not isinstance(caught.value, momopay.OutcomeUnknownError):
         assert PHONE.encode() not in pickled
+
+
+def test_a_write_that_fails_shows_neither(drive: Callable[..., Driver], monkeypatch: pytest.MonkeyPatch) -> None:
+    for stream in ("sync_backend.SyncStream", "async_backend.AsyncStream"):
+        monkeypatch.setattr(f"momopay._transport.{stream}.write", failing(OSError("reset")))
+    with wire.serve(wire.succeeds()) as server, pytest.raises(momopay.APIConnectionError) as caught:
+        drive(api_key=KEY, base_url=server.base_url, max_attempts=1)(CALLS["payout"])
+    for secret in (KEY, BASIC, PHONE):
+        assert secret not in shown(caught.value)
 
 
 def test_a_wrong_argument_name_leaves_nothing_to_see(drive: Callable[..., Driver]) -> None:
@@ -261,6 +271,11 @@ def test_every_phone_in_a_text_is_masked(subscriber: str, form: str, around: tup
     assert shown.startswith(before)
     assert shown.endswith(after)
     assert redact(shown) == shown
+
+
+@in_turn("text", ["call 0712 345 678.", "+254 (712) 345-678", "0 712-345-678", "to 254-712 345 678"])
+def test_a_phone_with_separators_is_masked_too(text: str) -> None:
+    assert "345" not in redact(text)
 
 
 @in_turn(

@@ -92,6 +92,10 @@ def test_an_interrupt_in_on_event_loses_no_outcome(
 async def later(_event: object) -> None: ...
 
 
+def forgotten(event: object) -> object:
+    return later(event)
+
+
 @in_turn("on_event", ["text", 7, object(), later])
 def test_what_cannot_be_called_or_is_async_is_refused(on_event: Any) -> None:
     for client in (Client, AsyncClient):
@@ -101,7 +105,7 @@ def test_what_cannot_be_called_or_is_async_is_refused(on_event: Any) -> None:
 
 def test_an_awaitable_is_not_awaited(caplog: pytest.LogCaptureFixture) -> None:
     """The default run turns the warning of a coroutine that is never awaited into an error."""
-    Observer(lambda _event: later(None)).deliver(CallStarted(operation="stk.initiate", call_id=1, at=0.0))
+    Observer(forgotten).deliver(CallStarted(operation="stk.initiate", call_id=1, at=0.0))
     assert "TypeError" in caplog.text
 
 
