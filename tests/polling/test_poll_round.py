@@ -383,6 +383,18 @@ def test_polls_use_the_lane_that_gives_way(sdk: MakeSdk) -> None:
     assert set(lanes) == {Lane.POLL.value}
 
 
+def test_a_turn_that_ended_without_waking_anybody_is_found_half_a_minute_later() -> None:
+    """As where an exception of a signal handler ended it between the two."""
+    service, turn = Service(), threading.Lock()
+    service.add("a", (0.0, "SUCCESS"))
+    client, backend = waiting_client(service)
+    turn.acquire()
+    assert client._coordinator.get().waits.take_turn(turn)
+    backend.at(20.0, turn.release)
+    assert client.transactions.wait("a").status == "SUCCESS"
+    assert service.times == [45.0]
+
+
 async def payers(budget: RateBudget, stop: float) -> None:
     """Have paid for a minute, and pay on without a pause: what is not reserved for polling is used."""
     begun = trio.current_time()

@@ -13,14 +13,9 @@ from virtual import transaction
 @pytest.mark.parametrize(
     "times",
     [
-        {"first": -1.0},
-        {"first": "soon"},
-        {"every": 0.0},
-        {"every": -1.0},
-        {"every": float("nan")},
-        {"limit": 0.0},
-        {"limit": float("inf")},
-        {"limit": 1e9 + 1},
+        *({"first": wrong} for wrong in (-1.0, "soon")),
+        *({"every": wrong} for wrong in (0.0, -1.0, float("nan"))),
+        *({"limit": wrong} for wrong in (0.0, float("inf"), 1e9 + 1)),
     ],
 )
 def test_a_senseless_schedule_is_refused(times: dict[str, Any]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 
 from momopay import (
     AsyncClient,
+    Client,
     PollSchedule,
     ProtocolError,
     RateBudget,
@@ -22,6 +24,7 @@ from momopay import (
     parse_callback,
     settled,
 )
+from momopay.events import Event, WaitEnded
 from polling.kit import Concurrent, MakeSdk, Service, callback, in_trio, waiting_client
 from virtual import envelope, refusal, transaction
 
@@ -240,10 +243,13 @@ def test_a_wait_for_many_names_those_that_did_not_end(sdk: MakeSdk) -> None:
     service = Service()
     service.add("a", (0.0, "SUCCESS"))
     service.add_many(2)
-    driver = sdk(service)
+    seen = list[Event]()
+    driver = sdk(service, on_event=seen.append)
     with pytest.raises(WaitTimeoutError, match="2 transactions have not ended") as caught:
         driver.ends("a", "t0", "t1")
     assert caught.value.pending == ("t0", "t1")
+    reported = {each.transaction_id: each.error for each in seen if isinstance(each, WaitEnded)}
+    assert reported == {"a": None, "t0": WaitTimeoutError, "t1": WaitTimeoutError}
 
 
 @pytest.mark.parametrize("wrong", ["", "..", "x" * 300, 7, None])
@@ -263,12 +269,20 @@ def test_what_is_not_an_id_is_refused_at_once(wrong: Any) -> None:
     assert service.requests == []
 
 
+def begun(client: Client, identity: str, **schedule: float) -> Iterator[Transaction]:
+    """Return a wait that has begun, since another payment that it waited for had ended already."""
+    done = Transaction.model_validate(transaction("done", "SUCCESS"))
+    ends = iter(client.transactions.wait_all([done, identity], schedule=PollSchedule(**schedule)))
+    assert next(ends) is done
+    return ends
+
+
 def test_each_wait_keeps_its_own_interval() -> None:
     service = Service()
     service.add("slow")
     service.add("quick", (0.5, "SUCCESS"))
     client, _ = waiting_client(service)
-    slow = iter(client.transactions.wait_all(["slow"], schedule=PollSchedule(first=0.1, every=60.0, limit=100.0)))
+    slow = begun(client, "slow", first=0.1, every=60.0, limit=100.0)
     quick = PollSchedule(first=0.1, every=0.3, limit=4.0)
     assert client.transactions.wait("quick", schedule=quick).status == "SUCCESS"
     assert service.clock() < 1.5
@@ -281,7 +295,7 @@ def test_waits_that_are_over_cost_no_request() -> None:
     service.add("abandoned")
     service.add("a", (100.0, "SUCCESS"))
     client, backend = waiting_client(service)
-    over = iter(client.transactions.wait_all(["abandoned"], schedule=PollSchedule(first=0.0, every=1.0, limit=1.0)))
+    over = begun(client, "abandoned", first=0.0, every=1.0, limit=1.0)
     backend.clock += 2.0
     assert client.transactions.wait("a").status == "SUCCESS"
     assert set(service.paths) == {"/transactions/a"}
