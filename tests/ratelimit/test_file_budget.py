@@ -12,6 +12,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +21,7 @@ import pytest
 
 from drivers import Drive, unique_key
 from forked import forks
-from momopay import (
-    BudgetExhaustedError,
-    Client,
-    ConfigurationError,
-    FileRateBudget,
-    RateBudget,
-    RateLimitExceededError,
-)
+from momopay import BudgetExhaustedError, Client, ConfigurationError, FileRateBudget, RateBudget, RateLimitExceededError
 from momopay._ratelimit.file_budget import SharedState
 from momopay.sandbox import Sandbox
 from momopay.types import Lane
@@ -147,14 +141,6 @@ def test_a_log_of_thousands_of_requests_is_read_whole(path: Path) -> None:
 # What happened to it.
 
 
-def truncate(path: Path) -> None:
-    os.truncate(path, 0)
-
-
-def delete(path: Path) -> None:
-    path.unlink()
-
-
 def replace(path: Path) -> None:
     other = path.with_suffix(".new")
     other.write_text("garbage")
@@ -163,7 +149,7 @@ def replace(path: Path) -> None:
 
 
 @pytest.mark.parametrize("is_new", [False, True])
-@pytest.mark.parametrize("damage", [truncate, delete, replace])
+@pytest.mark.parametrize("damage", [partial(os.truncate, length=0), Path.unlink, replace])
 def test_a_damaged_file_counts_as_full_whoever_comes_first(
     path: Path, damage: Callable[[Path], None], caplog: pytest.LogCaptureFixture, *, is_new: bool
 ) -> None:
@@ -242,6 +228,14 @@ def test_with_its_marker_deleted_too_a_budget_forgets(path: Path) -> None:
     assert attack(path, 1, with_marker=True) > 6
 
 
+def test_who_has_used_the_budget_does_not_forget_it_even_then(path: Path) -> None:
+    caller = process(path)
+    caller.reserve()
+    for each in (path, path.with_name(".budget.used")):
+        each.unlink()
+    assert caller.reserve() == 60.0
+
+
 # Whose it is.
 
 
@@ -275,6 +269,7 @@ def test_a_second_name_of_a_file_is_refused(private: Path, tmp_path: Path) -> No
     with pytest.raises(ConfigurationError, match="another name"):
         used(FileRateBudget())
     assert victim.read_text() == "precious"
+    assert used(FileRateBudget(private)) == 61.0  # it was named, so the second name is the user's affair
 
 
 def test_a_file_of_another_user_is_refused_unless_it_was_named(private: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -288,9 +283,9 @@ def test_a_file_of_another_user_is_refused_unless_it_was_named(private: Path, mo
 def test_a_file_that_everybody_may_write_is_refused(private: Path) -> None:
     private.touch()
     private.chmod(0o666)
-    for budget in (FileRateBudget(), FileRateBudget(private)):
+    for caller in [Caller(FileRateBudget()), Caller(FileRateBudget(private))] * 2:
         with pytest.raises(ConfigurationError, match="written by everybody"):
-            used(budget)
+            caller.reserve()
 
 
 def test_what_is_no_file_is_refused(path: Path) -> None:

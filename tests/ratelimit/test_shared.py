@@ -54,15 +54,7 @@ def test_the_rest_of_a_longer_text_is_not_read() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        b"",
-        b"\n",
-        b"\0" * 100,
-        b"garbage\n",
-        b"[]\n",
-        b"{}\n",
-        b"1\n",
-        b"\xff\xfe\n",
-        used()[:40],
+        *(b"", b"\n", b"\0" * 100, b"garbage\n", b"[]\n", b"{}\n", b"1\n", b"\xff\xfe\n", used()[:40]),
         used().replace(b'"version":1', b'"version":2'),
         used().replace(b'"slots":[', b'"slots":[null,'),
         used().replace(b'"slots":[', b'"slots":["x",'),

@@ -90,12 +90,16 @@ def test_while_somebody_pays_or_reads_polling_leaves_them_a_quarter_of_the_windo
 
 
 def test_a_quarter_is_left_to_nobody_two_windows_later() -> None:
-    log = SlotLog(40, 60.0)
-    ahead(log, 0.0, Lane.PAYMENT)
-    assert ahead(log, 119.9, Lane.POLL, 31)[-1] > 0
-    log = SlotLog(40, 60.0)
-    ahead(log, 0.0, Lane.PAYMENT)
-    assert ahead(log, 120.0, Lane.POLL, 40) == [0.0] * 40
+    for now, at_once in ((119.9, 30), (120.0, 40)):
+        log = SlotLog(40, 60.0)
+        ahead(log, 0.0, Lane.PAYMENT)
+        assert ahead(log, now, Lane.POLL, 40).count(0.0) == at_once
+
+
+def test_a_payment_that_waits_for_its_slot_is_left_a_quarter_too() -> None:
+    log = full(40, lane=Lane.POLL)
+    assert log.expect(30.0, Lane.PAYMENT) == 30.0
+    assert ahead(log, 60.0, Lane.POLL, 40).count(0.0) == 30
 
 
 def test_reads_that_queue_leave_a_quarter_to_payments_while_somebody_pays() -> None:
