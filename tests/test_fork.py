@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from forked import succeeds_in_child
-from momopay._fork import renew_in_child
+from momopay._fork import _renewals, renew_in_child
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 
@@ -42,3 +42,4 @@ def test_what_was_dropped_is_not_renewed_and_not_kept() -> None:
     for _ in range(10):
         renew_in_child(Dropped().renew)
     assert succeeds_in_child(lambda: renewals and os._exit(2))
+    assert all(renewal() for renewal in _renewals.values())

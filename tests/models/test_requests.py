@@ -173,9 +173,11 @@ def test_a_search_compares_all_that_is_known(changes: dict[str, Any], fit: Fit) 
     assert SEARCH.fit(item(**changes)) is fit
 
 
-def test_a_search_ignores_what_is_not_known() -> None:
+def test_a_search_ignores_what_is_not_known_and_how_an_accent_is_written() -> None:
     search = Search.checked(**VALID[Search])
     assert search.fit(item(amount=1, phone="254112345678", type="B2C")) is Fit.EXACT
+    accented = Search.checked(reference="Jos\u00e9", since=SENT)
+    assert accented.fit(item(accountReference="Jose\u0301")) is Fit.EXACT
 
 
 def test_a_search_that_begins_earlier_reaches_further_back() -> None:
