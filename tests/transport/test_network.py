@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import momopay
 import wire
 from drivers import Driver
 from in_turn import in_turn
@@ -19,7 +20,8 @@ from momopay._transport import async_backend, sync_backend
 from momopay._transport import attempt as attempts
 from momopay._transport.async_backend import AsyncNetwork, AsyncStream, wait_suspended
 from momopay._transport.sockets import AttemptSocket, wait_blocking
-from momopay._transport.sync_backend import SyncNetwork, SyncStream, resolve
+from momopay._transport.sync_backend import SyncNetwork, SyncStream
+from transport.test_sync_backend import chain
 
 ORIGIN = httpcore.Origin(b"http", b"api.example", 80)
 BODY = b'{"a": 1}'
@@ -92,51 +94,41 @@ def test_the_end_of_the_stream_is_passed_on() -> None:
 # Connecting.
 
 
-def in_time(seconds: float) -> AttemptSocket:
-    attempt = AttemptSocket(wait_blocking)
-    attempt.deadline = seconds
-    return attempt
-
-
-def resolving(*addresses: str) -> Callable[..., list[str]]:
-    def resolve(*_asked: object) -> list[str]:
-        return list(addresses)
-
-    return resolve
-
-
 def test_all_addresses_of_a_name_share_one_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
     tried = list[tuple[str, float]]()
+
+    def resolve(*_asked: object) -> list[str]:
+        return ["::1", "127.0.0.1", "127.0.0.2"]
 
     def connect(address: tuple[str, int], timeout: float) -> socket.socket:
         tried.append((address[0], timeout))
         now[0] += timeout / 2
         raise TimeoutError
 
-    monkeypatch.setattr(sync_backend, "resolve", resolving("::1", "127.0.0.1", "127.0.0.2"))
+    monkeypatch.setattr(sync_backend, "resolve", resolve)
     monkeypatch.setattr(attempts, "now", lambda: now[0])
     monkeypatch.setattr(socket, "create_connection", connect)
+    attempt = AttemptSocket(wait_blocking)
+    attempt.deadline = 8.0
     with pytest.raises(httpcore.ConnectTimeout):
-        SyncNetwork(in_time(8.0)).connect_tcp("name.example", 443)
+        SyncNetwork(attempt).connect_tcp("name.example", 443)
     assert tried == [("::1", 8.0), ("127.0.0.1", 4.0), ("127.0.0.2", 2.0)]
 
 
-def test_a_name_without_an_address_is_a_failure_to_connect(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sync_backend, "resolve", resolving())
-    with pytest.raises(httpcore.ConnectError, match="no address"):
-        SyncNetwork(in_time(1e9)).connect_tcp("name.example", 443)
-
-
-@pytest.mark.parametrize("error", [socket.gaierror(-2, "unknown"), UnicodeError("label too long")])
-def test_a_name_that_cannot_be_resolved_fails_to_connect(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
-    def fail(*_asked: object, **_hints: object) -> None:
+@pytest.mark.parametrize("error", [None, socket.gaierror(-2, "unknown"), UnicodeError("label too long")])
+def test_a_name_that_leads_nowhere_is_a_failure_to_connect(
+    drive: Callable[..., Driver], monkeypatch: pytest.MonkeyPatch, error: Exception | None
+) -> None:
+    def getaddrinfo(*_asked: object, **_hints: object) -> list[Any]:
+        if error is None:
+            return []
         raise error
 
-    monkeypatch.setattr(socket, "getaddrinfo", fail)
-    with pytest.raises(httpcore.ConnectError) as caught:
-        resolve("name.example", 443, 60.0)
-    assert caught.value.__cause__ is error
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    with pytest.raises(momopay.APIConnectionError, match="no address" if error is None else "not sent") as caught:
+        drive(max_attempts=1)(lambda client: client.wallet.balance())
+    assert error is None or error in chain(caught.value)
 
 
 class BannedError(RuntimeError):
@@ -276,12 +268,3 @@ def test_an_address_that_does_not_answer_does_not_hold_up_the_next(
     anyio.run(main, backend=loop)
     for sock in sockets:
         sock.close()
-
-
-def test_a_name_without_an_address_fails_to_connect_on_an_event_loop_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def main() -> None:
-        with pytest.raises(httpcore.ConnectError, match="no address"):
-            await AsyncNetwork(waiting()).connect_tcp("name.example", 443, 5.0)
-
-    addresses_of_names(monkeypatch, {})
-    anyio.run(main)
