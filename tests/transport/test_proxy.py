@@ -98,11 +98,11 @@ def test_a_refused_tunnel_is_a_payment_not_sent_and_repeated(
 ) -> None:
     backoff(0.0)
     with proxying(answer=answer) as proxy:
-        driver = drive(base_url=BASE, proxy=proxy.url, max_attempts=3)
+        driver = drive(base_url="https://[2001:db8::1]/v1", proxy=proxy.url, max_attempts=3)
         with pytest.raises(momopay.APIConnectionError, match="the proxy opened no tunnel") as caught:
             driver(payout)
     assert not caught.value.may_have_executed
-    assert [head.partition(b"\r\n")[0] for head in proxy.heads] == [b"CONNECT api.example:443 HTTP/1.1"] * 3
+    assert [head.partition(b"\r\n")[0] for head in proxy.heads] == [b"CONNECT [2001:db8::1]:443 HTTP/1.1"] * 3
 
 
 @pytest.mark.parametrize(("call", "answer"), [(payout, None), (balance, b"HTTP/1.1 200")])
