@@ -255,10 +255,7 @@ def older_copy_not_noticed() -> list[Patch]:
         connection.execute(guards._RAISE)
         return guards._read(connection)
 
-    return [
-        patch.object(Watermark, "check", _do_nothing),
-        patch.object(Watermark, "raise_sequence", raise_sequence),
-    ]
+    return [patch.object(Watermark, "check", _do_nothing), patch.object(Watermark, "raise_sequence", raise_sequence)]
 
 
 def lock_held_naively() -> list[Patch]:

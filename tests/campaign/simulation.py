@@ -31,17 +31,7 @@ from campaign.bank import STYLES, Bank, called_back
 from campaign.clocks import SKEWS, end_lease, own_time, settle_near
 from campaign.judge import Order, Payment, Verdict, Word, judge
 from campaign.orders import asking, awaited, drive, heard, orders_of
-from campaign.port import (
-    Fate,
-    KilledError,
-    Process,
-    Scheduler,
-    SimulatedIO,
-    SuspendingIO,
-    Task,
-    Weather,
-    asleep,
-)
+from campaign.port import Fate, KilledError, Process, Scheduler, SimulatedIO, SuspendingIO, Task, Weather, asleep
 from campaign.settings import KEY, SIGNER, Result
 from momopay import (
     AsyncClient,

@@ -27,25 +27,8 @@ from campaign import controls
 from campaign.clocks import SKEWS, Clock, own_time
 from campaign.judge import Order, Said, Word
 from campaign.orders import Ear, asking, heard, orders_of
-from campaign.settings import (
-    DEADLINE,
-    KEY,
-    LANES,
-    SIGNER,
-    TIMEOUT,
-    Log,
-    Settings,
-)
-from momopay import (
-    AsyncClient,
-    Client,
-    EntryKind,
-    Journal,
-    JournalEntry,
-    JournalError,
-    JournalState,
-    MomoPayError,
-)
+from campaign.settings import DEADLINE, KEY, LANES, SIGNER, TIMEOUT, Log, Settings
+from momopay import AsyncClient, Client, EntryKind, Journal, JournalEntry, JournalError, JournalState, MomoPayError
 from momopay.integrations._receiver import CallbackReceiver
 from strikes import Striker
 

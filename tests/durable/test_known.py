@@ -126,10 +126,7 @@ def test_what_was_refused_and_made_after_all_is_found(shop: Shop) -> None:
 def test_a_prompt_that_was_refused_and_made_after_all_is_found_beside_another(drive: Drive, journal: Journal) -> None:
     put(journal, "r", ACCEPTED, COLLECTION, transaction_id="t-0", status="CANCELLED")
     put(journal, "r", REFUSED, COLLECTION)
-    rows = [
-        listed(transactionId="t-1", type="STK"),
-        listed(transactionId="t-0", status="CANCELLED", type="STK"),
-    ]
+    rows = [listed(transactionId="t-1", type="STK"), listed(transactionId="t-0", status="CANCELLED", type="STK")]
     assert not drive(transport=Service(pages=[rows]).transport)(collect(journal, phone=PHONE)).is_new
     assert [each.status for each in found(journal).transactions] == ["CANCELLED", "PENDING"]
 
@@ -372,8 +369,7 @@ def test_a_payout_that_the_list_shows_is_accepted_and_not_released(drive: Drive,
 
 
 @pytest.mark.parametrize(
-    ("state", "refused"),
-    [(ACCEPTED, "was accepted"), (None, "not in the journal"), (REFUSED, None), (NOT_SENT, None)],
+    ("state", "refused"), [(ACCEPTED, "was accepted"), (None, "not in the journal"), (REFUSED, None), (NOT_SENT, None)]
 )
 def test_what_is_accepted_or_absent_is_not_released_and_what_is_free_need_not_be(
     drive: Drive, journal: Journal, state: JournalState | None, refused: str | None
