@@ -78,7 +78,6 @@ class DurableCall(Generic[BackendT]):
         self._journal = JournalAccess(session, journal, reference, self._call.deadline)
         self._store = self._journal.store
         self._sender = Sender(self._journal, self._call, self._identity)
-        self._known = KnownPayment(self._journal)
         self._has_read_others = False
         # The open transactions that this call has read and passed over.
         self._abandoned = set[str]()
@@ -115,6 +114,10 @@ class DurableCall(Generic[BackendT]):
             if not error.may_have_executed and not isinstance(error, _ABOUT_THIS_CALL):
                 error.may_have_executed = not await self._sender.is_free(self._draft)
             raise
+
+    @property
+    def _known(self) -> KnownPayment:
+        return KnownPayment(self._journal)
 
     async def _go_on(self, entry: JournalEntry) -> Payment | None:
         """Do the next step about a payment that has a row; return None if the row must be read again."""
