@@ -144,7 +144,7 @@ def test_a_phone_as_an_id_is_masked_in_logs(drive: Callable[..., Driver], caplog
     driver = drive(transport=httpx.MockTransport(HANDLERS["refused"]))
     with caplog.at_level(logging.DEBUG, logger="momopay"), pytest.raises(momopay.APIError):
         driver(lambda client: client.transactions.get(LOCAL))
-    assert "GET /transactions/0712*****678: attempt 1" in caplog.text
+    assert "transactions.get (GET /transactions/0712*****678): attempt 1" in caplog.text
     assert LOCAL not in caplog.text
 
 

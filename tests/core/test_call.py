@@ -304,7 +304,7 @@ def test_a_ban_that_began_while_a_prompt_waited_for_its_slot_is_respected() -> N
 @in_turn("policy", [SAFE, replace(AT_MOST_ONCE, retries_on=frozenset({FailureKind.SERVER_ERROR}))])
 def test_no_endpoint_can_repeat_a_post_that_may_have_executed_without_its_key(policy: RetryPolicy) -> None:
     with pytest.raises(ValueError, match="Idempotency-Key"):
-        Endpoint("POST", policy, momopay.types.Lane.PAYMENT, None)
+        Endpoint("it", "POST", policy, momopay.types.Lane.PAYMENT, None)
 
 
 # What an unknown outcome carries.

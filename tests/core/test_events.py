@@ -140,4 +140,4 @@ def test_an_interrupt_in_on_event_names_the_payment_that_has_no_journal(
     seen = Watcher(AttemptEnded=KeyboardInterrupt())
     with pytest.raises(KeyboardInterrupt):
         drive(api_key=key, base_url=sandbox.base_url, on_event=seen)(prompt)
-    assert "POST /payments/stk was interrupted: its outcome is unknown, reference 'INV-42'" in caplog.text
+    assert "(POST /payments/stk) was interrupted: its outcome is unknown, reference 'INV-42'" in caplog.text

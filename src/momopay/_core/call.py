@@ -55,6 +55,7 @@ R = TypeVar("R", bound=Record)
 class Endpoint(Generic[R]):
     """What is fixed about an endpoint."""
 
+    operation: str  # that calls it, as users write it
     method: str
     retry_policy: RetryPolicy
     lane: Lane
@@ -393,4 +394,4 @@ class Call(Generic[R]):
 
     def _describe(self) -> str:
         """Name the call without its query, which may hold a phone, as may what the caller gave as an id."""
-        return redact(f"{self.endpoint.method} {self.path.partition('?')[0]}")
+        return redact(f"{self.endpoint.operation} ({self.endpoint.method} {self.path.partition('?')[0]})")

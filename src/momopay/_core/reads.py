@@ -20,9 +20,9 @@ from momopay.models.records import Envelope
 from momopay.models.requests import TransactionQuery, transaction_path
 from momopay.models.transactions import Transaction, TransactionPage, TransactionSummary
 
-_BALANCE: Final = Endpoint("GET", SAFE, Lane.READ, Envelope[WalletBalance])
-_TRANSACTION: Final = Endpoint("GET", SAFE, Lane.READ, Envelope[Transaction], has_id=True)
-_PAGE: Final = Endpoint("GET", SAFE, Lane.READ, Envelope[TransactionPage])
+_BALANCE: Final = Endpoint("wallet.balance", "GET", SAFE, Lane.READ, Envelope[WalletBalance])
+_TRANSACTION: Final = Endpoint("transactions.get", "GET", SAFE, Lane.READ, Envelope[Transaction], has_id=True)
+_PAGE: Final = Endpoint("transactions.list", "GET", SAFE, Lane.READ, Envelope[TransactionPage])
 
 EVERYTHING: Final = TransactionQuery.checked(limit=100)
 """The whole list, in the largest pages."""

@@ -264,7 +264,7 @@ class Caller:
 
     async def _poll_for_due(self) -> None:
         # The slot first: while the round queues for it, others may come due, and share the page.
-        await self.session.acquire_slot(_LANE, latest=self._deadline, describe=lambda: "GET /transactions")
+        await self.session.acquire_slot(_LANE, latest=self._deadline, describe=lambda: "transactions.wait")
         self._has_slot = True
         now = self.now()
         waiters = self._coordinator.waiters(now)

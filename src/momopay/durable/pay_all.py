@@ -210,7 +210,7 @@ class PayAll(Generic[BackendT]):
         while True:
             tries += 1
             if is_new:
-                slot = self._session.acquire_slot(Lane.PAYMENT, latest=inf, describe=lambda: "pay_all")
+                slot = self._session.acquire_slot(Lane.PAYMENT, latest=inf, describe=lambda: "payouts.pay_all")
                 await self._waited_for(slot)
             call = DurableCall(self._session, self._journal, request.reference, request, metadata=metadata)
             try:

@@ -48,9 +48,12 @@ T = TypeVar("T")
 Sent: TypeAlias = Payout | StkTransaction
 
 ENDPOINTS: Final[dict[EntryKind, tuple[Endpoint[Any], str]]] = {
-    EntryKind.PAYOUT: (Endpoint("POST", SEARCHED_FIRST, Lane.PAYMENT, Envelope[Payout]), "/b2c/payouts"),
+    EntryKind.PAYOUT: (
+        Endpoint("payouts.pay_once", "POST", SEARCHED_FIRST, Lane.PAYMENT, Envelope[Payout]),
+        "/b2c/payouts",
+    ),
     EntryKind.COLLECTION: (
-        Endpoint("POST", SEARCHED_FIRST, Lane.PAYMENT, Envelope[StkTransaction], prompts=True),
+        Endpoint("stk.collect_once", "POST", SEARCHED_FIRST, Lane.PAYMENT, Envelope[StkTransaction], prompts=True),
         "/payments/stk",
     ),
 }

@@ -17,12 +17,12 @@ from momopay.models.enums import ChannelType
 from momopay.models.records import Envelope, Record
 from momopay.models.requests import UNSET, ChannelChanges, ChannelRequest, channel_path
 
-LIST = Endpoint("GET", SAFE, Lane.READ, Envelope[ChannelItems])
-GET = Endpoint("GET", SAFE, Lane.READ, Envelope[PaymentChannel], has_id=True)
-CREATE = Endpoint("POST", AT_MOST_ONCE, Lane.READ, Envelope[PaymentChannel])
-UPDATE = Endpoint("PATCH", IDEMPOTENT, Lane.READ, Envelope[PaymentChannel], has_id=True)
+LIST = Endpoint("channels.list", "GET", SAFE, Lane.READ, Envelope[ChannelItems])
+GET = Endpoint("channels.get", "GET", SAFE, Lane.READ, Envelope[PaymentChannel], has_id=True)
+CREATE = Endpoint("channels.create", "POST", AT_MOST_ONCE, Lane.READ, Envelope[PaymentChannel])
+UPDATE = Endpoint("channels.update", "PATCH", IDEMPOTENT, Lane.READ, Envelope[PaymentChannel], has_id=True)
 # The body of the answer is not specified: any 2xx is success, unless the body is a refusal.
-DELETE: Endpoint[Record] = Endpoint("DELETE", IDEMPOTENT, Lane.READ, None, has_id=True)
+DELETE: Endpoint[Record] = Endpoint("channels.delete", "DELETE", IDEMPOTENT, Lane.READ, None, has_id=True)
 
 
 class Channels(Resource[BackendT]):

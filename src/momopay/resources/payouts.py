@@ -23,7 +23,7 @@ from momopay.models.records import Envelope
 from momopay.models.requests import PayoutRequest
 from momopay.models.transactions import Payout
 
-INITIATE = Endpoint("POST", AT_MOST_ONCE, Lane.PAYMENT, Envelope[Payout])
+INITIATE = Endpoint("payouts.initiate", "POST", AT_MOST_ONCE, Lane.PAYMENT, Envelope[Payout])
 
 
 class Payouts(Resource[BackendT]):

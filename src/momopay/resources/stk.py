@@ -19,7 +19,7 @@ from momopay.models.records import Envelope
 from momopay.models.requests import OrderRequest, StkRequest
 from momopay.models.transactions import StkTransaction
 
-INITIATE = Endpoint("POST", AT_MOST_ONCE, Lane.PAYMENT, Envelope[StkTransaction], prompts=True)
+INITIATE = Endpoint("stk.initiate", "POST", AT_MOST_ONCE, Lane.PAYMENT, Envelope[StkTransaction], prompts=True)
 
 
 class Stk(Resource[BackendT]):

@@ -15,7 +15,7 @@ from momopay.models.account import TopUp, WalletBalance
 from momopay.models.records import Envelope
 from momopay.models.requests import TopUpRequest
 
-TOP_UP = Endpoint("POST", IDEMPOTENCY_KEYED, Lane.PAYMENT, Envelope[TopUp])
+TOP_UP = Endpoint("wallet.top_up", "POST", IDEMPOTENCY_KEYED, Lane.PAYMENT, Envelope[TopUp])
 
 
 class Wallet(Resource[BackendT]):
