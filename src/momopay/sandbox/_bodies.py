@@ -23,8 +23,7 @@ _PHONE = re.compile(r"(?:0([17][0-9]{8})|\+?254([0-9]{9}))")
 
 def _amount(minimum: int) -> WithJsonSchema:
     # The schema of a Decimal would describe a string as well, which is no amount here.
-    # No `multipleOf`: dividing doubles, a validator takes 1.11 for no multiple of 0.01.
-    bounds = {"minimum": minimum, "maximum": float(MAXIMUM_AMOUNT)}
+    bounds = {"minimum": minimum, "maximum": float(MAXIMUM_AMOUNT), "multipleOf": 0.01}
     return WithJsonSchema({"type": "number", **bounds, "description": "KES, at most two decimals", "examples": [100]})
 
 
