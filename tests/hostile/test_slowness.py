@@ -17,7 +17,7 @@ from hostile.tls import dripping, own_certificate
 from wire import Step
 
 TIMEOUT = 0.2
-GRACE = 0.25
+GRACE = 1.0
 
 DRIPS = {
     "headers": wire.drips_headers(),
