@@ -295,6 +295,16 @@ def test_a_failure_waits_while_what_outranks_it_is_being_handled(journal: Journa
     assert not is_handled(other, failed)
 
 
+@pytest.mark.parametrize("high", ["SUCCESS", "REVERSED"])
+def test_what_outranks_a_failure_waits_while_that_is_being_handled(journal: Journal, other: Journal, high: str) -> None:
+    """Else its handler could end first, and the failure's run last."""
+    with journal.handling(callback(status="FAILED")):
+        with pytest.raises(CallbackError, match="another call"), other.handling(callback(status=high)):
+            pytest.fail("it was handled beside FAILED")
+        assert not is_handled(other, callback(identity="another", status=high))
+    assert not is_handled(other, callback(status=high))
+
+
 @pytest.mark.both_databases
 def test_of_two_ends_that_arrive_at_once_the_lower_one_finds_the_other(journal: Journal, other: Journal) -> None:
     with just_before("INSERT", journal, lambda: is_handled(other)):

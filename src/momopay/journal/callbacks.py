@@ -6,7 +6,8 @@ alone identifies nothing.
 
 `Callbacks`: a row is inserted when a handler takes an end, and marked as handled when the handler returned. A handler
 that raises deletes its row; one whose process dies leaves it behind, and the next delivery takes it over. No end is
-handled after one that outranks it: FAILED after SUCCESS or REVERSED, in whatever order they arrive.
+handled after one that outranks it: FAILED after SUCCESS or REVERSED, in whatever order they arrive. So two ends of one
+transaction are not handled at once: the handler of FAILED could be the one that runs last.
 
 Thread safety: every thread may call everything here. The database decides between calls.
 """
@@ -145,6 +146,10 @@ def _end_of(record: _Ended) -> str:
     return str(end_of(record.transaction.status if isinstance(record, Callback) else record.status))
 
 
+def _is_failure(record: _Ended) -> bool:
+    return _end_of(record) == TransactionStatus.FAILED
+
+
 class Callbacks:
     """The ends that were handled, or are being handled: each is one by its transaction's id and `end_of` its status."""
 
@@ -154,7 +159,8 @@ class Callbacks:
     def first_seen(self, record: _Ended) -> bool:
         """Record an end as handled, and return whether it was new."""
         with self._store.leases.lease() as lease:
-            return self._insert(record, lease, handled=True) and not self._is_outranked(record)
+            is_new = self._insert(record, lease, handled=True)
+            return is_new and not (_is_failure(record) and self._is_outranked(record))
 
     @contextmanager
     def handling(self, record: _Ended) -> Generator[bool]:
@@ -179,13 +185,11 @@ class Callbacks:
             self._store.change(update(callbacks).where(own).values(handled=True))
 
     def _is_outranked(self, record: _Ended) -> bool:
-        """Return whether an end was handled that outranks this one; raise CallbackError if one is being handled."""
-        if _end_of(record) != TransactionStatus.FAILED:
-            return False
-        rows = [row for end, row in self._ends(record).items() if end != TransactionStatus.FAILED]
-        if not all(row["is_free"] for row in rows):
+        """Return whether an end was handled that outranks this one; raise CallbackError if another is being handled."""
+        others = [row for end, row in self._ends(record).items() if end != _end_of(record)]
+        if not all(row["is_free"] for row in others):
             raise _busy(record)
-        return any(row["handled"] for row in rows)
+        return _is_failure(record) and any(row["handled"] for row in others)
 
     def _take(self, record: _Ended, lease: Lease) -> bool:
         """Return True if this call may handle it, False if it was handled; raise CallbackError if another call does."""

@@ -225,7 +225,8 @@ class Journal:
             A context that gives True to the one that is to handle it, False if it was handled before.
 
         Raises:
-            CallbackError: On entering: another call is handling it; answer non-2xx, and it comes again.
+            CallbackError: On entering: another call is handling it, or another end of its transaction; answer non-2xx,
+                and it comes again.
         """
         return self._parts.callbacks.handling(callback)
 
