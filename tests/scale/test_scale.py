@@ -97,7 +97,7 @@ def test_what_is_settled_grows_with_the_keys_and_not_with_one_budget_for_all(tmp
         assert report.refused == report.paid_twice == report.unknown == 0
     together, shared = (report.a_minute for report in reports)
     # One window is measured in real time, beside other tests; it could settle 4 * 56, and 56.
-    assert together >= 2 * KEY
+    assert together >= 1.5 * shared
     assert shared <= 1.5 * KEY
 
 

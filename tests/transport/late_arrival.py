@@ -49,7 +49,7 @@ class Payment:
     process: int = 0
     to_child: int = 0
     from_child: int = 0
-    listener: socket.socket = field(init=False)
+    listener: socket.socket = field(init=False, repr=False)
 
     @property
     def name(self) -> str:
@@ -191,9 +191,9 @@ def run(certificate: str, authority: str) -> dict[str, dict[str, Any]]:
         start(payment, authority)
     for payment in every:
         threading.Thread(target=serve, args=(payment, certificate), daemon=True).start()
-    begun = time.monotonic()
-    write_while_the_link_is_down(every)
-    time.sleep(max(0.0, begun + TIMEOUT + 0.3 - time.monotonic()))  # the kernel gives up for those that are frozen
+    connected = write_while_the_link_is_down(every)
+    # Their deadlines count from before. The kernel gives up for those that are frozen.
+    time.sleep(max(0.0, connected + TIMEOUT + 0.3 - time.monotonic()))
     set_link(up=True)
     until = time.monotonic() + 8
     while not all(payment.arrived for payment in every if payment.is_control) and time.monotonic() < until:
@@ -205,12 +205,13 @@ def run(certificate: str, authority: str) -> dict[str, dict[str, Any]]:
     return {payment.name: {"arrived": payment.arrived, "outcome": payment.outcome} for payment in every}
 
 
-def write_while_the_link_is_down(every: list[Payment]) -> None:
-    """Return when each payment was written and has ended, or its process was killed or frozen."""
+def write_while_the_link_is_down(every: list[Payment]) -> float:
+    """Write every payment, until it has ended or its process is killed or frozen; return when all had connected."""
     for payment in every:
         os.write(payment.to_child, b"s")
     for payment in every:
         os.read(payment.from_child, 1)  # connected
+    connected = time.monotonic()
     set_link(up=False)
     for payment in every:
         os.write(payment.to_child, b"w")
@@ -221,6 +222,7 @@ def write_while_the_link_is_down(every: list[Payment]) -> None:
     for payment in every:
         if payment.end == "timeout":
             payment.outcome += os.read(payment.from_child, 100).decode()
+    return connected
 
 
 if __name__ == "__main__":
