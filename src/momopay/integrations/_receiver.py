@@ -11,10 +11,11 @@
 | one on which the handler failed otherwise | 500 | retries |
 
 Invariants: a handler is called only for a callback that was admitted and, with a client, that the service's own record
-confirms and the journal's entry does not contradict; with a journal, at most one call for each end runs at a time, and
-none follows one that succeeded, or a sweep. Only a callback whose URL was signed for its reference or its order, or
-that its handler confirmed, is recorded in the journal: after its handler and before it counts as handled. A callback is
-released if its handler failed or was cancelled, or if it could not be recorded, so that it comes again.
+confirms and the journal's entry does not contradict; with a journal, at most one call for each transaction runs at a
+time, and none for an end follows one that succeeded, or a sweep. Only a callback whose URL was signed for its reference
+or its order, or that its handler confirmed, is recorded in the journal: after its handler and before it counts as
+handled. A callback is released if its handler failed or was cancelled, or if it could not be recorded, so that it comes
+again.
 
 With an `on_event`, each request is reported once its response is decided, in the thread or task that received it.
 
