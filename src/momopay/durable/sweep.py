@@ -131,7 +131,6 @@ class Sweep:
                 # What this pass did not reach is left to the next one.
                 if transaction is not None and status is not None and end_of(transaction.status) is end_of(status):
                     await self._deliver(transaction, self._handler)
-            await in_thread(reports.forget_handled, self._since)
         if failure is not None:
             raise failure
         opened, unknown = await in_thread(lambda: (reports.count_open()[0], len(self._journal.unresolved())))
