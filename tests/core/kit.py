@@ -18,21 +18,13 @@ PHONE = "254712345678"
 
 @dataclass(frozen=True)
 class Answer:
-    """What the service does with one request.
+    """What the service does with one request."""
 
-    Attributes:
-        status: The HTTP status; None where no response comes.
-        body: The body; None for a success with the record of the endpoint.
-        headers: The response's headers.
-        commits: Whether a payment is made before the answer goes out.
-        error: Raised instead of a response.
-    """
-
-    status: int | None = 200
-    body: bytes | None = None
+    status: int | None = 200  # None where no response comes
+    body: bytes | None = None  # None for a success with the record of the endpoint
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
-    commits: bool = False
-    error: Exception | None = None
+    commits: bool = False  # whether a payment is made before the answer goes out
+    error: Exception | None = None  # raised instead of a response
 
 
 SUCCESS = Answer(commits=True)

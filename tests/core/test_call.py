@@ -42,7 +42,7 @@ from core.kit import (
     top_up,
     update_channel,
 )
-from drivers import session_of, unique_key
+from drivers import session_of
 from in_turn import in_turn
 from momopay import Client, Journal, RateBudget
 from momopay._core.call import Endpoint
@@ -212,8 +212,8 @@ def test_a_rate_limit_is_retried_when_it_is_over(column: Column) -> None:
 
 def test_a_server_error_is_retried_no_earlier_than_the_service_asks() -> None:
     client, service = reach(raw(503, Retry_After="7"), SUCCESS)
-    read_balance(client)
-    assert service.slept == [7.0]
+    response = read_balance(client).response
+    assert (service.slept, response.attempts, response.elapsed) == ([7.0], 2, 7.0)
 
 
 @columns(GET, PAYOUT)
@@ -289,11 +289,11 @@ def test_a_block_carries_its_figures_also_when_it_is_refused_locally() -> None:
     assert len(service.sent) == 1
 
 
-def test_a_ban_that_began_while_a_prompt_waited_for_its_slot_is_respected() -> None:
-    budget = RateBudget(requests=1, window=20.0)
-    key = unique_key()
-    client, service = reach(SUCCESS, budget=budget, api_key=key)
-    read_balance(client)
+@answers(slot=SUCCESS, retry=limited(reset=20))
+def test_a_ban_that_began_while_a_prompt_waited_is_respected(answer: Answer) -> None:
+    client, service = reach(answer, SUCCESS, budget=RateBudget(requests=1, window=20.0))
+    if answer is SUCCESS:
+        read_balance(client)
     ban = momopay.StkTempBannedError("banned", retry_after=60.0, code="STK_TEMP_BANNED", status_code=429)
     pause = session_of(client).stk_pause
     service.at(service.now() - 1000.0 + 5.0, lambda: pause.begin(service.now(), ban))
@@ -345,20 +345,14 @@ def test_a_transaction_id_from_an_earlier_attempt_is_kept(answer: Answer) -> Non
 # The idempotency key of a top-up.
 
 
-def test_each_top_up_has_a_key_of_its_own() -> None:
-    client, service = reach(SUCCESS)
-    for _ in range(2):
-        top_up(client)
-    assert len({headers["idempotency-key"] for _, _, headers, _ in service.sent}) == 2
-    assert service.payments == 2
-
-
-def test_a_given_key_is_sent_with_every_attempt() -> None:
+def test_each_top_up_has_one_key_its_own_or_a_given_one() -> None:
     client, service = reach(lost(), raw(503), SUCCESS)
     client.wallet.top_up(amount=5, phone=PHONE, idempotency_key="mine-1")
     assert [headers["idempotency-key"] for _, _, headers, _ in service.sent] == ["mine-1"] * 3
-    assert len({body for *_, body in service.sent}) == 1
-    assert service.payments == 1
+    assert len({body for *_, body in service.sent}) == service.payments == 1
+    for _ in range(2):
+        top_up(client)
+    assert len({headers["idempotency-key"] for _, _, headers, _ in service.sent}) == service.payments == 3
 
 
 # An ambiguous failure is not forgotten when a later attempt fails clearly.
@@ -454,7 +448,7 @@ def test_a_payment_is_not_started_with_too_little_time_left(backoff: Callable[[f
     assert (service.slept, service.sent) == ([9.5], [])
 
 
-def test_every_call_takes_a_slot_in_its_lane() -> None:
+def test_every_call_takes_a_slot_in_its_lane(tmp_path: Path) -> None:
     lanes = list[momopay.types.Lane]()
 
     class Watched(RateBudget):
@@ -462,10 +456,13 @@ def test_every_call_takes_a_slot_in_its_lane() -> None:
             lanes.append(lane)
             return super().reserve(now, lane, within)
 
-    client, _ = reach(SUCCESS, budget=Watched())
+    client, service = reach(SUCCESS, budget=Watched())
     for call in (initiate_stk, initiate_payout, top_up, read_balance, delete_channel):
         call(client)
     assert lanes == [momopay.types.Lane.PAYMENT] * 3 + [momopay.types.Lane.READ] * 2
+    with Journal(f"sqlite:///{tmp_path / 'a.db'}") as journal:
+        client.payouts.pay_once(journal=journal, reference="INV-42", amount=100, phone=PHONE)
+    assert len(lanes) == len(service.sent) == 7  # of which the first of `pay_once` asks whose key it is
 
 
 def test_a_wait_beyond_max_wait_is_refused_at_once() -> None:
@@ -502,12 +499,21 @@ def test_a_pause_that_a_429_asks_for_is_bounded_by_max_wait() -> None:
     assert service.slept == [5.0]
 
 
+def test_the_text_of_an_error_that_is_not_ours_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG", "momopay")
+    client, _ = reach(Answer(error=ValueError(PHONE[3:6])))
+    with pytest.raises(ValueError, match=PHONE[3:6]):
+        read_balance(client)
+    assert [record.message.rpartition(": ")[2] for record in caplog.records] == ["ValueError"]
+
+
 def test_a_durable_call_without_a_journal_shows_both_ways() -> None:
     client, service = reach(SUCCESS)
     with pytest.raises(momopay.ConfigurationError, match=r'Client\(journal="sqlite:///payments.db"\).*journal= to the'):
         session_of(client).journal_for(None)
-    with pytest.raises(momopay.ConfigurationError, match=r"momopay\.Journal"):
-        session_of(client).journal_for("sqlite:///x.db")
+    for given in ("sqlite:///x.db", Path("x.db")):
+        with pytest.raises(momopay.ConfigurationError, match=r"momopay\.Journal"):
+            session_of(client).journal_for(given)
     assert service.sent == []
 
 

@@ -16,7 +16,7 @@ from events_kit import Watcher
 from in_turn import in_turn
 from momopay import AsyncClient, Client, ConfigurationError, Journal, JournalState, MomoPayError, OutcomeUnknownError
 from momopay._core.events import Observer
-from momopay.events import CallEnded, CallStarted
+from momopay.events import CallEnded, CallStarted, Event
 from momopay.sandbox import Sandbox
 from resources.kit import AT_ONCE, LOCAL_PHONE, prompt
 
@@ -59,10 +59,8 @@ def test_an_exception_in_on_event_changes_nothing(
 
 
 INTERRUPTED = [
-    ("CallStarted", None, 0),
-    ("JournalChanged", JournalState.ACCEPTED, 1),
-    ("AttemptEnded", JournalState.ACCEPTED, 1),
-    ("CallEnded", JournalState.ACCEPTED, 1),
+    *(("CallStarted", None, 0), ("JournalChanged", JournalState.ACCEPTED, 1)),
+    *(("AttemptEnded", JournalState.ACCEPTED, 1), ("CallEnded", JournalState.ACCEPTED, 1)),
 ]
 
 
@@ -128,10 +126,26 @@ def test_the_error_that_an_observer_could_report_shows_no_phone(drive: Callable[
         if isinstance(event, CallEnded) and error is not None:
             shown.extend(repr(frame.f_locals) for frame, _ in traceback.walk_tb(error.__traceback__))
 
-    with pytest.raises(MomoPayError):
+    with pytest.raises(MomoPayError) as raised:
         drive(base_url=LOOPBACK, max_attempts=1, on_event=on_event)(partial(prompt, account_reference=LOCAL_PHONE))
+    frames = [frame for frame, _ in traceback.walk_tb(raised.tb) if frame.f_globals["__name__"].startswith("momopay")]
+    shown.extend(repr(frame.f_locals) for frame in frames)
     assert len(shown) > 2
     assert not any(PHONE[3:] in each or LOCAL_PHONE in each for each in shown)
+
+
+def test_a_call_that_an_observer_makes_is_reported_as_its_own(sandbox: Sandbox, key: str) -> None:
+    seen = list[Event]()
+
+    def on_event(event: Event) -> None:
+        seen.append(event)
+        if len(seen) == 1:
+            client.wallet.balance()
+
+    with Client(key, base_url=sandbox.base_url, on_event=on_event) as client:
+        client.wallet.balance()
+    first, second = dict.fromkeys(each.call_id for each in seen)
+    assert [each.call_id for each in seen] == [first, second, second, second, first, first]
 
 
 def test_an_interrupt_in_on_event_names_the_payment_that_has_no_journal(

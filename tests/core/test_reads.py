@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
+from drivers import KEY, LOOPBACK, session_of
 from in_turn import in_turn
-from momopay import ProtocolError
+from momopay import Client, ProtocolError
 from momopay._core.operation import run_sync
 from momopay._core.reads import PageWalk, TransactionWalk
-from momopay.types import TransactionPage
+from momopay.types import TransactionIterator, TransactionPage
 from virtual import transaction
 
 
@@ -38,7 +39,14 @@ def walked(cursors: dict[str | None, str | None]) -> list[str | None]:
 
 @in_turn("last", [None, ""])
 def test_a_walk_ends_after_the_last_page(last: str | None) -> None:
-    assert walked({None: "a", "a": "b", "b": last}) == [None, "a", "b"]
+    cursors: dict[str | None, str | None] = {None: "a", "a": "b", "b": last}
+    assert walked(cursors) == [None, "a", "b"]
+
+    async def fetch(cursor: str | None) -> TransactionPage:
+        return page(cursors[cursor])
+
+    with Client(KEY, base_url=LOOPBACK) as client:
+        assert len(list(TransactionIterator(session_of(client), fetch).pages())) == 3  # without a transaction, too
 
 
 @in_turn("cursors", [{None: "a", "a": "a"}, {None: "a", "a": "b", "b": "a"}])

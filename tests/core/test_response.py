@@ -74,8 +74,7 @@ KNOWN_CODES = [each for each in ERRORS_BY_CODE.items() if each[0] != "RATE_LIMIT
 @in_turn(
     ("status", "code", "kind"),
     [
-        (400, "INVALID_PHONE", momopay.InvalidPhoneError),
-        (429, "STK_TEMP_BANNED", momopay.StkTempBannedError),
+        *((400, "INVALID_PHONE", momopay.InvalidPhoneError), (429, "STK_TEMP_BANNED", momopay.StkTempBannedError)),
         *((status, "SOMETHING_NEW", momopay.APIError) for status in (400, 401, 402, 403, 404, 410, 413, 415, 422, 429)),
         *((status, *known) for known in KNOWN_CODES for status in (200, 405, 409, 425, 499)),
     ],
@@ -128,12 +127,8 @@ ALMOST_A_REFUSAL: dict[str, object] = {
     "nested": b'{"success": false, "error": {"code": "A", "details": ' + b"[" * 100_000,
 }
 NOT_SPECIFIED = [
-    response(302, b"", location="/elsewhere"),
-    response(302, refusal("MOVED")),
-    response(304),
-    response(404, b"<html>"),
-    response(429),
-    response(400, {"success": True, "data": {}}),
+    *(response(302, b"", location="/elsewhere"), response(302, refusal("MOVED")), response(304)),
+    *(response(404, b"<html>"), response(429), response(400, {"success": True, "data": {}})),
     *(response(status, body) for body in ALMOST_A_REFUSAL.values() for status in (200, 409)),
 ]
 
@@ -170,11 +165,8 @@ def test_a_missing_response_names_where_it_was_expected(error: NoResponseError, 
     [
         (b'{"data": {"transactionId": "t-1", "status": "PEND', "t-1"),
         (b'{"success": true, "data": {"transaction_id": "t-1"}}', "t-1"),
-        (b'{"data": {"transactionId": "t', None),
-        (b'{"data": {"transactionId": " "}}', None),
-        (b'{"data": {"transactionId": 7}}', None),
-        (b'{"error": {"transactionId": "t-1"}}', None),
-        (b"<html>", None),
+        *((b'{"data": {"transactionId": "t', None), (b'{"data": {"transactionId": " "}}', None)),
+        *((b'{"data": {"transactionId": 7}}', None), (b'{"error": {"transactionId": "t-1"}}', None), (b"<html>", None)),
         (b"", None),
     ],
 )
@@ -185,7 +177,7 @@ def test_a_transaction_id_is_found_in_what_arrived(body: bytes, found: str | Non
 # How long a refusal asks to wait.
 
 
-def limited(details: dict[str, Any], retry_after: str | None = None) -> float | None:
+def limited(details: Any, retry_after: str | None = None) -> float | None:
     body = refusal("RATE_LIMIT_EXCEEDED")
     body["error"]["details"] = details
     headers = {} if retry_after is None else {"retry_after": retry_after}
@@ -203,6 +195,7 @@ def test_the_longer_of_two_pauses_counts(reset: Any, retry_after: str, seconds: 
 @in_turn("reset", [-30, "30", True, [30], {}, float("inf")])
 def test_a_pause_that_is_no_number_is_ignored(reset: Any) -> None:
     assert limited({"resetInSeconds": reset}) is None
+    assert limited([reset]) is None
 
 
 def test_an_endless_pause_stays_a_number() -> None:
