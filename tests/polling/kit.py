@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -31,10 +32,8 @@ class Service:
         self.moves: dict[str, list[tuple[float, str]]] = {}
         self.fields: dict[str, dict[str, Any]] = {}
         self.unlisted: set[str] = set()
-        self.failures: list[tuple[int, Any]] = []
-        """What the next requests are answered, instead."""
-        self.broken: dict[str, tuple[int, Any]] = {}
-        """What reads of these transactions are always answered, instead."""
+        self.failures: list[tuple[int, Any]] = []  # what the next requests are answered, instead
+        self.broken: dict[str, tuple[int, Any]] = {}  # what reads of these transactions are always answered, instead
         self.requests: list[tuple[float, str]] = []
         self.clock: Callable[[], float] = lambda: 0.0
 
@@ -199,3 +198,8 @@ class Concurrent:
 
     async def wait(self, client: AsyncClient, identity: str, **options: Any) -> None:
         await self.run(identity, client.transactions.wait(identity, **options))
+
+    async def wait_for_all(self, client: AsyncClient, **options: Any) -> None:
+        async with anyio.create_task_group() as tasks:
+            for identity in self.service.moves:
+                tasks.start_soon(partial(self.wait, client, identity, **options))

@@ -266,6 +266,22 @@ def test_two_deliveries_of_one_callback_are_one_read() -> None:
     assert service.paths == ["/transactions/t0", "/transactions/t1"]
 
 
+def test_a_delivery_that_gives_up_leaves_the_read_to_another_one() -> None:
+    service, _ = ended(2)
+    outcomes = Outcomes(service)
+
+    async def work(client: AsyncClient) -> None:
+        await client.transactions.get("t1")  # so that the read for both queues for its slot
+        async with anyio.create_task_group() as tasks:
+            for name, deadline in (("brief", 65.0), ("long", 200.0)):
+                confirm = client.with_options(deadline=deadline).transactions.confirm
+                tasks.start_soon(outcomes.run, name, confirm(reported("t0")))
+                await anyio.lowlevel.checkpoint()
+
+    in_trio(service, work, RateBudget(requests=1), held(service, "/transactions/t0", 1000.0))
+    assert (list(outcomes.errors), list(outcomes.seen)) == (["brief"], ["long"])
+
+
 @pytest.mark.parametrize(("count", "pages"), [(3, 2), (4, 3), (20, 3)])
 def test_no_more_than_three_pages_are_read_for_what_they_do_not_show(count: int, pages: int) -> None:
     service, identities = ended(count)

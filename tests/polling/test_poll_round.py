@@ -54,15 +54,11 @@ LIST = "/transactions"
 @pytest.mark.parametrize(
     ("error", "expected"),
     [
-        (APIConnectionError("no answer"), True),
-        (BudgetExhaustedError("no slot", retry_after=1.0), True),
-        (ProtocolError("a proxy's page"), True),
-        (ServerError("no", code=None, status_code=500), True),
-        (APIError("no", code="BUSY", status_code=429), True),
-        (APIError("no", code="BUSY", status_code=500), True),
+        *((APIConnectionError("no answer"), True), (BudgetExhaustedError("no slot", retry_after=1.0), True)),
+        *((ProtocolError("a proxy's page"), True), (ServerError("no", code=None, status_code=500), True)),
+        *((APIError("no", code="BUSY", status_code=429), True), (APIError("no", code="BUSY", status_code=500), True)),
         (APIError("no", code="LOCKED", status_code=499), False),
-        (InvalidApiKeyError("no", code="INVALID_API_KEY", status_code=401), False),
-        (KeyboardInterrupt(), False),
+        *((InvalidApiKeyError("no", code="INVALID_API_KEY", status_code=401), False), (KeyboardInterrupt(), False)),
     ],
 )
 def test_which_failures_a_wait_outlives(error: BaseException, *, expected: bool) -> None:
@@ -173,9 +169,7 @@ def test_the_child_of_a_fork_does_not_wait_for_the_poll_of_its_parent(call: str)
 @pytest.mark.parametrize(
     ("count", "wanted", "pages", "by_id"),
     [
-        (500, range(250, 500), 3, []),
-        (150, [0, 1], 2, []),
-        (150, [0, 149], 1, [0]),
+        *((500, range(250, 500), 3, []), (150, [0, 1], 2, []), (150, [0, 149], 1, [0])),
         (2000, [0, 1, 2, 1999], 3, [0, 1, 2]),  # from then on, reading by id costs no more
     ],
 )
@@ -241,16 +235,9 @@ def test_a_refusal_of_the_page_ends_every_wait() -> None:
     service.add_many(3)
     service.failures = [(401, refusal("INVALID_API_KEY"))] * 3
 
-    async def work(client: AsyncClient) -> None:
-        async def wait(identity: str) -> None:
-            with pytest.raises(InvalidApiKeyError):
-                await client.transactions.wait(identity)
-
-        async with anyio.create_task_group() as tasks:
-            for identity in service.moves:
-                tasks.start_soon(wait, identity)
-
-    assert in_trio(service, work) == 15.0
+    waits = Concurrent(service)
+    assert in_trio(service, waits.wait_for_all) == 15.0
+    assert [type(error) for error in waits.errors.values()] == [InvalidApiKeyError] * 3
 
 
 @pytest.mark.parametrize("failed", [False, True], ids=["success", "failure"])
@@ -350,7 +337,8 @@ def test_a_cancelled_poll_keeps_the_notifications() -> None:
 def test_notified_waits_far_down_the_list_are_all_read_although_requests_take_long() -> None:
     service = Service()
     service.add("new")
-    service.unlisted.update(service.add_many(2))
+    pending = service.add_many(3)
+    service.unlisted.update(pending)
     client, backend = waiting_client(service)
 
     def respond(method: str, path: str) -> tuple[int, Any]:
@@ -358,16 +346,16 @@ def test_notified_waits_far_down_the_list_are_all_read_although_requests_take_lo
         return service(method, path)
 
     def notify() -> None:
-        client.transactions.notify("t0")
-        client.transactions.notify("t1")
+        for identity in pending:
+            client.transactions.notify(identity)
 
     backend.handler = respond
     backend.at(35.0, waking(notify))
     with pytest.raises(WaitTimeoutError):
         list(client.transactions.wait_all(service.moves))
-    # Each round ends after one read, for lack of time. The other one that was notified need not wait for the next.
-    reads = [(33.0, f"{LIST}/t0"), (53.0, f"{LIST}/t1"), (62.0, f"{LIST}/t0")]
-    assert service.requests[:5] == [(24.0, LIST), reads[0], (44.0, LIST), *reads[1:]]
+    # Each round ends after one read, for lack of time. The others that were notified need not wait for the next.
+    assert service.times[:6] == [24.0, 33.0, 44.0, 53.0, 62.0, 71.0]
+    assert service.paths[:6] == [LIST, f"{LIST}/t0", LIST, *(f"{LIST}/t{number}" for number in (1, 0, 2))]
 
 
 def test_polls_use_the_lane_that_gives_way(sdk: MakeSdk) -> None:
@@ -496,11 +484,7 @@ def test_the_newest_failure_is_read_in_full_first() -> None:
     # The last early one would have its result code too late, so the slot goes to one that still has time.
     assert [(next(ends).result_desc) for _ in range(4)] == ["done", "done", None, "done"]
     assert service.paths == [
-        "/transactions",
-        "/transactions/early0",
-        "/transactions/early1",
-        "/transactions",
-        "/transactions/late",
+        *("/transactions", "/transactions/early0", "/transactions/early1", "/transactions", "/transactions/late"),
     ]
 
 

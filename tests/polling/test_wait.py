@@ -20,6 +20,7 @@ from momopay import (
     RateBudget,
     RequestValidationError,
     Transaction,
+    TransactionNotFoundError,
     WaitTimeoutError,
     parse_callback,
     settled,
@@ -29,6 +30,7 @@ from polling.kit import Concurrent, MakeSdk, Service, callback, in_trio, waiting
 from virtual import envelope, refusal, transaction
 
 HTML = (200, b"<html>")
+LIST = "/transactions"
 
 
 def test_one_wait_reads_by_id_on_the_schedule_of_the_service(sdk: MakeSdk) -> None:
@@ -59,6 +61,8 @@ def test_an_error_of_the_predicate_reaches_its_caller_and_no_other_wait() -> Non
     service = Service()
     service.add_many(2, (0.0, "SUCCESS"))
 
+    events = list[Event]()
+
     def wrong(seen: Transaction) -> bool:
         raise ZeroDivisionError(seen.transaction_id)
 
@@ -68,19 +72,18 @@ def test_an_error_of_the_predicate_reaches_its_caller_and_no_other_wait() -> Non
             with pytest.raises(ZeroDivisionError, match="t0"):
                 await client.transactions.wait("t0", until=wrong)
 
-    assert in_trio(service, work) == pytest.approx(15.0)
+    assert in_trio(service, work, on_event=events.append) == pytest.approx(15.0)
     assert service.paths == ["/transactions"]
+    reported = {each.transaction_id: each.error for each in events if isinstance(each, WaitEnded)}
+    assert reported == {"t0": ZeroDivisionError, "t1": None}
 
 
 def test_transient_failures_and_429s_do_not_end_a_wait(sdk: MakeSdk) -> None:
     service = Service()
     service.add("a", (0.0, "SUCCESS"))
     service.failures = [
-        HTML,
-        (503, b""),
-        (429, refusal("RATE_LIMIT_EXCEEDED", resetInSeconds=4000)),
-        (429, refusal("TOO_MANY_REQUESTS")),
-        (408, refusal("TRANSACTION_NOT_FOUND")),
+        *(HTML, (503, b""), (429, refusal("RATE_LIMIT_EXCEEDED", resetInSeconds=4000))),
+        *((429, refusal("TOO_MANY_REQUESTS")), (408, refusal("TRANSACTION_NOT_FOUND"))),
     ]
     assert sdk(service, max_attempts=1)(lambda client: client.transactions.wait("a")).status == "SUCCESS"
     assert service.times == [15.0, 25.0, 35.0, 45.0, 55.0, 65.0]
@@ -109,12 +112,7 @@ def test_malformed_answers_end_the_waits_that_they_were_read_for(of: str) -> Non
         service.unlisted.add("t0")
         service.broken["t0"] = HTML
 
-    async def work(client: AsyncClient) -> None:
-        async with anyio.create_task_group() as tasks:
-            for identity in service.moves:
-                tasks.start_soon(waits.wait, client, identity)
-
-    in_trio(service, work)
+    in_trio(service, waits.wait_for_all)
     ended = service.moves if of == "pages" else ["t0"]
     assert {identity: type(error) for identity, error in waits.errors.items()} == dict.fromkeys(ended, ProtocolError)
     assert waits.ended_at == {identity: 25.0 if identity in ended else 65.0 for identity in service.moves}
@@ -183,11 +181,7 @@ def test_an_end_waits_three_intervals_for_its_result_code_and_never_beyond_the_l
         await anyio.sleep(0.0 if request.url.path.endswith("/transactions") else 1000.0)
         return service.respond(request)
 
-    async def work(client: AsyncClient) -> None:
-        async with anyio.create_task_group() as tasks:
-            for identity in service.moves:
-                tasks.start_soon(partial(waits.wait, client, identity, schedule=PollSchedule(limit=limit)))
-
+    work = partial(waits.wait_for_all, schedule=PollSchedule(limit=limit))
     in_trio(service, work, transport=httpx.MockTransport(hang))
     assert waits.ended_at == dict.fromkeys(["t0", "t1"], ended_at)
     assert {each.result_desc for each in waits.seen.values()} == {None}
@@ -248,8 +242,10 @@ def test_a_wait_for_many_names_those_that_did_not_end(sdk: MakeSdk) -> None:
     with pytest.raises(WaitTimeoutError, match="2 transactions have not ended") as caught:
         driver.ends("a", "t0", "t1")
     assert caught.value.pending == ("t0", "t1")
-    reported = {each.transaction_id: each.error for each in seen if isinstance(each, WaitEnded)}
-    assert reported == {"a": None, "t0": WaitTimeoutError, "t1": WaitTimeoutError}
+    assert caught.value.last is not None
+    assert caught.value.last.transaction_id == "t0"
+    reported = {each.transaction_id: (each.error, each.seconds) for each in seen if isinstance(each, WaitEnded)}
+    assert reported == {"a": (None, 15.0)} | dict.fromkeys(("t0", "t1"), (WaitTimeoutError, 300.0))
 
 
 @pytest.mark.parametrize("wrong", ["", "..", "x" * 300, 7, None])
@@ -290,6 +286,25 @@ def test_each_wait_keeps_its_own_interval() -> None:
         next(slow)
 
 
+def test_a_search_takes_no_longer_than_the_shortest_interval() -> None:
+    service = Service()
+    service.add("slow")
+    service.add("quick", (10.0, "SUCCESS"))
+    service.unlisted.update(service.moves)
+    client, backend = waiting_client(service)
+    slow = begun(client, "slow", first=1.0, every=60.0)
+
+    def respond(method: str, path: str) -> tuple[int, Any]:
+        backend.clock += 3.0
+        return service(method, path)
+
+    backend.handler = respond
+    quick = PollSchedule(first=1.0, every=5.0)
+    assert client.transactions.wait("quick", schedule=quick).status == "SUCCESS"
+    assert service.requests == [(4.0, LIST), (7.0, f"{LIST}/slow"), (15.0, f"{LIST}/quick")]
+    assert slow is not None  # it waits all the time
+
+
 def test_waits_that_are_over_cost_no_request() -> None:
     service = Service()
     service.add("abandoned")
@@ -301,6 +316,14 @@ def test_waits_that_are_over_cost_no_request() -> None:
     assert set(service.paths) == {"/transactions/a"}
     with pytest.raises(WaitTimeoutError):
         next(over)
+    service.requests.clear()
+    refused = begun(client, "unknown", first=0.0)
+    service.add("b", (300.0, "SUCCESS"))
+    assert client.transactions.wait("b").status == "SUCCESS"
+    assert service.paths.count("/transactions/unknown") == 1
+    assert set(service.paths[2:]) == {"/transactions/b"}
+    with pytest.raises(TransactionNotFoundError):
+        next(refused)
 
 
 @pytest.mark.parametrize("status", ["SUCCESS", "FAILED"])
