@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import httpx
@@ -62,7 +62,7 @@ def test_by_default_it_is_in_the_runtime_folder_one_for_each_account(
     folder = tmp_path / "of a path"
     folder.mkdir()
     assert repr(FileRateBudget(folder)) == f"FileRateBudget({str(folder)!r}, requests=58, window=61.0)"
-    for given in (folder / "budget", str(folder)):
+    for given in (PurePath(folder, "budget"), str(folder)):
         used(FileRateBudget(given))
     assert [file.name for file in logs(folder)] == ["budget", f"momopay-{'ab' * 16}.budget"]
     with pytest.raises(ConfigurationError, match="No such file or directory"):

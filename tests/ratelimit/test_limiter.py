@@ -23,7 +23,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from momopay import BudgetExhaustedError, FileRateBudget, RateBudget
-from momopay._ratelimit.budget import RateLimiter
+from momopay._ratelimit.budget import Line, RateLimiter, Ticket
 from momopay._transport.async_backend import AsyncBackend
 from momopay._transport.sync_backend import SyncBackend
 from momopay.types import Lane
@@ -55,16 +55,13 @@ def acquire(limiter: RateLimiter, *, latest: float = 2000.0, lane: Lane = Lane.P
     return waited
 
 
-def test_a_free_slot_is_taken_without_a_wait(limiter: RateLimiter, clock: VirtualIO) -> None:
+def test_a_call_waits_until_its_slot_comes_and_not_at_all_for_a_free_one(
+    limiter: RateLimiter, clock: VirtualIO
+) -> None:
     """Also if the deadline has passed: the attempt's own timer ends the call."""
-    assert [acquire(limiter), acquire(limiter, latest=999.0)] == [False, False]
-    assert clock.slept == []
-
-
-def test_a_call_waits_until_its_slot_comes(limiter: RateLimiter, clock: VirtualIO) -> None:
-    assert [acquire(limiter) for _ in range(3)] == [False, False, True]
-    assert clock.slept == [10.0]
-    assert clock.now() == 1010.0
+    assert [acquire(limiter), acquire(limiter, latest=999.0), clock.slept] == [False, False, []]
+    assert acquire(limiter)
+    assert (clock.slept, clock.now()) == ([10.0], 1010.0)
 
 
 def test_without_a_slot_in_time_nothing_is_taken(limiter: RateLimiter, clock: VirtualIO) -> None:
@@ -188,6 +185,14 @@ def test_reads_go_before_polls_that_queued_first() -> None:
     assert calls.slots["poll"] == [61.0] + [122.0] * 3
 
 
+def test_a_poll_expects_a_slot_of_its_floor_however_many_payments_wait() -> None:
+    async def use(calls: Calls) -> None:
+        await calls.start(60, Lane.PAYMENT)
+        await calls.start(1, Lane.POLL, deadline=60.0)
+
+    assert in_virtual_time(RateBudget(requests=16, window=60.0), use).slots["poll"] == [60.0]
+
+
 def test_within_a_lane_the_first_come_first() -> None:
     async def use(calls: Calls) -> None:
         for _ in range(4):
@@ -200,6 +205,12 @@ def test_within_a_lane_the_first_come_first() -> None:
     calls = in_virtual_time(RateBudget(requests=4, window=61.0), use)
     order = [int(name) for name in calls.slots if name.isdecimal()]
     assert order == [0, 2, 4, 6, 8, 10, 1, 3, 5, 7, 9, 11]
+
+
+def test_a_call_keeps_its_place_until_it_is_a_second_late() -> None:
+    line, signal = Line(), SyncBackend().signal()
+    line.join(Ticket(Lane.PAYMENT, signal, asks_at=100.0))
+    assert [line.place(Lane.READ, now).before for now in (101.0, 101.1)] == [1, 0]
 
 
 # Who gives up.
@@ -223,9 +234,11 @@ def test_a_deadline_is_seen_at_once_with_the_whole_line_in_mind() -> None:
         await calls.start(10, Lane.PAYMENT)
         await calls.start(1, Lane.PAYMENT, "late", deadline=99.0)
         await calls.start(1, Lane.PAYMENT, "just", deadline=100.0)
+        await calls.start(1, Lane.READ)
+        await calls.start(1, Lane.POLL, deadline=119.0)
 
     calls = in_virtual_time(RateBudget(requests=1, window=10.0), use)
-    assert calls.refused == {"late": [(0.0, 100.0)]}
+    assert calls.refused == {"late": [(0.0, 100.0)], "poll": [(0.0, 120.0)]}
     assert calls.slots["just"] == [100.0]
 
 

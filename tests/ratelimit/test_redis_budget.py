@@ -16,6 +16,7 @@ from uuid import uuid4
 
 import httpx
 import pytest
+import redis
 import redis.asyncio
 
 from drivers import unique_key
@@ -98,6 +99,21 @@ def test_each_account_has_its_own_log(server: RedisServer) -> None:
     one, other = (Caller(budget, uuid4().hex) for _ in range(2))
     assert [each.at_once(2) for each in (one, other)] == [1, 1]
     budget.close()
+
+
+def test_a_log_that_others_change_all_the_time_hands_out_nothing(caller: MakeCaller, server: RedisServer) -> None:
+    other = caller(server.url, requests=1000)
+
+    class Contended(redis.Redis):
+        """Another process always takes a slot between a read and its write."""
+
+        def pipeline(self, transaction: Any = True, shard_hint: Any = None) -> Any:
+            if transaction:
+                other.reserve()
+            return super().pipeline(transaction, shard_hint)  # pyright: ignore[reportUnknownMemberType]
+
+    with Contended(port=server.port) as client:
+        assert 0 < caller(client, requests=1000).reserve() <= 0.25  # seconds until it would ask again
 
 
 # The ways to Redis.

@@ -55,16 +55,11 @@ def test_the_rest_of_a_longer_text_is_not_read() -> None:
     "text",
     [
         *(b"", b"\n", b"\0" * 100, b"garbage\n", b"[]\n", b"{}\n", b"1\n", b"\xff\xfe\n", used()[:40]),
-        used().replace(b'"version":1', b'"version":2'),
-        used().replace(b'"slots":[', b'"slots":[null,'),
-        used().replace(b'"slots":[', b'"slots":["x",'),
-        used().replace(b'"stop":', b'"stop":"soon","end":'),
-        used().replace(b'"now":', b'"then":'),
-        used().replace(b'"asked":{', b'"asked":{"a":1},"was":{'),
-        used().replace(b'"waiting":[', b'"waiting":[["a",1],'),
-        used().replace(b'"waiting":[', b'"waiting":[1,'),
-        used().replace(b'"waiting":[', b'"waiting":[["a","x",1],'),
-        b"[" * 60_000,
+        *(used().replace(b'"version":1', b'"version":2'), used().replace(b'"slots":[', b'"slots":[null,')),
+        *(used().replace(b'"slots":[', b'"slots":["x",'), used().replace(b'"stop":', b'"stop":"soon","end":')),
+        *(used().replace(b'"now":', b'"then":'), used().replace(b'"asked":{', b'"asked":{"a":1},"was":{')),
+        *(used().replace(b'"waiting":[', b'"waiting":[["a",1],'), used().replace(b'"waiting":[', b'"waiting":[1,')),
+        *(used().replace(b'"waiting":[', b'"waiting":[["a","x",1],'), b"[" * 60_000),
     ],
 )
 def test_what_is_not_ours_is_refused(text: bytes) -> None:
@@ -111,6 +106,13 @@ def test_payments_that_wait_in_another_process_go_before_reads_and_polls() -> No
     assert [reserve(state, later, Lane.PAYMENT, Place(True, payments=left), "other") for left in (2, 1)] == [0.0, 0.0]
 
 
+def test_a_process_has_payments_until_the_last_of_them_could_go() -> None:
+    state = SharedState.full(1, WINDOW, NOW)
+    places = (Place(queued=True, same=1, payments=2), Place(queued=True, payments=2))
+    assert [reserve(state, NOW, Lane.PAYMENT, place, "other") for place in places] == [120.0, 60.0]
+    assert reserve(state, NOW + WINDOW + 2.0, Lane.READ) > 0
+
+
 def test_a_payment_of_a_process_that_died_is_believed_for_a_second() -> None:
     state = SharedState.full(1, WINDOW, NOW)
     reserve(state, NOW, Lane.PAYMENT, Place(queued=True, payments=1), "dead")
@@ -120,17 +122,13 @@ def test_a_payment_of_a_process_that_died_is_believed_for_a_second() -> None:
     assert json.loads(state.dump(later))["waiting"] == []
 
 
-def test_payments_that_gave_up_are_forgotten_when_their_process_asks_again() -> None:
-    state = SharedState.full(1, WINDOW, NOW)
-    reserve(state, NOW, Lane.PAYMENT, Place(queued=True, payments=1), "other")
-    reserve(state, NOW, Lane.READ, ALONE, "other")
-    assert reserve(state, NOW + WINDOW, Lane.READ) == 0.0
-
-
-def test_a_payment_that_has_its_slot_holds_back_nobody() -> None:
-    state = SharedState.full(2, WINDOW, NOW)
-    waits = Place(queued=True, payments=1)
+def test_a_payment_that_has_its_slot_or_gave_up_holds_back_nobody() -> None:
+    state, waits = SharedState.full(2, WINDOW, NOW), Place(queued=True, payments=1)
     assert [reserve(state, now, Lane.PAYMENT, waits, "other") for now in (NOW, NOW + WINDOW)] == [60.0, 0.0]
+    assert reserve(state, NOW + WINDOW, Lane.READ) == 0.0
+    state = SharedState.full(1, WINDOW, NOW)
+    reserve(state, NOW, Lane.PAYMENT, waits, "other")
+    reserve(state, NOW, Lane.READ, ALONE, "other")  # its process asks again, without that payment
     assert reserve(state, NOW + WINDOW, Lane.READ) == 0.0
 
 
