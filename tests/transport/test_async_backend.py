@@ -191,7 +191,20 @@ def test_a_signal_wakes_one_wait() -> None:
             await signal.wait(wire.PATIENCE)
         assert second.cancelled_caught
 
-    anyio.run(main)
+        async def wait_twice() -> None:
+            for _ in range(2):
+                await signal.wait(2 * wire.PATIENCE)
+
+        with anyio.fail_after(wire.PATIENCE):
+            async with anyio.create_task_group() as group:
+                group.start_soon(wait_twice)
+                await anyio.wait_all_tasks_blocked()
+                signal.set()
+                thread = threading.Thread(target=signal.set)  # it is for the second wait
+                thread.start()
+                thread.join()
+
+    anyio.run(main)  # on asyncio, where the order is certain
 
 
 def test_work_in_threads_has_a_limit_of_its_own() -> None:

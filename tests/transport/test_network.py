@@ -184,6 +184,10 @@ def test_a_cancelled_tls_handshake_closes_the_socket(loop: str) -> None:
                 scope.cancel()
                 accepted.settimeout(wire.PATIENCE)
                 assert await anyio.to_thread.run_sync(accepted.recv, 1) == b""
+        unanswered = await AsyncNetwork(waiting()).connect_tcp("127.0.0.1", listener.getsockname()[1], 5.0)
+        with pytest.raises(httpcore.ConnectTimeout, match="no TLS session"), anyio.fail_after(wire.PATIENCE):
+            await unanswered.start_tls(ssl.create_default_context(), "127.0.0.1", 0.01)
+        await unanswered.aclose()
 
     with wire.silent() as listener:
         anyio.run(main, listener, backend=loop)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 import ssl
 import struct
@@ -125,6 +126,19 @@ def test_each_read_waits_for_what_remains_of_the_attempt(slow: Slow) -> None:
     with pytest.raises(httpcore.ReadTimeout):
         b"".join(iter(lambda: stream.read(1, timeout=3.0), b""))
     assert slow.waited == [(False, 3.0), (False, 2.0), (False, 1.0)]
+
+
+def test_an_error_of_the_system_is_raised_as_httpcores(slow: Slow, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_argument: object) -> int:
+        raise OSError(errno.EHOSTUNREACH, "no route to host")
+
+    for name in ("send", "recv"):
+        monkeypatch.setattr(slow, name, fail)
+    stream = stream_over(slow, has_effect=False, seconds=5.0)
+    with pytest.raises(httpcore.WriteError, match="no route to host"):
+        stream.write(b"x")
+    with pytest.raises(httpcore.ReadError, match="no route to host"):
+        stream.read(1)
 
 
 def test_a_write_waits_until_the_kernel_has_room() -> None:

@@ -82,7 +82,7 @@ def test_a_connection_in_use_is_not_kept_by_a_client_that_was_closed_meanwhile()
         assert session_of(client).backend._idle.drain() == []
 
 
-def test_the_users_transport_and_the_budget_are_closed_with_the_client(drive: Drive) -> None:
+def test_the_users_transport_has_the_timeout_and_is_closed_with_the_client_as_the_budget_is(drive: Drive) -> None:
     closed = list[int]()
 
     class Budget(momopay.RateBudget):
@@ -96,7 +96,16 @@ def test_the_users_transport_and_the_budget_are_closed_with_the_client(drive: Dr
         async def aclose(self) -> None:
             closed.append(1)
 
-    driver = drive(transport=Closing(lambda _request: httpx.Response(500)), budget=Budget())
+    def answer(request: httpx.Request) -> httpx.Response:
+        times.append(request.extensions["timeout"])
+        return httpx.Response(200)
+
+    times = list[dict[str, float]]()
+    driver = drive(transport=Closing(answer), budget=Budget(), timeout=10.0)
+    with pytest.raises(momopay.ProtocolError):
+        driver(balance)
+    of_each = {} if driver.client_kind == "async" else {"read": 10.0, "write": 10.0}
+    assert times == [{"connect": 9.0, "pool": 9.0, **of_each}]
     driver(lambda client: client.aclose() if driver.client_kind == "async" else client.close())
     assert sorted(closed) == [1, 2]
 
@@ -200,8 +209,7 @@ def url(tmp_path: Path) -> str:
 @pytest.mark.parametrize(
     ("event", "state"),
     [
-        ("nothing that is known", JournalState.UNKNOWN),
-        ("connection.connect_tcp.started", JournalState.NOT_SENT),
+        *(("nothing that is known", JournalState.UNKNOWN), ("connection.connect_tcp.started", JournalState.NOT_SENT)),
         ("http11.send_request_headers.started", JournalState.UNKNOWN),
     ],
 )

@@ -1,9 +1,11 @@
 """Blocking work in a thread is completed, and a cancelled task waits for it, but not for long."""
 
 import asyncio
+import sys
 import threading
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Generator
+from contextlib import contextmanager
 from typing import Any
 
 import anyio
@@ -11,7 +13,7 @@ import pytest
 
 from in_turn import in_turn
 from momopay._transport import threads
-from momopay._transport.threads import in_thread
+from momopay._transport.threads import entered_in_thread, in_thread
 
 
 @in_turn("loop", ["asyncio", "trio"])
@@ -23,6 +25,30 @@ def test_a_result_and_an_error_come_back_as_they_are(loop: str) -> None:
         assert await in_thread(threading.get_ident) != threading.get_ident()
         with pytest.raises(LookupError):
             await in_thread(fail)
+
+    anyio.run(main, backend=loop)
+
+
+@in_turn("loop", ["asyncio", "trio"])
+def test_a_context_in_threads_sees_how_its_block_ends(loop: str) -> None:
+    ends = list[BaseException | None]()
+
+    @contextmanager
+    def context() -> Generator[int]:
+        try:
+            yield threading.get_ident()
+        finally:
+            ends.append(sys.exception())
+
+    async def main() -> None:
+        async with entered_in_thread(context()) as thread:
+            assert thread != threading.get_ident()
+        for error in (LookupError("plain"), KeyboardInterrupt()):
+            with pytest.raises(type(error)):
+                async with entered_in_thread(context()):
+                    raise error
+            assert ends == [None, error]
+            ends.pop()
 
     anyio.run(main, backend=loop)
 
