@@ -61,21 +61,11 @@ def with_literal(data: dict[str, Any], name: str, literal: str) -> str:
 TIMES = {"createdAt": CREATED, "updatedAt": UPDATED}
 PARSED_TIMES = {"created_at": CREATED_AT, "updated_at": UPDATED_AT}
 
-_COLLECTION: dict[str, Any] = {
-    "transactionId": ID,
-    "tenantId": TENANT,
-    "channelId": CHANNEL,
-    "type": "STK",
-    "amount": 100.5,
-    "currency": "KES",
-    "phone": PHONE,
-    "accountReference": "INV-42",
-    "transactionDesc": "Order 42",
-    "providerRequestId": "mr-1",
-    "providerCheckoutId": "ws-1",
-    "resultCode": "0",
-    **TIMES,
-}
+_COLLECTION: dict[str, Any] = (
+    {"transactionId": ID, "tenantId": TENANT, "channelId": CHANNEL, "type": "STK", "amount": 100.5}
+    | {"currency": "KES", "phone": PHONE, "accountReference": "INV-42", "transactionDesc": "Order 42"}
+    | {"providerRequestId": "mr-1", "providerCheckoutId": "ws-1", "resultCode": "0", **TIMES}
+)
 STK = Sample(
     momopay.StkTransaction,
     {**_COLLECTION, "status": "PENDING", "transactionFee": 1.25, "resultDescription": "accepted"},
@@ -89,63 +79,27 @@ READ = Sample(
 TOP_UP = Sample(momopay.TopUp, STK.camel, STK.parsed)
 PAYOUT = Sample(
     momopay.Payout,
-    {
-        "transactionId": ID,
-        "tenantId": TENANT,
-        "channelId": None,
-        "type": "B2C",
-        "status": "PENDING",
-        "amount": 250,
-        "currency": "KES",
-        "phone": PHONE,
-        "reference": "PAY-7",
-        "description": "Refund",
-        "resultDescription": "Payout queued",
-        "transactionFee": 0,
-        **TIMES,
-    },
+    {"transactionId": ID, "tenantId": TENANT, "channelId": None, "type": "B2C", "status": "PENDING"}
+    | {"amount": 250, "currency": "KES", "phone": PHONE, "reference": "PAY-7", "description": "Refund"}
+    | {"resultDescription": "Payout queued", "transactionFee": 0, **TIMES},
     {"amount": Decimal(250), "transaction_fee": Decimal(0), **PARSED_TIMES},
 )
 ITEM = Sample(
     momopay.types.TransactionSummary,
-    {
-        "transactionId": ID,
-        "type": "WALLET_TOPUP",
-        "status": "FAILED",
-        "amount": 99.99,
-        "currency": "KES",
-        "phone": PHONE,
-        "accountReference": "INV-42",
-        "transactionFee": 0,
-        **TIMES,
-    },
+    {"transactionId": ID, "type": "WALLET_TOPUP", "status": "FAILED", "amount": 99.99, "currency": "KES"}
+    | {"phone": PHONE, "accountReference": "INV-42", "transactionFee": 0, **TIMES},
     {"amount": Decimal("99.99"), "transaction_fee": Decimal(0), **PARSED_TIMES},
 )
 BALANCE = Sample(
     momopay.WalletBalance,
-    {
-        "walletId": ID,
-        "tenantId": TENANT,
-        "currency": "KES",
-        "availableBalance": 9999.99,
-        "ledgerBalance": 10000,
-        "updatedAt": UPDATED,
-    },
+    {"walletId": ID, "tenantId": TENANT, "currency": "KES", "availableBalance": 9999.99}
+    | {"ledgerBalance": 10000, "updatedAt": UPDATED},
     {"available_balance": Decimal("9999.99"), "ledger_balance": Decimal(10000), "updated_at": UPDATED_AT},
 )
 PAYBILL = Sample(
     momopay.PaymentChannel,
-    {
-        "id": CHANNEL,
-        "tenantId": TENANT,
-        "category": "PAYMENT_WALLET",
-        "type": "PAYBILL",
-        "shortcode": "600100",
-        "name": "Shop",
-        "accountNumber": "ACC-1",
-        "isDefault": True,
-        "createdAt": CREATED,
-    },
+    {"id": CHANNEL, "tenantId": TENANT, "category": "PAYMENT_WALLET", "type": "PAYBILL", "shortcode": "600100"}
+    | {"name": "Shop", "accountNumber": "ACC-1", "isDefault": True, "createdAt": CREATED},
     {"created_at": CREATED_AT},
 )
 SAMPLES = {"stk": STK, "top-up": TOP_UP, "payout": PAYOUT, "read": READ, "item": ITEM, "balance": BALANCE} | {

@@ -11,8 +11,9 @@ from pydantic import TypeAdapter, ValidationError
 from in_turn import in_turn
 from models.kit import CHANNEL, ID, ITEM, PAYBILL, PAYOUT, READ, STK, TOP_UP, parse
 from models.test_callbacks import callback
+from momopay import RequestValidationError
 from momopay.models import arguments
-from momopay.models.arguments import check_channel_id, check_transaction_id
+from momopay.models.arguments import check_channel_id, check_transaction_id, checked_metadata
 
 ADAPTERS: dict[str, TypeAdapter[Any]] = {
     "amount": TypeAdapter(Annotated[Decimal, arguments.kes(minimum=10)]),
@@ -74,6 +75,13 @@ NO_TEXT: list[Any] = [5, b"INV", ["INV"], True, 1.5, None, "a\ud800"]
 def test_what_is_not_meant_is_refused(kind: str, value: Any) -> None:
     with pytest.raises(ValidationError):
         ADAPTERS[kind].validate_python(value)
+
+
+@in_turn("metadata", [[], "text", {1: "a"}, {"a": object()}, {"a": float("nan")}])
+def test_metadata_is_what_json_can_hold(metadata: Any) -> None:
+    with pytest.raises(RequestValidationError, match="metadata"):
+        checked_metadata(metadata)
+    assert checked_metadata({"a": [1]}) == {"a": [1]}
 
 
 TRANSACTIONS = {sample.kind.__name__: parse(sample.kind, sample.camel) for sample in (STK, TOP_UP, PAYOUT, READ, ITEM)}

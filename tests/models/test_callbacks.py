@@ -25,6 +25,11 @@ def test_a_callback_has_the_names_of_other_records_too() -> None:
     assert (found.transaction.phone, found.transaction.account_reference) == (PHONE, "INV-42")
     assert isinstance(found, HasTransactionId)
     assert isinstance(found.transaction, HasTransactionId)
+    assert "555" not in repr(callback(phone_number="+1 202 555 0100"))
+    least = {name: STATED[name] for name in ("id", "status", "created_at", "updated_at")}
+    assert Callback.model_validate({**PAYLOAD, "transaction": least}).transaction.currency == "KES"
+    with pytest.raises(ValueError, match="event_type\n  Field required"):
+        Callback.model_validate({"transaction": STATED})
 
 
 def test_the_key_is_the_same_for_a_repeat_and_differs_for_another_status() -> None:

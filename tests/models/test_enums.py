@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import momopay
 from in_turn import in_turn
+from momopay.models.enums import end_of
 
 ENUMS: dict[Any, list[str]] = {
     momopay.TransactionStatus: ["PENDING", "PROCESSING", "SUCCESS", "FAILED", "REVERSED", "CANCELLED", "EXPIRED"],
@@ -32,12 +33,9 @@ def test_an_enum_has_the_values_of_the_service_and_no_more(kind: Any) -> None:
 @in_turn(
     ("text", "member"),
     [
-        ("b2c", momopay.TransactionType.B2C),
-        ("STK_PUSH", momopay.TransactionType.STK),
-        ("stk-push", momopay.TransactionType.STK),
-        ("wallet_top_up", momopay.TransactionType.WALLET_TOPUP),
-        ("Success", momopay.TransactionStatus.SUCCESS),
-        ("canceled", momopay.TransactionStatus.CANCELLED),
+        *(("b2c", momopay.TransactionType.B2C), ("STK_PUSH", momopay.TransactionType.STK)),
+        *(("stk-push", momopay.TransactionType.STK), ("wallet_top_up", momopay.TransactionType.WALLET_TOPUP)),
+        *(("Success", momopay.TransactionStatus.SUCCESS), ("canceled", momopay.TransactionStatus.CANCELLED)),
         ("Transaction.SUCCESS", momopay.EventType.SUCCESS),
     ],
 )
@@ -78,3 +76,4 @@ def test_only_the_known_ends_are_terminal(text: str) -> None:
     assert status.is_terminal is (status in TERMINAL)
     assert (status in TERMINAL) is (text.upper() in TERMINAL and text.isascii())
     assert status.ended_without_success is (status in TERMINAL - {"SUCCESS"})
+    assert end_of(status) == ("FAILED" if status in TERMINAL - {"SUCCESS", "REVERSED"} else status)

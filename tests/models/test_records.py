@@ -29,7 +29,7 @@ from models.kit import (
     with_literal,
 )
 from momopay.models.account import ChannelItems
-from momopay.models.records import Items, Record, describe, note_response
+from momopay.models.records import Envelope, Items, Record, describe, note_response
 
 INFO = momopay.types.ResponseInfo("r-1", 200, {"x-served-by": "node-7"}, attempts=2, elapsed=0.5)
 each_record = in_turn("sample", SAMPLES.values())
@@ -163,7 +163,15 @@ def test_a_result_code_may_be_text_or_a_number(code: str) -> None:
 
 @in_turn("phone", ["2547*****678", "07XX", "", "+1 202 555 0100"])
 def test_a_phone_from_the_service_is_not_validated(phone: str) -> None:
-    assert parse(READ.kind, {**READ.camel, "phone": phone}).phone == phone
+    record = parse(READ.kind, {**READ.camel, "phone": phone})
+    assert record.phone == phone
+    assert "555" not in repr(record)
+
+
+@in_turn("success", ["false", "null", '"true"'])
+def test_an_envelope_that_is_no_success_is_refused(success: str) -> None:
+    with pytest.raises(pydantic.ValidationError, match="success"):
+        Envelope[dict[str, int]].model_validate_json(f'{{"success": {success}, "data": {{}}}}')
 
 
 class Numbers(Record):

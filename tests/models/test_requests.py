@@ -78,10 +78,8 @@ def test_a_filter_by_amount_may_be_nothing_but_not_less(name: str) -> None:
 @in_turn(
     ("kind", "name", "limit"),
     [
-        (StkRequest, "account_reference", 12),
-        (StkRequest, "transaction_desc", 13),
-        (TopUpRequest, "account_reference", 120),
-        (TopUpRequest, "transaction_desc", 255),
+        *((StkRequest, "account_reference", 12), (StkRequest, "transaction_desc", 13)),
+        *((TopUpRequest, "account_reference", 120), (TopUpRequest, "transaction_desc", 255)),
     ],
 )
 def test_longer_text_is_refused_and_not_cut(kind: type[Request], name: str, limit: int) -> None:
@@ -154,19 +152,13 @@ SEARCH = Search.checked(**VALID[Search], amount=Decimal("99.99"), phone=PHONE, t
 @in_turn(
     ("changes", "fit"),
     [
-        ({}, Fit.EXACT),
-        ({"phone": "2547*****678"}, Fit.EXACT),
-        ({"type": "wallet_topup"}, Fit.EXACT),
+        *(({}, Fit.EXACT), ({"phone": "2547*****678"}, Fit.EXACT), ({"type": "wallet_topup"}, Fit.EXACT)),
         ({"createdAt": (SENT - timedelta(minutes=5)).isoformat()}, Fit.EXACT),
         ({"createdAt": (SENT + timedelta(days=9)).isoformat()}, Fit.EXACT),
         ({"createdAt": (SENT - timedelta(minutes=5, seconds=1)).isoformat()}, Fit.NEAR),
-        ({"accountReference": " INV-42 "}, Fit.NEAR),
-        ({"amount": 99.98}, Fit.NEAR),
-        ({"phone": "254712345679"}, Fit.NEAR),
-        ({"phone": "07*****678"}, Fit.NEAR),
-        ({"type": "STK"}, Fit.NEAR),
-        ({"accountReference": "inv-42"}, Fit.NONE),
-        ({"accountReference": None}, Fit.NONE),
+        *(({"accountReference": " INV-42 "}, Fit.NEAR), ({"amount": 99.98}, Fit.NEAR)),
+        *(({"phone": "254712345679"}, Fit.NEAR), ({"phone": "07*****678"}, Fit.NEAR), ({"type": "STK"}, Fit.NEAR)),
+        *(({"accountReference": "inv-42"}, Fit.NONE), ({"accountReference": None}, Fit.NONE)),
     ],
 )
 def test_a_search_compares_all_that_is_known(changes: dict[str, Any], fit: Fit) -> None:
