@@ -13,20 +13,8 @@ FILES = sorted(SOURCE.rglob("*.py"))
 
 # Top to bottom, as in docs/contributing.md. A package may import its own layer and those below it.
 LAYERS = [
-    {"__main__", "cli"},
-    {"pytest_plugin"},
-    {"integrations"},
-    {"probe"},
-    {"client"},
-    {"types"},
-    {"resources"},
-    {"durable"},
-    {"journal"},
-    {"_polling"},
-    {"_core"},
-    {"redis"},
-    {"_ratelimit"},
-    {"_transport"},
+    *({"__main__", "cli"}, {"pytest_plugin"}, {"integrations"}, {"probe"}, {"client"}, {"types"}, {"resources"}),
+    *({"durable"}, {"journal"}, {"_polling"}, {"_core"}, {"redis"}, {"_ratelimit"}, {"_transport"}),
     {"callbacks", "errors", "events", "models", "money", "phones", "signing", "urls"},
     {"_fork", "_numbers", "_redaction"},
 ]

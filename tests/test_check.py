@@ -8,12 +8,9 @@ from in_turn import in_turn
     ("changed", "tests"),
     [
         ("src/momopay/_core/retry.py", {"tests/core/test_retry.py"}),
-        ("src/momopay/durable/__init__.py", {"tests/durable"}),
-        ("src/momopay/errors.py", {"tests/test_errors.py"}),
-        ("tests/core/test_retry.py", {"tests/core/test_retry.py"}),
-        ("tests/cli/kit.py", {"tests/cli"}),
-        ("examples/payroll.py", {"tests/examples"}),
-        ("docs/collect/index.md", {"tests/docs"}),
+        *(("src/momopay/durable/__init__.py", {"tests/durable"}), ("src/momopay/errors.py", {"tests/test_errors.py"})),
+        *(("tests/core/test_retry.py", {"tests/core/test_retry.py"}), ("tests/cli/kit.py", {"tests/cli"})),
+        *(("examples/payroll.py", {"tests/examples"}), ("docs/collect/index.md", {"tests/docs"})),
         ("pyproject.toml", set[str]()),
     ],
 )

@@ -82,6 +82,7 @@ KINDS = in_turn("kind", [Client, AsyncClient])
 def test_options_can_be_read(kind: Any) -> None:
     client = kind(KEY, base_url=BASE + "/", timeout=3, deadline=40.5, max_attempts=2)
     assert (client.base_url, client.timeout, client.deadline, client.max_attempts) == (BASE, 3, 40.5, 2)
+    assert repr(client) == f"{kind.__name__}(base_url='{BASE}')"
     copy = client.with_options(timeout=4.0)
     assert (copy.base_url, copy.timeout, copy.deadline, copy.max_attempts) == (BASE, 4.0, 40.5, 2)
     assert client.max_wait is None

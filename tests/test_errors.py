@@ -134,6 +134,7 @@ MAY_HAVE_EXECUTED = {"JournalError", "OutcomeUnknownError", "WaitTimeoutError"}
 @each_error
 def test_an_error_says_whether_money_may_have_moved(name: str) -> None:
     kind = getattr(momopay, name)
+    assert "remedy" in vars(kind)
     assert kind.may_have_executed is (name in MAY_HAVE_EXECUTED)
     if "may_have_executed" in inspect.signature(kind.__init__).parameters or issubclass(kind, momopay.APIError):
         needed: dict[str, Any] = RESPONSE if issubclass(kind, momopay.APIError) else {}
@@ -152,6 +153,7 @@ def test_errors_carry_what_they_were_made_with() -> None:
     assert made("RequestValidationError").fields == {"phone": f"not {PHONE}", "amount": "is low"}
     assert made("CallbackMismatchError").fields == ("amount", "phone")
     assert made("DuplicatePayoutError").reference == PHONE
+    assert made("ProtocolError").status_code == 502
 
 
 def test_a_refusal_shows_its_code_message_status_and_request() -> None:
@@ -188,6 +190,7 @@ def test_details_are_attributes() -> None:
     blocked = throttled("TransactionHealthBlockedError", {**details, "minSuccessRate": 0.3125})
     assert blocked.blocked_until == datetime(2025, 3, 1, 10, 45, tzinfo=UTC)
     assert (blocked.success_rate, blocked.sample_size, blocked.min_success_rate) == (0.25, 100, 0.3125)
+    assert throttled("TransactionHealthBlockedError", {"sampleSize": 99.5}).sample_size == 99
 
 
 NUMBERS = {"limit": "limit", "remaining": "remaining", "reset_in_seconds": "resetInSeconds"}

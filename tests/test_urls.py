@@ -112,15 +112,11 @@ def test_only_global_addresses_are_public(address: Any) -> None:
 @in_turn(
     ("url", "expected"),
     [
-        ("https://api.example/v1", "https://api.example/v1"),
-        ("https://api.example/v1/", "https://api.example/v1"),
+        *(("https://api.example/v1", "https://api.example/v1"), ("https://api.example/v1/", "https://api.example/v1")),
         ("https://api.example:8443/v1", "https://api.example:8443/v1"),
-        ("https://10.0.0.1/v1", "https://10.0.0.1/v1"),
-        ("http://127.0.0.1:8787/v1", "http://127.0.0.1:8787/v1"),
-        ("http://localhost:8787/v1/", "http://localhost:8787/v1"),
-        ("http://[::1]:8787/v1", "http://[::1]:8787/v1"),
-        ("HTTPS://API.Example:443/v1", "https://api.example/v1"),
-        ("http://127.0.0.1:80/v1", "http://127.0.0.1/v1"),
+        *(("https://10.0.0.1/v1", "https://10.0.0.1/v1"), ("http://127.0.0.1:8787/v1", "http://127.0.0.1:8787/v1")),
+        *(("http://localhost:8787/v1/", "http://localhost:8787/v1"), ("http://[::1]:8787/v1", "http://[::1]:8787/v1")),
+        *(("HTTPS://API.Example:443/v1", "https://api.example/v1"), ("http://127.0.0.1:80/v1", "http://127.0.0.1/v1")),
     ],
 )
 def test_a_base_url_is_accepted_without_its_last_slash(url: str, expected: str) -> None:
@@ -192,10 +188,8 @@ def test_which_addresses_are_loopback(url: str, expected: bool) -> None:
 @in_turn(
     ("url", "host", "port"),
     [
-        ("https://api.example/v1", "api.example", 443),
-        ("https://api.example:8443/v1", "api.example", 8443),
-        ("http://127.0.0.1/v1", "127.0.0.1", 80),
-        ("http://[::1]:5000/v1", "::1", 5000),
+        *(("https://api.example/v1", "api.example", 443), ("https://api.example:8443/v1", "api.example", 8443)),
+        *(("http://127.0.0.1/v1", "127.0.0.1", 80), ("http://[::1]:5000/v1", "::1", 5000)),
     ],
 )
 def test_where_a_base_address_leads_to(url: str, host: str, port: int) -> None:
