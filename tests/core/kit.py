@@ -63,6 +63,7 @@ class Service(VirtualIO):
         self.timeouts: list[float] = []
         self._paid = set[str]()
         self.payments = 0
+        self.asked_before = 0  # requests that had something to do before their body
 
     async def send(
         self, method: str, url: str, headers: Headers, body: bytes | None, *, timeout: float, progress: Progress | None
@@ -71,6 +72,9 @@ class Service(VirtualIO):
         path = url.partition("/v1")[2]
         if isinstance(answer.error, NotSentError):
             raise answer.error
+        if progress is not None and progress.before_body is not None:
+            await progress.before_body()
+            self.asked_before += 1
         self.sent.append((method, path, dict(headers), body))
         self.timeouts.append(timeout)
         if answer.commits:

@@ -462,6 +462,7 @@ def test_every_call_takes_a_slot_in_its_lane(tmp_path: Path) -> None:
     assert lanes == [momopay.types.Lane.PAYMENT] * 3 + [momopay.types.Lane.READ] * 2
     with Journal(f"sqlite:///{tmp_path / 'a.db'}") as journal:
         client.payouts.pay_once(journal=journal, reference="INV-42", amount=100, phone=PHONE)
+    assert service.asked_before == 1
     assert len(lanes) == len(service.sent) == 7  # of which the first of `pay_once` asks whose key it is
 
 

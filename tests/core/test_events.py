@@ -14,6 +14,8 @@ import pytest
 from drivers import KEY, LOOPBACK, Driver
 from events_kit import Watcher
 from in_turn import in_turn
+from models.kit import ID
+from models.test_callbacks import callback
 from momopay import AsyncClient, Client, ConfigurationError, Journal, JournalState, MomoPayError, OutcomeUnknownError
 from momopay._core.events import Observer
 from momopay.events import CallEnded, CallStarted, Event
@@ -105,6 +107,13 @@ def test_an_awaitable_is_not_awaited(caplog: pytest.LogCaptureFixture) -> None:
     """The default run turns the warning of a coroutine that is never awaited into an error."""
     Observer(forgotten).deliver(CallStarted(operation="stk.initiate", call_id=1, at=0.0))
     assert "TypeError" in caplog.text
+
+
+@in_turn(("outcome", "status"), [("accepted", "SUCCESS"), ("duplicate", "SUCCESS"), ("forged", None)])
+def test_of_a_callback_that_anybody_may_have_sent_only_its_id_is_reported(outcome: Any, status: str | None) -> None:
+    seen = list[Any]()
+    Observer(seen.append).start("callbacks.receive", lambda: 0.0).callback_received(outcome, callback(), None)
+    assert [(each.transaction_id, each.transaction_status) for each in seen] == [(ID, status)]
 
 
 def test_the_trace_of_an_observer_shows_no_secret(caplog: pytest.LogCaptureFixture) -> None:

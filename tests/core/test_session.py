@@ -14,6 +14,7 @@ from in_turn import in_turn
 from momopay import RateBudget
 from momopay._core.config import Account, hash_of
 from momopay._core.session import ServiceClock, StkPause, key_state_for
+from momopay._core.wiring import Once
 
 
 def banned(retry_after: float | None = None) -> momopay.StkTempBannedError:
@@ -53,7 +54,7 @@ def test_the_longer_of_two_pauses_holds() -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
-def test_a_fork_while_a_thread_makes_the_state_of_a_key_leaves_no_lock_held(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fork_while_a_thread_makes_what_is_shared_leaves_no_lock_held(monkeypatch: pytest.MonkeyPatch) -> None:
     made, may_end = threading.Event(), threading.Event()
 
     def slow_budget() -> RateBudget:
@@ -62,19 +63,25 @@ def test_a_fork_while_a_thread_makes_the_state_of_a_key_leaves_no_lock_held(monk
         return RateBudget()
 
     monkeypatch.setattr("momopay._core.session.RateBudget", slow_budget)
-    thread = threading.Thread(target=key_state_for, args=[Account("pk_test_slow", "https://api.example/v1")])
-    thread.start()
-    assert made.wait(30)
+    once = Once(slow_budget)
+    account = Account("pk_test_slow", "https://api.example/v1")
+    threads = [threading.Thread(target=key_state_for, args=[account]), threading.Thread(target=once.get)]
+    for thread in threads:
+        made.clear()
+        thread.start()
+        assert made.wait(30)
 
     def in_child() -> None:
         may_end.set()
         assert key_state_for(Account("pk_test_forked", "https://api.example/v1")) is not None
+        assert once.get() is once.get()
 
     try:
         assert succeeds_in_child(in_child)
     finally:
         may_end.set()
-        thread.join()
+        for thread in threads:
+            thread.join()
 
 
 # The service's clock.
