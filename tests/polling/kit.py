@@ -21,8 +21,7 @@ BASE = "https://api.example/v1"
 OVERVIEW = {"total": 0, "completed": 0, "failed": 0, "pending": 0}
 START = datetime(2026, 11, 20, 10, tzinfo=UTC)
 MakeSdk = Callable[..., "Sdk"]
-WINDOW = 61.0
-"""The window of a `RateBudget`, seconds."""
+WINDOW = 61.0  # the window of a `RateBudget`, seconds
 
 
 class Service:

@@ -215,17 +215,25 @@ def test_one_whose_reads_always_fail_holds_back_the_others_for_one_interval_at_m
 
 
 @pytest.mark.parametrize("answer", [(400, refusal("INVALID_ID")), (404, refusal("TRANSACTION_NOT_FOUND"))])
-def test_a_refusal_of_one_transaction_ends_its_own_wait_alone(answer: tuple[int, Any]) -> None:
+@pytest.mark.parametrize(("begins", "ends"), [(0.0, 15.0), (16.0, 25.0)])
+def test_a_refusal_of_one_transaction_ends_its_own_wait_alone(
+    answer: tuple[int, Any], begins: float, ends: float
+) -> None:
     service = Service()
     service.add("good", (20.0, "SUCCESS"))
-    service.broken["bad"] = answer
+    service.unlisted.add(service.add("bad"))
+
+    async def refuse() -> None:
+        await anyio.sleep(begins)
+        service.broken["bad"] = answer
 
     async def work(client: AsyncClient) -> None:
         async with anyio.create_task_group() as tasks:
+            tasks.start_soon(refuse)
             tasks.start_soon(client.transactions.wait, "good")
             with pytest.raises(APIError, match=answer[1]["error"]["code"]):
                 await client.transactions.wait("bad")
-            assert service.clock() == 15.0
+            assert service.clock() == ends
 
     assert in_trio(service, work) == pytest.approx(25.0)
 

@@ -18,8 +18,7 @@ from polling.kit import Concurrent, Service, callback, in_trio
 from virtual import refusal
 
 LIMIT = 300.0
-NOTICE = 60.0
-"""How long before its limit a payment has to end for its wait to see it, seconds."""
+NOTICE = 60.0  # how long before its limit a payment has to end for its wait to see it, seconds
 SEEDS = range(1, 26)
 
 

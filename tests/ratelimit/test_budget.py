@@ -67,6 +67,3 @@ def test_an_argument_out_of_range_is_refused(budget: Any, options: dict[str, Any
 def test_a_budget_of_the_users_own_is_refused(foreign: Any) -> None:
     with pytest.raises(ConfigurationError, match="budget must be"):
         Client("pk_test_x", base_url="https://api.example/v1", budget=foreign)
-    client = Client("pk_test_x", base_url="https://api.example/v1")
-    with pytest.raises(ConfigurationError, match="budget must be"):
-        client.with_options(budget=foreign)

@@ -17,8 +17,7 @@ from redis_server import RedisServer
 from strikes import MARKS, Striker
 
 pytestmark = MARKS
-PATIENCE = 20.0
-"""Seconds after which another thread counts as held up for ever."""
+PATIENCE = 20.0  # seconds after which another thread counts as held up for ever
 SIZE: Any = {"requests": 3, "window": 0.001}
 
 

@@ -27,8 +27,7 @@ from ratelimit.kit import BASE, Caller
 from redis_server import RedisServer, connect
 
 MakeCaller = Callable[..., Caller]
-RETRY = 2.0
-"""Seconds for which Redis is left alone after it did not answer."""
+RETRY = 2.0  # seconds for which Redis is left alone after it did not answer
 
 
 # One log.
@@ -101,19 +100,27 @@ def test_each_account_has_its_own_log(server: RedisServer) -> None:
     budget.close()
 
 
-def test_a_log_that_others_change_all_the_time_hands_out_nothing(caller: MakeCaller, server: RedisServer) -> None:
+def test_a_log_that_others_change_is_read_anew_and_in_the_end_hands_out_nothing(
+    caller: MakeCaller, server: RedisServer
+) -> None:
     other = caller(server.url, requests=1000)
 
     class Contended(redis.Redis):
-        """Another process always takes a slot between a read and its write."""
+        """So many times, another process takes a slot between a read and its write."""
+
+        rivals = 19
 
         def pipeline(self, transaction: Any = True, shard_hint: Any = None) -> Any:
-            if transaction:
+            if transaction and self.rivals:
+                self.rivals -= 1
                 other.reserve()
             return super().pipeline(transaction, shard_hint)  # pyright: ignore[reportUnknownMemberType]
 
     with Contended(port=server.port) as client:
-        assert 0 < caller(client, requests=1000).reserve() <= 0.25  # seconds until it would ask again
+        one = caller(client, requests=1000)
+        assert (one.reserve(), client.rivals) == (0.0, 0)
+        client.rivals = 1000
+        assert 0 < one.reserve() <= 0.25  # seconds until it would ask again
 
 
 # The ways to Redis.
