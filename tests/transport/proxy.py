@@ -18,10 +18,8 @@ class Proxy:
     """A proxy that runs. `answer` is what it says to a CONNECT, None: nothing; anything but a 2xx opens no tunnel."""
 
     answer: bytes | None = OPENED
-    heads: list[bytes] = field(default_factory=list[bytes])
-    """The head of each request that it read itself."""
-    tunnelled: bytearray = field(default_factory=bytearray)
-    """What it passed on without being able to read it."""
+    heads: list[bytes] = field(default_factory=list[bytes])  # the head of each request that it read itself
+    tunnelled: bytearray = field(default_factory=bytearray)  # what it passed on without being able to read it
     ends: list[str] = field(default_factory=list[str])
     url: str = ""
 

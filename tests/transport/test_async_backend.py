@@ -8,7 +8,7 @@ import gc
 import logging
 import threading
 import warnings
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import anyio
@@ -149,12 +149,21 @@ def test_a_second_event_loop_is_refused_and_nothing_is_sent() -> None:
     async def use(client: AsyncClient, call: Callable[[AsyncClient], Awaitable[Any]]) -> None:
         await call(client)
 
+    async def begin(client: AsyncClient) -> AsyncIterator[Any]:
+        return aiter(client.transactions.iter())
+
+    async def go_on(pages: AsyncIterator[Any]) -> None:
+        await anext(pages)
+
     with wire.serve(wire.succeeds()) as server:
         client = client_of(server)
         with asyncio.Runner() as first:
             first.run(use(client, balance))
             with asyncio.Runner() as second, pytest.raises(momopay.ConfigurationError, match="event loop") as raised:
                 second.run(use(client, payout))
+            pages = first.run(begin(client))
+            with asyncio.Runner() as second, pytest.raises(momopay.ConfigurationError, match="event loop"):
+                second.run(go_on(pages))
             first.run(use(client, balance))
             first.run(client.aclose())
         assert not raised.value.may_have_executed

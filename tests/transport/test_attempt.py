@@ -55,8 +55,9 @@ def test_a_body_that_goes_on_after_the_deadline_is_no_answer() -> None:
     """One read of the network may bring many chunks, and no timer fires between them."""
     reader = ResponseReader(Progress(), now() - 1.0)
     reader.start(httpx.Response(200))
-    with pytest.raises(NoReplyError, match="within the timeout"):
+    with pytest.raises(NoReplyError, match="within the timeout") as caught:
         reader.feed(b"x")
+    assert caught.value.partial == b"x"
 
 
 def test_an_answer_that_a_transport_has_read_counts_however_late() -> None:

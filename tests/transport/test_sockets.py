@@ -151,6 +151,7 @@ def test_a_write_waits_until_the_kernel_has_room() -> None:
 
     attempt = AttemptSocket(wait_blocking)
     attempt.connected(ours)
+    assert not ours.getblocking()  # or a write could outlast the deadline
     attempt.deadline = attempts.now() + wire.PATIENCE
     thread = threading.Thread(target=read)
     thread.start()
