@@ -110,18 +110,11 @@ def test_the_sandbox_imports_nothing_of_the_rest_and_nothing_imports_it() -> Non
             assert "sandbox" not in imported, path
 
 
-KNOWN_BY = {
-    "httpx": {"_transport", "client"},
-    "httpcore": {"_transport"},
-    "anyio": {"_transport"},
-    "time": {"_transport", "journal"},
-    "asyncio": {"_transport", "integrations"},
-    "redis": {"_ratelimit"},
-    "tenacity": {"_core"},
-    "sqlalchemy": {"journal"},
-    "filelock": {"journal"},
-    "opentelemetry": {"integrations"},
-}
+KNOWN_BY = (
+    {"httpx": {"_transport", "client"}, "httpcore": {"_transport"}, "anyio": {"_transport"}, "redis": {"_ratelimit"}}
+    | {"time": {"_transport", "journal"}, "asyncio": {"_transport", "integrations"}, "tenacity": {"_core"}}
+    | {"sqlalchemy": {"journal"}, "filelock": {"journal"}, "opentelemetry": {"integrations"}}
+)
 """The packages that may import a library, apart from those that are programs of their own."""
 
 

@@ -18,25 +18,13 @@ from in_turn import in_turn
 from models.kit import ID, PHONE, READ, TENANT, parse
 from momopay.callbacks import MAX_BODY_BYTES, callback_body, check_agreement
 
-STATED: dict[str, Any] = {
-    "id": ID,
-    "tenant_id": TENANT,
-    "type": "STK",
-    "status": "SUCCESS",
-    "amount": 100.5,
-    "currency": "KES",
-    "phone_number": PHONE,
-    "external_reference": "INV-42",
-    "provider": "the provider",
-    "provider_request_id": "mr-1",
-    "provider_checkout_id": "ws-1",
-    "momo_receipt": "RCPT1",
-    "transaction_fee": 1.5,
-    "result_code": "0",
-    "result_desc": "done",
-    "created_at": "2025-03-01T10:15:30Z",
-    "updated_at": "2025-03-01T10:16:30Z",
-}
+STATED: dict[str, Any] = (
+    {"id": ID, "tenant_id": TENANT, "type": "STK", "status": "SUCCESS", "amount": 100.5, "currency": "KES"}
+    | {"phone_number": PHONE, "external_reference": "INV-42", "provider": "the provider"}
+    | {"provider_request_id": "mr-1", "provider_checkout_id": "ws-1", "momo_receipt": "RCPT1"}
+    | {"transaction_fee": 1.5, "result_code": "0", "result_desc": "done"}
+    | {"created_at": "2025-03-01T10:15:30Z", "updated_at": "2025-03-01T10:16:30Z"}
+)
 PAYLOAD: dict[str, Any] = {"event": "transaction.updated", "event_type": "transaction.success", "transaction": STATED}
 EVENT_OF = {status: f"transaction.{status.lower()}" for status in ("SUCCESS", "FAILED", "CANCELLED", "EXPIRED")}
 
@@ -147,11 +135,8 @@ MINIMAL: dict[str, Any] = {"event_type": "transaction.success", "transaction": {
 def test_an_id_a_status_and_an_event_type_are_enough() -> None:
     callback = momopay.parse_callback(json.dumps(MINIMAL))
     stated = callback.transaction
-    assert (callback.key, callback.event_type, callback.event) == (
-        (ID, "SUCCESS"),
-        momopay.EventType.SUCCESS,
-        "transaction.updated",
-    )
+    assert (callback.key, callback.event) == ((ID, "SUCCESS"), "transaction.updated")
+    assert callback.event_type == momopay.EventType.SUCCESS
     assert (stated.type, stated.amount, stated.phone, stated.created_at, stated.updated_at) == (None,) * 5
     assert pickle.loads(pickle.dumps(callback)) == callback
     assert disagreement(MINIMAL, {}) == ()

@@ -17,8 +17,7 @@ from postgresql import required_programs
 
 FIRST = ("repeat_on_read_timeout", "no_lease", "send_again_when_absent")
 """Controls that the default tests try; `whole` tries the others."""
-SIZE = 60
-"""Orders of a storm with one more fault."""
+SIZE = 60  # orders of a storm with one more fault
 
 
 @pytest.fixture

@@ -63,7 +63,8 @@ def test_each_code_of_the_service_has_its_class() -> None:
 
 
 LAST, MATCH = parse(READ.kind, READ.camel), parse(ITEM.kind, ITEM.camel)
-SENT_AT = datetime(2025, 3, 1, 10, 15, 30, tzinfo=UTC)
+PAYMENT: dict[str, Any] = {"reference": "INV-42", "amount": Decimal("99.99"), "phone": PHONE, "transaction_id": ID}
+UNKNOWN: dict[str, Any] = PAYMENT | {"idempotency_key": "k-1", "sent_at": datetime(2025, 3, 1, 10, 15, 30, tzinfo=UTC)}
 RESPONSE: dict[str, Any] = {"code": "X", "status_code": 400, "details": {"phone": PHONE, "n": [1]}, "request_id": "r-1"}
 PLAIN = f"about {PHONE} and {KEY}"
 MADE: dict[str, Callable[[], Any]] = {
@@ -73,16 +74,7 @@ MADE: dict[str, Callable[[], Any]] = {
     ),
     "APIConnectionError": lambda: momopay.APIConnectionError(PLAIN, may_have_executed=True),
     "BudgetExhaustedError": lambda: momopay.BudgetExhaustedError(PLAIN, retry_after=12.5),
-    "OutcomeUnknownError": lambda: momopay.OutcomeUnknownError(
-        PLAIN,
-        sent_at=SENT_AT,
-        reference="INV-42",
-        amount=Decimal("99.99"),
-        phone=PHONE,
-        transaction_id=ID,
-        idempotency_key="k-1",
-        matches=[MATCH],
-    ),
+    "OutcomeUnknownError": lambda: momopay.OutcomeUnknownError(PLAIN, **UNKNOWN, matches=[MATCH]),
     "ProtocolError": lambda: momopay.ProtocolError(PLAIN, status_code=502, may_have_executed=True),
     "WaitTimeoutError": lambda: momopay.WaitTimeoutError(PLAIN, last=LAST, pending=[ID]),
     "DuplicateCollectionError": lambda: momopay.DuplicateCollectionError(PLAIN, reference=PHONE),
@@ -144,8 +136,7 @@ def test_an_error_says_whether_money_may_have_moved(name: str) -> None:
 
 def test_errors_carry_what_they_were_made_with() -> None:
     unknown = made("OutcomeUnknownError")
-    assert (unknown.reference, unknown.amount, unknown.phone) == ("INV-42", Decimal("99.99"), PHONE)
-    assert (unknown.transaction_id, unknown.idempotency_key, unknown.sent_at) == (ID, "k-1", SENT_AT)
+    assert {name: getattr(unknown, name) for name in UNKNOWN} == UNKNOWN
     assert unknown.matches == (MATCH,)
     waited = made("WaitTimeoutError")
     assert (waited.last, waited.pending) == (LAST, (ID,))

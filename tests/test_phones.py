@@ -24,7 +24,6 @@ SEPARATORS = st.sampled_from(["", " ", "-", "  ", " - "])
     ],
 )
 def test_the_forms_of_the_service_are_normalised(text: str, expected: str) -> None:
-    assert normalise_phone(text) == expected
     assert momopay.normalise_phone(text) == expected
 
 

@@ -6,10 +6,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-LARGEST = 512 * 1024
-"""Bytes of a file."""
-LONGEST = 2_000
-"""Characters of a line. Minified code has longer ones."""
+LARGEST = 512 * 1024  # bytes of a file
+LONGEST = 2_000  # characters of a line. Minified code has longer ones.
 
 
 def tracked() -> list[Path]:

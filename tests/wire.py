@@ -16,10 +16,8 @@ from models.kit import BALANCE, PAYBILL, PAYOUT, STK
 
 TRANSACTION_ID: Final = "7b0e1c52-2f0d-4f57-9b1a-3d8f2a6c4e11"
 MEBIBYTE: Final = 1024 * 1024
-DRIP: Final = 0.02
-"""Seconds between two bytes of a slow answer."""
-PATIENCE: Final = 10.0
-"""Seconds after which the server gives a connection up, so that a test always ends."""
+DRIP: Final = 0.02  # seconds between two bytes of a slow answer
+PATIENCE: Final = 10.0  # seconds after which the server gives a connection up, so that a test always ends
 
 _TENANT = {"tenantId": "0c9f8a34-5a37-4f5e-8a37-0f1a2b3c4d5e"}
 _OWN = {"transactionId": TRANSACTION_ID, **_TENANT, "channelId": None, "amount": 100}
@@ -234,8 +232,7 @@ class Server:
     requests: list[Request] = field(default_factory=list[Request])
     payments: int = 0
     connections: int = 0
-    garbled: int = 0
-    """Connections that spoke something else than HTTP."""
+    garbled: int = 0  # connections that spoke something else than HTTP
 
     def __post_init__(self) -> None:
         self._listener = socket.socket()

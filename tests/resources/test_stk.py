@@ -13,15 +13,8 @@ HOOK = "https://shop.example/momo?order=42"
 
 
 def test_a_prompt_is_sent_as_the_service_states(drive: Drive) -> None:
-    body = {
-        "amount": Decimal("100.5"),
-        "phone": PHONE,
-        "accountReference": "INV-42",
-        "transactionDesc": "Order 42",
-        "callbackUrl": HOOK,
-        "channelId": CHANNEL,
-        "credential_id": ID,
-    }
+    body = {"amount": Decimal("100.5"), "phone": PHONE, "accountReference": "INV-42", "transactionDesc": "Order 42"}
+    body |= {"callbackUrl": HOOK, "channelId": CHANNEL, "credential_id": ID}
 
     def prompt(client: Any) -> Any:
         return client.stk.initiate(

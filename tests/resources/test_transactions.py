@@ -56,11 +56,8 @@ FILTERS: dict[str, Any] = {
     "type": momopay.TransactionType.B2C,
     "from_": "2025-03-01",
     "to": "2025-03-02",
-    "channel_id": parse(PAYBILL.kind, PAYBILL.camel),
-    "amount_min": 10,
-    "amount_max": Decimal("99.99"),
     "q": "jane",
-}
+} | {"channel_id": parse(PAYBILL.kind, PAYBILL.camel), "amount_min": 10, "amount_max": Decimal("99.99")}
 FILTERED = (
     f"status=SUCCESS&type=B2C&from=2025-03-01&to=2025-03-02&channelId={CHANNEL}&amountMin=10&amountMax=99.99&q=jane"
 )
