@@ -107,9 +107,15 @@ def refusal(code: str, **details: Any) -> dict[str, Any]:
 
 
 def transaction(identity: str, status: str = "PENDING", **fields: Any) -> dict[str, Any]:
-    return (
-        {"transactionId": identity, "type": "STK", "status": status, "amount": 100, "currency": "KES"}
-        | {"phone": "254712345678", "accountReference": identity}
-        | dict.fromkeys(("createdAt", "updatedAt"), "2026-11-20T10:00:00Z")
-        | fields
-    )
+    return {
+        "transactionId": identity,
+        "type": "STK",
+        "status": status,
+        "amount": 100,
+        "currency": "KES",
+        "phone": "254712345678",
+        "accountReference": identity,
+        "createdAt": "2026-11-20T10:00:00Z",
+        "updatedAt": "2026-11-20T10:00:00Z",
+        **fields,
+    }

@@ -61,8 +61,10 @@ def test_an_exception_in_on_event_changes_nothing(
 
 
 INTERRUPTED = [
-    *(("CallStarted", None, 0), ("JournalChanged", JournalState.ACCEPTED, 1)),
-    *(("AttemptEnded", JournalState.ACCEPTED, 1), ("CallEnded", JournalState.ACCEPTED, 1)),
+    ("CallStarted", None, 0),
+    ("JournalChanged", JournalState.ACCEPTED, 1),
+    ("AttemptEnded", JournalState.ACCEPTED, 1),
+    ("CallEnded", JournalState.ACCEPTED, 1),
 ]
 
 

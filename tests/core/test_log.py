@@ -30,7 +30,9 @@ def run(level: str | None, *, before: str = "", after: str = "") -> str:
 @in_turn(
     ("level", "lines"),
     [
-        *((None, []), ("", []), ("info", ["INFO momopay: an info line"])),
+        (None, []),
+        ("", []),
+        ("info", ["INFO momopay: an info line"]),
         ("DEBUG", ["DEBUG momopay: a debug line", "INFO momopay: an info line"]),
         ("all", ["MOMOPAY_LOG must be debug or info; it is ignored"]),
     ],
@@ -44,7 +46,9 @@ def test_the_variable_sets_the_level(level: str | None, lines: list[str]) -> Non
 def test_a_program_with_handlers_of_its_own_gets_each_line_once(when: str) -> None:
     shown = run("debug", **{when: OWN})
     assert shown.splitlines() == [
-        *("DEBUG:momopay:a debug line", "INFO:momopay:an info line", "INFO:elsewhere:another's line"),
+        "DEBUG:momopay:a debug line",
+        "INFO:momopay:an info line",
+        "INFO:elsewhere:another's line",
     ]
     shown = run("debug", **{when: 'logging.getLogger("momopay").addHandler(logging.StreamHandler())'})
     assert shown.splitlines() == ["a debug line", "an info line"]

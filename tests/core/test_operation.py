@@ -59,7 +59,9 @@ def iterables(client: Any, journal: Journal) -> list[Any]:
     payouts = [{"reference": "A", "amount": 10, "phone": "0712345678"}]
     transactions = client.transactions
     return [
-        *(transactions.iter(), transactions.iter().pages(), transactions.wait_all(["7d9a4a0e"])),
+        transactions.iter(),
+        transactions.iter().pages(),
+        transactions.wait_all(["7d9a4a0e"]),
         client.payouts.pay_all(payouts, journal=journal),
     ]
 
@@ -87,7 +89,8 @@ def test_a_call_that_is_driven_outside_a_loop_says_so_and_sends_nothing() -> Non
 
     client = AsyncClient(KEY, base_url=BASE, transport=httpx.MockTransport(answer))
     calls: list[Callable[[], Any]] = [
-        *(client.wallet.balance, lambda: client.stk.initiate(amount=100, phone="0712345678")),
+        client.wallet.balance,
+        lambda: client.stk.initiate(amount=100, phone="0712345678"),
         lambda: aiter(client.transactions.iter()),
     ]
     for begin in calls:

@@ -36,8 +36,6 @@ from momopay._transport.attempt import Progress, run_blocking
 _LINGER: Final = "hh" if sys.platform == "win32" else "ii"
 _ABORT: Final = struct.pack(_LINGER, 1, 0)
 _CLOSE: Final = struct.pack(_LINGER, 0, 0)
-# The longest wait in one piece: poll takes its milliseconds as an int of 32 bits.
-_LONGEST_WAIT: Final = 86_400.0
 _MAX_HEAD: Final = 16 * 1024
 _STATUS: Final = re.compile(rb"HTTP/1\.[01] ([0-9]{3})[ \r]")
 # What a socket that never blocks raises if it must be waited for.
@@ -137,7 +135,7 @@ class AttemptSocket:
     def _set_user_timeout(self, seconds: float) -> None:
         # The kernel gives up by itself what it cannot deliver in time, even if this process is frozen.
         if hasattr(socket, "TCP_USER_TIMEOUT"):
-            milliseconds = max(1, int(1000 * min(seconds, _LONGEST_WAIT)))
+            milliseconds = max(1, int(1000 * seconds))
             with suppress(OSError):
                 self.raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, milliseconds)
 
@@ -170,7 +168,7 @@ async def wait_blocking(sock: socket.socket, writable: bool, seconds: float) -> 
         return any(select.select(readers, writers, writers, seconds))
     poller = select.poll()  # select takes no descriptor above 1023
     poller.register(sock, select.POLLOUT if writable else select.POLLIN)
-    return bool(poller.poll(1000 * min(seconds, _LONGEST_WAIT)))
+    return bool(poller.poll(1000 * seconds))
 
 
 class Stream:
