@@ -203,38 +203,17 @@ def report(transaction_id: str, status: str | None = None, **fields: Any) -> Rep
 
 def payout(reference: str | None = "r", **fields: Any) -> Transaction:
     """Make the service's record of a payout."""
-    return Transaction.model_validate(
-        {
-            "transactionId": "the-id",
-            "type": "B2C",
-            "status": "SUCCESS",
-            "amount": 10,
-            "phone": PHONE,
-            "accountReference": reference,
-            "createdAt": "2026-11-20T10:00:00Z",
-            "updatedAt": "2026-11-20T10:00:00Z",
-            **fields,
-        }
-    )
+    said = {"transactionId": "the-id", "type": "B2C", "status": "SUCCESS", "amount": 10, "phone": PHONE}
+    times = dict.fromkeys(("createdAt", "updatedAt"), "2026-11-20T10:00:00Z")
+    return Transaction.model_validate({**said, "accountReference": reference, **times, **fields})
 
 
 def callback_body(reference: str = "r", identity: str = "the-id", status: str = "SUCCESS", **fields: Any) -> Any:
     """Make the body of a payout's callback."""
-    return {
-        "event": "transaction.updated",
-        "event_type": f"transaction.{status.lower()}",
-        "transaction": {
-            "id": identity,
-            "type": "B2C",
-            "status": status,
-            "amount": 10,
-            "phone_number": PHONE,
-            "external_reference": reference,
-            "created_at": "2026-11-20T10:00:00Z",
-            "updated_at": "2026-11-20T10:00:00Z",
-            **fields,
-        },
-    }
+    said = {"id": identity, "type": "B2C", "status": status, "amount": 10, "phone_number": PHONE}
+    times = dict.fromkeys(("created_at", "updated_at"), "2026-11-20T10:00:00Z")
+    transaction = {**said, "external_reference": reference, **times, **fields}
+    return {"event": "transaction.updated", "event_type": f"transaction.{status.lower()}", "transaction": transaction}
 
 
 def callback(reference: str = "r", identity: str = "the-id", status: str = "SUCCESS", **fields: Any) -> Callback:

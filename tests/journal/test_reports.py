@@ -88,7 +88,8 @@ def test_entries_come_newest_first_and_can_be_filtered(journal: Journal) -> None
         dated(journal, reference, NOON + timedelta(hours=hour), state, status)
     put_collection(journal, "o", statuses=["FAILED", "SUCCESS"])
     assert names(journal.entries()) == ["d", "c", "b", "a", "o"]
-    assert names(journal.entries(kind=PAYOUT)) == ["d", "c", "b", "a"]
+    first, last = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
+    assert names(journal.entries(kind=PAYOUT, since=first, until=last)) == ["d", "c", "b", "a"]
     assert names(journal.entries(state=ACCEPTED)) == ["d", "a", "o"]
     assert names(journal.entries(state=UNKNOWN)) == ["c"]
     assert names(journal.entries(status=TransactionStatus.SUCCESS)) == ["a", "o"]

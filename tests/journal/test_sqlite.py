@@ -234,13 +234,20 @@ def test_a_file_in_another_journal_mode_that_is_locked(path: Path, url: str, jou
     """Without the write-ahead log, a lock stops readers and new connections, too."""
     journal.get("r")
     engine_of(journal).dispose()
-    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+    with closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as other:
         other.execute("PRAGMA journal_mode=DELETE")
         other.execute("BEGIN EXCLUSIVE")
         with refused_in_time():
             journal.get("r")
         with Journal(url) as new, refused_in_time():
             new.get("r")
+        other.execute("COMMIT")
+        other.execute("BEGIN IMMEDIATE")  # as one that switches at the same moment: SQLite does not wait
+        timer = threading.Timer(BOUND, other.execute, ["COMMIT"])
+        timer.start()
+        with Journal(url) as new:
+            assert new.get("r") is None
+        timer.join()
 
 
 # Forks: a file that was open is refused in the child, and no other one
