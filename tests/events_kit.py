@@ -27,6 +27,10 @@ class Watcher:
         events, self.events = self.events, []
         return [describe(event) for event in events]
 
+    def changes(self) -> list[str]:
+        """Describe the changes of the journal."""
+        return [str(each).removeprefix("JournalChanged ") for each in map(describe, self.of(JournalChanged))]
+
     def texts(self) -> str:
         return "\n".join(
             text

@@ -161,16 +161,8 @@ def requests(sandbox: Sandbox) -> list[str]:
 def record(**fields: Any) -> dict[str, Any]:
     """Make the service's record of the payout that `pay` makes, as of now."""
     now = datetime.now(UTC).isoformat()
-    return {
-        "transactionId": "t-1",
-        "type": "B2C",
-        "status": "PENDING",
-        "amount": 10,
-        "phone": PHONE,
-        "createdAt": now,
-        "updatedAt": now,
-        **fields,
-    }
+    known = {"transactionId": "t-1", "type": "B2C", "status": "PENDING", "amount": 10, "phone": PHONE}
+    return {**known, "createdAt": now, "updatedAt": now, **fields}
 
 
 def listed(reference: str = "r", *, age: timedelta = timedelta(0), **fields: Any) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from durable.kit import (
     record,
     release,
 )
+from events_kit import Watcher
 from journal.kit import (
     ACCEPTED,
     COLLECTION,
@@ -85,13 +86,22 @@ def test_what_was_paid_is_returned_though_the_journal_cannot_be_written(
 def test_a_later_read_of_another_payment_makes_it_unresolved(
     drive: Drive, journal: Journal, mismatch: dict[str, Any], calls: Calls
 ) -> None:
-    service = Service(record(**calls.fields), read=listed(**calls.fields | mismatch))
-    sdk = drive(transport=service.transport)
+    service, seen = Service(record(**calls.fields), read=listed(**calls.fields | mismatch)), Watcher()
+    sdk = drive(transport=service.transport, on_event=seen)
     sdk(calls.once(journal))
     with pytest.raises(OutcomeUnknownError, match="the service's record of transaction t-1 has another"):
         sdk(calls.once(journal))
+    assert seen.changes() == ["-> SENDING", "SENDING -> ACCEPTED PENDING", "ACCEPTED -> UNKNOWN"]
     assert (found(journal).state, found(journal).transactions) == (UNKNOWN, ())
     assert service.sent == 1
+
+
+@pytest.mark.parametrize("status", ["PENDING", "CANCELLED"])
+def test_a_read_that_is_behind_takes_no_payment_back(drive: Drive, journal: Journal, status: str) -> None:
+    put(journal, "r", ACCEPTED, COLLECTION, transaction_id="t-1", status="SUCCESS")
+    service = Service(read=listed(type="STK", status=status))
+    paid = drive(transport=service.transport)(collect(journal, phone=PHONE, abandon_after=0))
+    assert (paid.is_paid, service.requests) == (True, ["GET /transactions/t-1"])
 
 
 # What was refused, and may have been made after all.
@@ -105,13 +115,14 @@ def test_a_near_match_blocks_a_second_attempt_and_is_shown(
     """It has the reference, and another amount. tests/models has all that makes a match a near one."""
     put(journal, "r", state, calls.kind)
     fields: dict[str, Any] = {"type": calls.kind.transaction_type.value}
-    service = Service(record(**fields), pages=[[listed(**fields, amount=11)]])
-    sdk = drive(transport=service.transport)
+    service, seen = Service(record(**fields), pages=[[listed(**fields, amount=11)]]), Watcher()
+    sdk = drive(transport=service.transport, on_event=seen)
     with pytest.raises(OutcomeUnknownError, match="has its reference") as caught:
         sdk(calls.once(journal, phone=PHONE, **({"abandon_after": 0.001} if calls is ORDERS else {})))
     assert ([each.transaction_id for each in caught.value.near_matches], caught.value.matches) == (["t-1"], ())
     assert (found(journal).state, service.sent) == (UNKNOWN, 0)
     assert [entry.state for entry in sdk(journal.reconcile_all)] == [UNKNOWN]
+    assert seen.changes() == (["REFUSED -> UNKNOWN"] if state is REFUSED else [])
 
 
 def test_what_was_refused_and_made_after_all_is_found(shop: Shop) -> None:
@@ -348,9 +359,8 @@ def test_what_the_list_does_not_show_is_released_and_may_be_sent(
 
 def test_a_near_match_anywhere_in_the_list_refuses_a_release(drive: Drive, unresolved: Journal) -> None:
     old = [listed("another", age=timedelta(days=400))]
-    sdk = drive(
-        transport=Service(pages=[[listed("another")], old, [listed(createdAt="2026-01-01T00:00:00")]]).transport
-    )
+    service = Service(pages=[[listed("another")], old, [listed(createdAt="2026-01-01T00:00:00")]])
+    sdk = drive(transport=service.transport)
     with pytest.raises(OutcomeUnknownError) as caught:
         sdk(release(unresolved))
     assert [each.transaction_id for each in caught.value.near_matches] == ["t-1"]

@@ -85,14 +85,10 @@ def test_a_prompt_that_was_cancelled_is_followed_by_another_in_the_same_call(sho
     assert requests(shop.sandbox) == ["POST /payments/stk", read, "POST /payments/stk"]
     shop.settle(second)
     before = len(shop.sandbox.requests)
-    ended = [shop.collect() for _ in range(3)]
-    assert {(each.transaction_id, each.is_new, each.is_paid) for each in ended} == {
-        (second.transaction_id, False, True)
-    }
-    assert (
-        requests(shop.sandbox)[before - len(shop.sandbox.requests) :]
-        == [f"GET /transactions/{second.transaction_id}"] * 3
-    )
+    ended = {(each.transaction_id, each.is_new, each.is_paid) for each in (shop.collect() for _ in range(3))}
+    assert ended == {(second.transaction_id, False, True)}
+    read = f"GET /transactions/{second.transaction_id}"
+    assert requests(shop.sandbox)[before - len(shop.sandbox.requests) :] == [read] * 3
     entry = shop.entry()
     assert (entry.state, entry.attempts, entry.transaction_id) == (ACCEPTED, 2, second.transaction_id)
     assert entry.transaction_ids == (first.transaction_id, second.transaction_id)
@@ -237,6 +233,9 @@ def test_an_order_of_more_than_twelve_characters_goes_out_as_a_token(shop: Shop)
     with pytest.raises(OutcomeUnknownError):
         shop.collect(LONG)
     second = shop.collect(LONG)  # found by the token
+    with pytest.raises(DuplicateCollectionError) as caught:
+        shop.collect(LONG, amount=11)
+    assert caught.value.reference == LONG
     other = shop.collect(f"{LONG}-b")
     assert second.transaction.account_reference == token != other.transaction.account_reference
     assert (second.is_new, ORDERS.sent(shop.sandbox)) == (False, 3)
