@@ -40,14 +40,8 @@ def states(outcomes: list[PayoutOutcome]) -> list[JournalState]:
 
 
 def test_mappings_carry_all_arguments_of_pay_once(shop: Shop) -> None:
-    given = {
-        "reference": "R",
-        "amount": Decimal("10.50"),
-        "phone": PHONE,
-        "description": "d",
-        "metadata": {"file": "a"},
-    }
-    (outcome,) = pay(shop, (each for each in [given]))
+    given = {"reference": "R", "amount": Decimal("10.50"), "phone": PHONE, "description": "d"}
+    (outcome,) = pay(shop, (each for each in [given | {"metadata": {"file": "a"}}]))
     assert outcome.payment is not None
     assert isinstance(outcome.payment.transaction, momopay.Payout)
     assert (outcome.payment.amount, outcome.payment.transaction.description) == (Decimal("10.50"), "d")
@@ -140,9 +134,15 @@ def test_a_journal_that_cannot_be_read_stops_the_run(shop: Shop) -> None:
 
 
 @pytest.mark.parametrize(
-    ("unknown", "tried"), [({0, 1, 2}, 3), ({0, 1}, 8), ({1, 3, 5, 7}, 8)], ids=["three", "two", "not in a row"]
+    ("refused", "unknown", "tried"),
+    [(0, {0, 1, 2}, 3), (0, {0, 1}, 8), (0, {1, 3, 5, 7}, 8), (3, {0, 1, 2}, 3)],
+    ids=["three", "two", "not in a row", "three that were refused before"],
 )
-def test_three_unknown_outcomes_in_a_row_stop_the_run(shop: Shop, unknown: set[int], tried: int) -> None:
+def test_three_unknown_outcomes_in_a_row_stop_the_run(shop: Shop, refused: int, unknown: set[int], tried: int) -> None:
+    shop.account.kyc_approved = False
+    assert [states(pay(shop, [each])) for each in items(refused)] == [[REFUSED]] * refused
+    shop.account.kyc_approved = True
+
     def source() -> Iterator[PayoutItem]:
         for number, each in enumerate(items(8)):
             if number in unknown:

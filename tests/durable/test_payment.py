@@ -27,17 +27,8 @@ from momopay.types import PayoutOutcome
 
 
 def payment(**fields: Any) -> Payment:
-    known: dict[str, Any] = {
-        "kind": EntryKind.PAYOUT,
-        "reference": "r",
-        "transaction_id": "t-1",
-        "status": "PENDING",
-        "amount": 10,
-        "phone": PHONE,
-        "is_new": True,
-        **fields,
-    }
-    return Payment.model_validate(known)
+    known = {"kind": EntryKind.PAYOUT, "reference": "r", "transaction_id": "t-1", "status": "PENDING", "amount": 10}
+    return Payment.model_validate({**known, "phone": PHONE, "is_new": True, **fields})
 
 
 @pytest.mark.parametrize(
@@ -112,12 +103,8 @@ def test_what_is_no_item_is_refused(given: Any, names: set[str]) -> None:
 
 
 def test_an_item_that_cannot_be_paid_is_reported_under_its_reference() -> None:
-    assert [reference_in(each) for each in ({"reference": "SAL-1"}, ITEM, {"reference": 7}, 7)] == [
-        "SAL-1",
-        "SAL-1",
-        "",
-        "",
-    ]
+    given = ({"reference": "SAL-1"}, ITEM, {"reference": 7}, 7)
+    assert [reference_in(each) for each in given] == ["SAL-1", "SAL-1", "", ""]
 
 
 def test_what_they_take_and_return_pickles_and_masks_phones() -> None:
