@@ -35,9 +35,10 @@ def test_what_was_paid_is_paid_back_once(shop: Shop) -> None:
 
 def test_a_part_that_was_paid_back_is_the_refund_until_the_order_is_paid_again(shop: Shop) -> None:
     put_collection(shop.journal)
+    shop.refund(amount=20, reference="o-gift")
     first, again = shop.refund(amount=40), shop.refund()
     assert (again.is_new, again.amount, again.transaction_id) == (False, 40, first.transaction_id)
-    assert paid_back(shop.sandbox) == {"o-R1": 40}
+    assert paid_back(shop.sandbox) == {"o-gift": 20, "o-R1": 40}
 
 
 def test_a_refund_that_is_unresolved_counts_and_one_that_was_refused_does_not(shop: Shop) -> None:
