@@ -11,22 +11,11 @@ import pytest
 from journal.kit import COLLECTION, PAYOUT, put, put_collection
 from momopay import ConfigurationError, Journal
 
+OF_ANOTHER_DRIVER = ["mysql", "sqlite+aiosqlite", "postgres", "postgresql+asyncpg", "postgresql+pg8000"]
+NO_URLS = ["payouts.db", "", "sqlite:///a\0b", "sqlite:///\ud800", "postgresql://h:x"]
 
-@pytest.mark.parametrize(
-    "url",
-    [
-        "mysql://h/d",
-        "payouts.db",
-        "",
-        "sqlite+aiosqlite:///payouts.db",
-        "sqlite:///a\0b",
-        "sqlite:///\ud800",
-        "postgresql://h:x",
-        "postgres://u@h/d",
-        "postgresql+asyncpg://u@h/d",
-        "postgresql+pg8000://u@h/d",
-    ],
-)
+
+@pytest.mark.parametrize("url", [*NO_URLS, *(f"{each}:///d" for each in OF_ANOTHER_DRIVER)])
 def test_what_is_no_url_of_a_journal_is_refused(url: str) -> None:
     with pytest.raises(ConfigurationError):
         Journal(url)
@@ -52,7 +41,7 @@ except ModuleNotFoundError as error:
 
 
 @pytest.mark.parametrize(
-    "used", [("sqlite:///payouts.db", "sqlalchemy", "filelock", "psycopg"), ("postgresql://u@127.0.0.1/d", "psycopg")]
+    "used", [("sqlite:///d", "sqlalchemy"), ("sqlite:///d", "filelock"), ("postgresql://u@127.0.0.1/d", "psycopg")]
 )
 def test_without_the_extra_it_can_be_named_and_says_what_to_install(used: tuple[str, ...], tmp_path: Path) -> None:
     command = [sys.executable, "-c", WITHOUT, *used]

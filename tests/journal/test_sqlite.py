@@ -6,6 +6,8 @@ import gc
 import os
 import shutil
 import sqlite3
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, closing, contextmanager
@@ -127,6 +129,20 @@ def test_a_hard_link_is_a_second_name_and_refused(path: Path, journal: Journal) 
     assert found(journal).reference == "r"
     with pytest.raises(ConfigurationError, match="cannot be opened"), Journal(f"sqlite:///{path.parent}") as folder:
         folder.get("r")  # which has several links, and no second name
+
+
+def test_a_file_that_is_mounted_by_itself_has_a_second_name_and_is_refused(tmp_path: Path) -> None:
+    if shutil.which("unshare") is None or subprocess.run(["unshare", "-rm", "true"], check=False).returncode:
+        pytest.skip("this user must not mount")
+    path = tmp_path / "a folder" / "payouts.db"
+    path.parent.mkdir()
+    with Journal(f"sqlite:///{path}") as journal:
+        assert journal.get("r") is None
+    use = "import sys; from momopay import Journal; Journal(f'sqlite:///{sys.argv[1]}').get('r')"
+    mount = 'mount --bind "$1" "$1" && exec "$2" -c "$3" "$1"'
+    command = ["unshare", "-rm", "sh", "-c", mount, "sh", str(path), sys.executable, use]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert "second name, a mount of this file alone" in done.stderr
 
 
 def replace(path: Path) -> None:
