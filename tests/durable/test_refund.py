@@ -91,15 +91,9 @@ def test_what_cannot_be_refunded_sends_nothing(shop: Shop) -> None:
     put_collection(shop.journal, "cancelled", statuses=["CANCELLED"])
     put_collection(shop.journal, "small", amount=9)
     cases: list[tuple[dict[str, Any], str]] = [
-        ({"of": "nobody"}, "of"),
-        ({"of": "cancelled"}, "of"),
-        ({"of": ""}, "of"),
-        ({"of": 5}, "of"),
-        ({"of": "\udcff"}, "of"),
+        *(({"of": each}, "of") for each in ("nobody", "cancelled", "", 5, "\udcff")),
         ({"of": "small"}, "amount"),
-        ({"amount": 9}, "amount"),
-        ({"amount": 10.0}, "amount"),
-        ({"amount": Decimal("100.01")}, "amount"),
+        *(({"amount": each}, "amount") for each in (9, 10.0, Decimal("100.01"))),
         ({"reference": " x"}, "reference"),
         ({"metadata": 1}, "metadata"),
     ]

@@ -63,21 +63,9 @@ def attributes_of(span: ReadableSpan) -> dict[str, Any]:
     return dict(span.attributes or {})
 
 
-USUAL: dict[str, Any] = {
-    "operation": "payouts.pay_once",
-    "call_id": 1,
-    "at": 1000.0,
-    "method": "POST",
-    "route": "/b2c/payouts",
-    "host": "api.example",
-    "port": 443,
-    "attempt": 1,
-    "seconds": 0.5,
-    "polls": 2,
-    "lane": "payment",
-    "kind": "COLLECTION",
-    "reference": "INV-1",
-}
+CALL: dict[str, Any] = {"operation": "payouts.pay_once", "call_id": 1, "at": 1000.0, "attempt": 1, "seconds": 0.5}
+SENT: dict[str, Any] = {"method": "POST", "route": "/b2c/payouts", "host": "api.example", "port": 443}
+USUAL: dict[str, Any] = {**CALL, **SENT, "polls": 2, "lane": "payment", "kind": "COLLECTION", "reference": "INV-1"}
 """What an event that a test makes has in each field that must be given, unless the test says otherwise."""
 
 

@@ -9,8 +9,10 @@ from typing import Any
 import httpx
 
 from drivers import KEY, Drive
+from events_kit import Watcher
 from models.kit import Sample
 from momopay import PollSchedule
+from momopay.events import AttemptEnded
 from momopay.sandbox import Fault, Sandbox
 
 
@@ -58,10 +60,13 @@ def exchange(
     body: dict[str, Any] | None = None,
 ) -> Any:
     """Make a call of a service that answers with this record; check the one request and what the call returned."""
-    service = Recorder(answer.camel)
-    record = drive(transport=service.transport)(call)
+    service, seen = Recorder(answer.camel), Watcher()
+    record = drive(transport=service.transport, on_event=seen)(call)
     (request,) = service.requests
     assert_sent(request, method, target, body)
+    folder, _, last = target.removeprefix("/v1").rpartition("/")
+    (attempt,) = seen.of(AttemptEnded)
+    assert attempt.route == f"{folder}/{'{id}' if folder in {'/transactions', '/payment-wallet/channels'} else last}"
     assert type(record) is answer.kind
     assert_came_with_its_response(record)
     return record
@@ -90,7 +95,7 @@ def pay(client: Any, **fields: Any) -> Any:
 
 
 def top_up(client: Any) -> Any:
-    return client.wallet.top_up(amount=500, phone=LOCAL_PHONE)
+    return client.wallet.top_up(amount=500, phone=LOCAL_PHONE, account_reference="Float")
 
 
 def paid(sandbox: Sandbox, kind: str) -> int:

@@ -82,12 +82,13 @@ def test_every_filter_reaches_the_service_for_each_page(drive: Drive) -> None:
     assert [type(item) for item in driver.collect(walk)] == [momopay.types.TransactionSummary]
 
 
-def test_a_payment_is_searched_for_in_pages_of_a_hundred(drive: Drive) -> None:
+def test_a_payment_is_searched_for_in_pages_of_a_hundred(drive: Drive, caplog: pytest.LogCaptureFixture) -> None:
     service = Recorder({**PAGE, "items": [ITEM.camel], "nextCursor": None})
     driver = drive(transport=service.transport)
     found = driver(lambda client: client.transactions.find(reference="INV-42", since=SINCE))
     driver(lambda client: client.transactions.find(reference="INV-42", since=SINCE, type="B2C"))
     assert [item.transaction_id for item in found] == [ID]
+    assert [each.args for each in caplog.records] == [(ID, "'INV-42'")], "of another type"
     for request in service.requests:  # a filter would hide what has the reference and another type
         assert_sent(request, "GET", "/v1/transactions?limit=100")
 

@@ -1,5 +1,7 @@
 """The service wallet: its balance, and top-ups with their idempotency key."""
 
+from decimal import Decimal
+
 import pytest
 
 import momopay
@@ -51,7 +53,8 @@ def test_a_top_up_with_an_unknown_outcome_is_retried_under_its_key_and_prompts_o
     try:
         accepted = sdk(hasty(top_up))
     except momopay.OutcomeUnknownError as error:
-        assert fault is Fault.truncated or fault is Fault.html_502
+        known = (fault in {Fault.truncated, Fault.html_502}, error.reference, error.amount, error.phone)
+        assert known == (True, "Float", Decimal(500), PHONE)
         key = error.idempotency_key
         accepted = sdk(lambda client: client.wallet.top_up(amount=500, phone=LOCAL_PHONE, idempotency_key=key))
     sandbox.advance(120)

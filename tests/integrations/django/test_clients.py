@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -126,8 +127,10 @@ def test_sqlite_refuses_soon_beside_a_transaction_that_has_written(
             cursor.execute("INSERT INTO orders VALUES ('INV-1')")
             yield
 
+    begun = time.monotonic()
     with locked(), pytest.raises(JournalError, match=r"on_commit.*PostgreSQL") as caught:
         collect()
+    assert time.monotonic() - begun < 15
     assert not caught.value.may_have_executed
     assert project.prompts() == 0
     with locked():
