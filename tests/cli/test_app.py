@@ -83,9 +83,8 @@ def test_the_guide_names_every_command_and_exit_code() -> None:
     for command in COMMANDS:
         group, _, name = command.rpartition(" ")
         # Commands of one group may share a row: `momopay journal list`, `show`.
-        assert f"| `momopay {command}`" in guide or re.search(
-            rf"^\| `momopay {group} .*, `{name}`", guide, re.MULTILINE
-        )
+        row = rf"^\| `momopay {group} .*, `{name}`"
+        assert f"| `momopay {command}`" in guide or re.search(row, guide, re.MULTILINE)
     for code in ExitCode:
         assert f"| {code.value} |" in guide
 

@@ -39,6 +39,11 @@ def test_a_part_that_was_paid_back_is_the_refund_until_the_order_is_paid_again(s
     first, again = shop.refund(amount=40), shop.refund()
     assert (again.is_new, again.amount, again.transaction_id) == (False, 40, first.transaction_id)
     assert paid_back(shop.sandbox) == {"o-gift": 20, "o-R1": 40}
+    put(shop.journal, "o", kind=COLLECTION, amount=100, transaction_id="late", status="SUCCESS")
+    with pytest.raises(DuplicatePayoutError, match="KES 140 is left to pay back, with reference='o-R2'"):
+        shop.refund()
+    shop.refund(amount=140, reference="o-R2")
+    assert shop.refund().transaction_id == first.transaction_id
 
 
 def test_a_refund_that_is_unresolved_counts_and_one_that_was_refused_does_not(shop: Shop) -> None:
