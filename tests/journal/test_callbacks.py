@@ -311,6 +311,14 @@ def test_of_two_ends_that_arrive_at_once_the_lower_one_finds_the_other(journal: 
         assert is_handled(journal, callback(status="FAILED"))
 
 
+@pytest.mark.both_databases
+def test_an_end_that_was_handled_since_its_row_was_read_outranks_a_failure(journal: Journal) -> None:
+    with ExitStack() as handling:
+        handling.enter_context(journal.handling(callback()))
+        with just_before("SELECT", journal, handling.close, "after"):
+            assert is_handled(journal, callback(status="FAILED"))
+
+
 def test_a_failure_is_handled_where_what_outranks_it_was_abandoned(journal: Journal, other: Journal) -> None:
     other.first_seen(callback())
     execute(journal, ABANDON)

@@ -217,10 +217,12 @@ class Callbacks:
         found = select(callbacks, lease_left(callbacks)).where(self._is_transaction(record))
         with self._store.database.connection() as connection:
             rows = connection.execute(found).mappings().all()
-            return {
-                row["status"]: {**row, "is_free": row["handled"] or self._store.leases.has_ended(row, connection)}
-                for row in rows
+            ended = {
+                row["claim"] for row in rows if not row["handled"] and self._store.leases.has_ended(row, connection)
             }
+            if ended:  # a call marks its end as handled before its lease ends: perhaps since the row was read
+                rows = connection.execute(found).mappings().all()
+        return {row["status"]: {**row, "is_free": row["handled"] or row["claim"] in ended} for row in rows}
 
     def _is_transaction(self, record: _Ended) -> ColumnElement[bool]:
         return and_(callbacks.c.account == self._store.account, callbacks.c.transaction_id == record.transaction_id)
