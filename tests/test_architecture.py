@@ -131,7 +131,6 @@ KNOWN_BY = {
     "redis": {"_ratelimit"},
     "tenacity": {"_core"},
     "sqlalchemy": {"journal"},
-    "filelock": {"journal"},
     "opentelemetry": {"integrations"},
 }
 """The packages that may import a library, apart from those that are programs of their own."""
@@ -171,7 +170,7 @@ def test_nothing_jumps_right_within_a_lock() -> None:
 
 
 CLIENT = "momopay.Client('pk_test_x', base_url='http://127.0.0.1:1/v1')"
-EXTRAS = {"sqlalchemy", "filelock", "redis", "fastapi", "typer"}
+EXTRAS = {"sqlalchemy", "redis", "fastapi", "typer"}
 STEPS: dict[str, set[str]] = {
     "import importlib; import momopay": EXTRAS,
     CLIENT: EXTRAS | {"httpx", "httpcore", "pydantic", "anyio", "tenacity"},

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from filelock import FileLock
 
 from docs.blocks import ROOT
 
@@ -22,7 +22,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if "PYTEST_XDIST_WORKER" in os.environ:
         of_the_run = of_the_run.parent
     folder, built = of_the_run / "site", of_the_run / "site.built"
-    with FileLock(of_the_run / "site.lock"):
+    with (of_the_run / "site.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
         if not built.exists():
             build(folder)
             built.touch()

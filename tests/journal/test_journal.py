@@ -40,9 +40,7 @@ except ModuleNotFoundError as error:
 """
 
 
-@pytest.mark.parametrize(
-    "used", [("sqlite:///d", "sqlalchemy"), ("sqlite:///d", "filelock"), ("postgresql://u@127.0.0.1/d", "psycopg")]
-)
+@pytest.mark.parametrize("used", [("sqlite:///d", "sqlalchemy"), ("postgresql://u@127.0.0.1/d", "psycopg")])
 def test_without_the_extra_it_can_be_named_and_says_what_to_install(used: tuple[str, ...], tmp_path: Path) -> None:
     command = [sys.executable, "-c", WITHOUT, *used]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import os
 import shutil
@@ -9,8 +10,10 @@ import sqlite3
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, closing, contextmanager
+from io import FileIO
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -36,7 +39,7 @@ from journal.kit import (
     store_of,
 )
 from momopay import ConfigurationError, Journal, JournalError
-from momopay.journal.sqlite import TrackedConnection
+from momopay.journal.sqlite import SqliteBackend, TrackedConnection
 
 
 @pytest.fixture
@@ -115,6 +118,24 @@ def test_a_process_whose_lock_file_was_deleted_registers_again(path: Path, url: 
         begin(journal, lease, "after")
         assert state_of(elsewhere, "before") is SENDING
         assert state_of(elsewhere, "after") is SENDING
+
+
+def test_an_interrupted_look_at_a_dead_process_does_not_keep_it_alive(
+    path: Path, journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flock = fcntl.flock
+
+    def struck(file: FileIO, operation: int) -> None:
+        flock(file, operation)
+        raise KeyboardInterrupt
+
+    with store_of(journal).database.connection() as connection, Journal(f"sqlite:///{path}") as other:
+        (path.with_name("payouts.db-senders") / "dead.lock").touch()
+        with monkeypatch.context() as patch:
+            patch.setattr(fcntl, "flock", struck)
+            with pytest.raises(KeyboardInterrupt) as _kept:
+                store_of(journal).database.backend.is_alive("dead", connection)
+        assert not store_of(other).database.backend.is_alive("dead", connection)
 
 
 def test_a_hard_link_is_a_second_name_and_refused(path: Path, journal: Journal) -> None:
@@ -297,6 +318,31 @@ def test_a_connection_that_was_dropped_keeps_no_child_from_the_file(path: Path, 
     connections.clear()
     gc.collect()  # a connection and its cache of statements refer to each other
     assert in_a_fork(lambda: found(journal)) == 0
+
+
+@forks
+def test_a_child_keeps_no_dead_parent_alive(journal: Journal) -> None:
+    forked = get_context("fork")
+    begun = forked.Event()
+    backend = store_of(journal).database.backend
+    assert isinstance(backend, SqliteBackend)
+    parent = store_of(journal).database.register_process()
+
+    def live() -> None:
+        begun.set()
+        time.sleep(60)
+
+    child = forked.Process(target=live)
+    child.start()
+    try:
+        assert begun.wait(30)
+        with store_of(journal).database.connection() as connection:
+            assert backend.is_alive(parent, connection)
+            backend.release_locks()  # as its death does
+            assert not backend.is_alive(parent, connection)
+    finally:
+        child.kill()
+        child.join()
 
 
 @forks

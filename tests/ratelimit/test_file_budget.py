@@ -315,6 +315,24 @@ def test_an_exception_of_a_signal_handler_is_not_taken_for_a_broken_file(
     assert process(path).reserve() > 0.25  # the lock is free; the file is new and has a marker, so it counts as full
 
 
+def test_an_interrupt_in_an_audit_hook_leaves_the_file_unlocked(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before `flock` does anything, hooks of `sys.addaudithook` run, which libraries write in Python."""
+    flock = fcntl.flock
+
+    def interrupted(descriptor: int, operation: int) -> None:
+        if operation == fcntl.LOCK_UN:
+            raise KeyboardInterrupt
+        flock(descriptor, operation)
+
+    caller = process(path)
+    with monkeypatch.context() as patch:
+        patch.setattr(fcntl, "flock", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            caller.reserve()
+    with path.open("r+") as other:
+        flock(other.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
 # Who has the lock.
 
 

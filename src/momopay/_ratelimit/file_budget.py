@@ -9,7 +9,8 @@ lock. What may happen to the file:
       begins with a free window.
 
 Threads of a process share one descriptor and thereby the file's lock, so they have a lock of their own. An exception
-out of a signal handler leaves neither held: both are released by functions of C, called directly.
+out of a signal handler leaves neither held: both are released by functions of C, called directly, and the file is
+closed as well.
 """
 
 from __future__ import annotations
@@ -225,9 +226,10 @@ class FileSlots(SharedSlots):
         with self._lock:
             try:
                 return self._try_change(backend, change)
-            except OSError as error:
+            except BaseException as error:
+                # A hook of `sys.addaudithook` runs before `flock` does: interrupted there, it has unlocked nothing.
                 self.abandon()
-                if error.errno is None:  # not the system's: a signal handler raised it
+                if not isinstance(error, OSError) or error.errno is None:  # not the system's
                     raise
                 raise ConfigurationError(
                     f"the rate budget's file {self._path} cannot be used ({error.strerror}): remove it, or give"

@@ -79,7 +79,7 @@ def remedy_of(error: MomoPayError) -> str:
     return remedy + (f" ({pause:.0f} s)" if pause else "")
 
 
-_JOURNAL, _SANDBOX = {"filelock", "psycopg", "sqlalchemy"}, {"fastapi", "starlette", "uvicorn"}
+_JOURNAL, _SANDBOX = {"psycopg", "sqlalchemy"}, {"fastapi", "starlette", "uvicorn"}
 
 
 def missing_extra(error: ModuleNotFoundError) -> CommandError | None:

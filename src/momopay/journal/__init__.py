@@ -1,7 +1,7 @@
 """A durable record of payments: one row for each reference, written before the network is touched (extra ``journal``).
 
-This package knows databases and nothing of HTTP; `momopay.durable` sends. Importing it imports neither SQLAlchemy nor
-filelock: they are loaded when a `Journal` is made.
+This package knows databases and nothing of HTTP; `momopay.durable` sends. SQLAlchemy is loaded when a `Journal` is
+made, not before.
 
 | module | what it is |
 |---|---|

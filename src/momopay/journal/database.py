@@ -23,7 +23,6 @@ from typing import Any, ClassVar, Final
 from uuid import uuid4
 from weakref import WeakSet
 
-from filelock import Timeout
 from sqlalchemy import URL, Connection, Engine, Table, Update, create_engine
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError, StatementError
 from sqlalchemy.pool import ConnectionPoolEntry, Pool
@@ -81,8 +80,7 @@ def in_use(seconds: float = LONGEST_WAIT) -> Generator[None]:
     try:
         times[key] = time.monotonic() + seconds
         yield
-    # OSError: a lock file. NotImplementedError: a file system without locks.
-    except (SQLAlchemyError, Timeout, OSError, NotImplementedError, UnicodeError) as error:
+    except (SQLAlchemyError, OSError, UnicodeError) as error:  # OSError: a lock file
         if isinstance(error, StatementError) and not isinstance(error, DBAPIError) and error.orig is not None:
             raise error.orig from None  # SQLAlchemy wraps what strikes while it prepares a statement
         raise JournalError(f"the journal cannot be read or written: {problem_of(error)}") from error

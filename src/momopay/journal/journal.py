@@ -49,7 +49,7 @@ class Parts:
                 raise ConfigurationError('journal must be the URL of a database, such as "sqlite:///payments.db"')
             database = Database(parsed, create=create)  # loads the driver
         except ModuleNotFoundError as missing:
-            if missing.name not in {"filelock", "psycopg", "sqlalchemy"}:
+            if missing.name not in {"psycopg", "sqlalchemy"}:
                 raise
             remedy = "the journal needs an extra: pip install 'momopay[journal]'"
             raise ModuleNotFoundError(remedy, name=missing.name) from missing

@@ -14,15 +14,16 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import sys
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
+from io import FileIO
 from pathlib import Path
 from typing import Any, ClassVar, Final
 from uuid import uuid4
 from weakref import WeakSet
 
-from filelock import FileLock, Timeout
-from sqlalchemy import URL, Connection, Engine, event
+from sqlalchemy import URL, Connection, event
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.ext.compiler import compiles
 from typing_extensions import override
@@ -31,6 +32,12 @@ from momopay.errors import ConfigurationError, JournalError
 from momopay.journal.database import Backend, begun, pause, problem_of, seconds_left
 from momopay.journal.schema import Now, has_tables
 
+if sys.platform == "win32":
+    import msvcrt
+else:
+    import fcntl
+
+_LOCKED: Final = PermissionError if sys.platform == "win32" else BlockingIOError
 _MARKER_TEXT: Final = """\
 The file {name} beside this folder is a journal of payments. If it is empty or missing, restore it from a backup.
 Delete this folder only if none of those payments must be remembered: then a new journal may begin.
@@ -46,6 +53,7 @@ class SqliteBackend(Backend):
     table_names: ClassVar[str] = "SELECT name FROM sqlite_master WHERE type IN ('table', 'view')"
 
     def __init__(self, url: URL) -> None:
+        self._locks: list[FileIO] = []  # more than one if threads registered at once, or if somebody deleted the file
         if not url.database or url.database == ":memory:" or url.query:
             raise ConfigurationError('a journal needs a file that outlives the process: "sqlite:///payouts.db"')
         try:
@@ -58,14 +66,13 @@ class SqliteBackend(Backend):
             ) from error
         super().__init__(url.set(database=str(self._path)), uuid4().hex, {"factory": TrackedConnection})
         event.listen(self.engine, "checkout", _wait_in_time)
-        _engines.add(self.engine)
+        _backends.add(self)
         self.folder: Path | None = self._folder
         self._given = url.database
         self._marker = self._folder / "README"
         # The device and the inode of the file that this process uses.
         self._file: tuple[int, int] | None = None
         self._own_lock = self._lock_file(self.sender)
-        self._lock: FileLock | None = None
 
     @override
     def check(self) -> None:
@@ -118,34 +125,39 @@ class SqliteBackend(Backend):
 
     @override
     def register_process(self) -> None:
-        if self._lock is None or not self._own_lock.exists():  # somebody may have deleted the files
+        if not (self._locks and self._own_lock.exists()):
             self._folder.mkdir(exist_ok=True)
-            lock = FileLock(self._own_lock, thread_local=False)
-            with suppress(Timeout):  # another thread of this process holds it: no other process knows the name
-                lock.acquire(timeout=0)
-                self._lock = lock
+            self._locks.append(FileIO(self._own_lock, "a"))
+        # Each time, as an exception may have come between the two.
+        with suppress(_LOCKED):  # through another of its files: no other process knows the name
+            _lock(self._locks[-1])
 
     @override
     def is_alive(self, sender: str, connection: Connection) -> bool:
         path = self._lock_file(sender)
-        if not path.exists():
-            return False
-        lock = FileLock(path, thread_local=False)
         try:
-            lock.acquire(timeout=0)
-        except Timeout:
+            with FileIO(path, "r+") as file:
+                _lock(file)
+        except FileNotFoundError:
+            return False
+        except _LOCKED:
             return True
-        lock.release()
         _remove(path)  # else the folder would grow by a file for each process that was killed
         return False
 
     @override
     def close(self) -> None:
         super().close()
-        if self._lock is not None:
-            self._lock.release()
+        if self._locks:
+            self.release_locks()
             _remove(self._own_lock)
-            self._lock = None
+
+    def release_locks(self) -> None:
+        """Close the lock file. In a child, this leaves the parent's locks as they are."""
+        while self._locks:
+            self._locks.pop().close()
+
+    __del__ = release_locks  # a journal that nobody closed
 
     @contextmanager
     def _opening(self) -> Generator[None]:
@@ -206,6 +218,16 @@ def _is_mount_point(path: Path) -> bool:
     return str(path).replace(" ", "\\040") in {line.split()[_MOUNT_POINT] for line in mounts}
 
 
+def _lock(file: FileIO) -> None:
+    """Lock a file for as long as it is open; raise one of `_LOCKED` if it is locked already."""
+    # By functions of C: an exception out of a signal handler within a library's Python could leave a dead process's
+    # lock with this one, and that process would count as alive.
+    if sys.platform == "win32":
+        msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+    else:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
 def _remove(path: Path) -> None:
     with suppress(OSError):  # Windows keeps a file that another process has open
         path.unlink(missing_ok=True)
@@ -225,7 +247,7 @@ def _wait_in_time(connection: TrackedConnection, _record: object, _proxy: object
 # a file that was open at the fork, it believes that it holds them. Then another process deletes the write-ahead log,
 # and what the child committed is lost. Closing connections after each statement would do without the hooks, and makes a
 # payment three times as slow.
-_engines: WeakSet[Engine] = WeakSet()
+_backends: WeakSet[SqliteBackend] = WeakSet()
 _open: WeakSet[TrackedConnection] = WeakSet()
 # Connections of the parent. They are kept for ever: closing one may wait for a thread that the child does not have.
 _inherited: list[TrackedConnection] = []
@@ -259,12 +281,14 @@ class TrackedConnection(sqlite3.Connection):
 
 
 def _before_fork() -> None:
-    for engine in list(_engines):
-        engine.dispose()
+    for backend in list(_backends):
+        backend.engine.dispose()
 
 
 def _after_fork_in_child() -> None:
     _inherited.extend(_open)
+    for backend in list(_backends):
+        backend.release_locks()
 
 
 if hasattr(os, "register_at_fork"):  # not on Windows, where nothing forks
