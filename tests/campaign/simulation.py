@@ -341,8 +341,7 @@ def _bury(process: Process) -> None:
     database = parts_of(process.journal).store.database
     database._closed = True
     backend: Any = database.backend
-    if backend._lock is not None:
-        backend._lock.release()
+    backend.release_locks()
 
 
 async def _release(process: Process, reference: str, *, searched_elsewhere: bool) -> None:
