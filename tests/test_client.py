@@ -2,6 +2,7 @@
 
 import asyncio
 import copy
+import inspect
 import pickle
 from base64 import b64decode
 from collections.abc import Callable
@@ -37,6 +38,16 @@ def test_options_out_of_range_are_refused(kind: Any, options: dict[str, Any]) ->
         kind(KEY, base_url=BASE, **options)
     with pytest.raises(ConfigurationError):
         kind(KEY, base_url=BASE).with_options(**options)
+
+
+@in_turn("kind", [Client, AsyncClient])
+def test_a_budget_of_another_class_is_refused_and_the_defaults_are_those_of_the_documentation(kind: Any) -> None:
+    for options in ({"budget": object()}, {"budget": RateBudget}):
+        with pytest.raises(ConfigurationError, match="budget"):
+            kind(KEY, base_url=BASE, **options)
+    defaults = {name: each.default for name, each in inspect.signature(kind).parameters.items()}
+    limits = ("timeout", "deadline", "max_attempts", "max_wait", "budget")
+    assert [defaults[name] for name in limits] == [30.0, 90.0, 4, None, SHARED_BUDGET]
 
 
 def test_copies_share_connections_and_close_nothing(drive: Callable[..., Driver]) -> None:

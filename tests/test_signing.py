@@ -43,6 +43,14 @@ def test_any_reference_comes_back_from_any_url(reference: str, query: str) -> No
         assert signer.verify(form) == reference
 
 
+def test_the_token_is_one_more_parameter(signer: CallbackSigner) -> None:
+    bare = signer.url(URL, reference="r").removeprefix(URL)
+    assert bare.startswith("?momo_token=")
+    for query in ("?", "?a=1&", "?a=1"):
+        joint = "" if query[-1] in "?&" else "&"
+        assert signer.url(URL + query, reference="r") == URL + query + joint + bare[1:]
+
+
 PROXIES: dict[str, Callable[[str], str]] = {
     "host": lambda url: url.replace("https://shop.example", "http://10.0.0.7:8000"),
     "path": lambda url: url.replace("/momo?", "/internal/prefix/momo/?"),

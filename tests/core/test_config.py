@@ -6,7 +6,7 @@ import pytest
 
 from in_turn import in_turn
 from momopay import ConfigurationError
-from momopay._core.config import Account, Limits
+from momopay._core.config import Account, Limits, checked_headers, merged_headers
 
 KEY = "pk_test_0123456789"
 BASE = "https://api.example/v1"
@@ -42,6 +42,15 @@ def test_another_kind_of_key_hears_of_ours(key: str) -> None:
     with pytest.raises(ConfigurationError, match="start with pk_live_ or pk_test_") as caught:
         Account(key, BASE)
     assert "abc" not in str(caught.value)
+
+
+def test_headers_are_added_and_replace_those_of_the_same_name() -> None:
+    assert checked_headers(None, None) is None
+    assert checked_headers({"X-Shop": "1"}, None) == {"X-Shop": "1"}
+    assert merged_headers({"x-shop": "1", "X-Day": "2"}, {"X-Shop": "3"}) == {"X-Day": "2", "X-Shop": "3"}
+    for name in ("Authorization", "content-length", "HOST"):
+        with pytest.raises(ConfigurationError, match=name):
+            checked_headers({name: "1"}, None)
 
 
 @in_turn("url", ["http://api.example/v1", "http://x.localhost/v1", "ftp://api.example/v1", "api"])

@@ -49,6 +49,15 @@ def test_a_walk_ends_after_the_last_page(last: str | None) -> None:
         assert len(list(TransactionIterator(session_of(client), fetch).pages())) == 3  # without a transaction, too
 
 
+def test_a_walk_has_no_more_pages_than_it_may() -> None:
+    async def fetch(cursor: str | None) -> TransactionPage:
+        return page(f"after {cursor}")
+
+    walk = PageWalk(fetch, most=2)
+    assert [run_sync(walk.next()) is None for _ in range(4)] == [False, False, True, True]
+    assert not walk.is_at_end
+
+
 @in_turn("cursors", [{None: "a", "a": "a"}, {None: "a", "a": "b", "b": "a"}])
 def test_a_repeated_cursor_ends_a_walk(cursors: dict[str | None, str | None]) -> None:
     with pytest.raises(ProtocolError, match="cursor"):

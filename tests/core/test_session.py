@@ -96,6 +96,7 @@ def date(seconds: float) -> dict[str, str]:
 def test_the_offset_is_measured_by_the_date(seconds: int, ahead: int) -> None:
     clock = ServiceClock()
     assert (clock.offset, clock.ahead, clock.service_now_if_known()) == (None, 0, None)
+    assert abs(clock.service_now() - datetime.now(UTC)) < timedelta(seconds=2)
     clock.observe(date(seconds))
     assert clock.offset == pytest.approx(seconds, abs=2)
     assert clock.ahead == pytest.approx(ahead, abs=2)

@@ -29,7 +29,7 @@ from models.kit import (
     with_literal,
 )
 from momopay.models.account import ChannelItems
-from momopay.models.records import Envelope, Items, Record, describe, note_response
+from momopay.models.records import Envelope, Items, Record, describe, note_response, parse_json
 
 INFO = momopay.types.ResponseInfo("r-1", 200, {"x-served-by": "node-7"}, attempts=2, elapsed=0.5)
 each_record = in_turn("sample", SAMPLES.values())
@@ -172,6 +172,14 @@ def test_a_phone_from_the_service_is_not_validated(phone: str) -> None:
 def test_an_envelope_that_is_no_success_is_refused(success: str) -> None:
     with pytest.raises(pydantic.ValidationError, match="success"):
         Envelope[dict[str, int]].model_validate_json(f'{{"success": {success}, "data": {{}}}}')
+
+
+def test_half_a_character_costs_no_more_than_itself(caplog: pytest.LogCaptureFixture) -> None:
+    body = b'{"success": true, "data": {"text": "a\\ud83db"}}'
+    assert parse_json(Envelope[dict[str, str]], body).data == {"text": "a\ufffdb"}
+    assert "no Unicode" in caplog.text
+    with pytest.raises(pydantic.ValidationError):
+        parse_json(Envelope[dict[str, str]], body[:-1])
 
 
 class Numbers(Record):

@@ -4,8 +4,11 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
+import pytest
+
 from drivers import LOOPBACK, Drive
 from models.kit import CHANNEL, ID, PAYBILL, PHONE, STK, parse
+from momopay import ConfigurationError
 from resources.kit import Recorder, exchange
 
 PATH = "/v1/payments/stk"
@@ -35,5 +38,8 @@ def test_a_prompt_is_sent_as_the_service_states(drive: Drive) -> None:
 def test_the_sandbox_may_call_back_to_loopback(drive: Drive) -> None:
     service = Recorder(STK.camel)
     driver = drive(transport=service.transport, base_url=LOOPBACK)
-    driver(lambda client: client.stk.initiate(amount=1, phone=PHONE, callback_url="http://localhost:8000/momo"))
+    local = {"amount": 1, "phone": PHONE, "callback_url": "http://localhost:8000/momo"}
+    driver(lambda client: client.stk.initiate(**local))
     assert b"http://localhost:8000/momo" in service.requests[0].content
+    with pytest.raises(ConfigurationError, match="journal"):  # and not for the address
+        driver(lambda client: client.stk.collect_once(reference="r", **local))

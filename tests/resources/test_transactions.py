@@ -33,6 +33,11 @@ def test_a_wait_that_could_not_end_rightly_is_refused_at_once(drive: Drive, wron
     assert service.requests == []
 
 
+def test_one_id_is_not_taken_for_many(drive: Drive) -> None:
+    with pytest.raises(momopay.RequestValidationError, match="several ids"):
+        drive().client.transactions.wait_all(ID)
+
+
 SINCE = datetime(2025, 3, 1, 10, 0, tzinfo=UTC)
 
 

@@ -14,7 +14,7 @@ import wire
 from core.kit import initiate_payout as payout
 from drivers import Drive, Driver, session_of
 from forked import succeeds_in_child
-from momopay._transport import connections
+from momopay._transport import async_backend, connections, sync_backend
 from momopay._transport.async_backend import AsyncStream
 from momopay._transport.connections import IdleStack
 from momopay._transport.sync_backend import SyncStream
@@ -129,8 +129,15 @@ def test_without_that_care_one_payments_success_is_returned_for_another(
         assert (second.transaction_id, second.status) == ("stale", "SUCCESS")
 
 
-def test_what_arrives_on_an_idle_connection_is_no_response(drive: Drive, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "KEEP_ALIVE", 60.0)
+@pytest.fixture
+def long_keep_alive(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No connection is given up for its age while a test waits."""
+    for backend in (sync_backend, async_backend):
+        monkeypatch.setattr(backend, "KEEP_ALIVE", 60.0)
+
+
+@pytest.mark.usefixtures("long_keep_alive")
+def test_what_arrives_on_an_idle_connection_is_no_response(drive: Drive) -> None:
     accepted = list[socket.socket]()
 
     def play(exchange: wire.Exchange) -> bool:
@@ -148,6 +155,7 @@ def test_what_arrives_on_an_idle_connection_is_no_response(drive: Drive, monkeyp
         assert server.connections == 2
 
 
+@pytest.mark.usefixtures("long_keep_alive")
 @pytest.mark.parametrize(
     "step",
     [

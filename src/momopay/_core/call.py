@@ -130,7 +130,7 @@ class Call(Generic[R]):
         # Public for `Sender`, which calls it before it writes SENDING to its journal: a process that dies while it
         # waits for the budget then leaves nothing unresolved.
         self._check_stk_pause()
-        if self.session.limiter is None or self.has_slot:
+        if self.has_slot:
             return False
         waited = await self.session.acquire_slot(self.lane, latest=self.latest_start, describe=self._describe)
         self.has_slot = True
