@@ -204,9 +204,11 @@ def test_a_search_shows_that_an_earlier_prompt_was_paid(drive: Drive, journal: J
     put(journal, "r", state, COLLECTION)
     late = listed(status="SUCCESS", type="STK")
     service = Service(pages=[[late]], read=late)
-    paid = drive(transport=service.transport)(collect(journal, phone=PHONE))
+    seen = Watcher()
+    paid = drive(transport=service.transport, on_event=seen)(collect(journal, phone=PHONE))
     assert (paid.transaction_id, paid.is_paid) == ("t-1", True)
     assert service.requests == ["GET /transactions", "GET /transactions/t-1"]
+    assert seen.changes()[0] == f"{state.value} -> {state.value} SUCCESS"
 
 
 def test_a_payment_that_the_list_shows_late_is_not_sent_again(shop: Shop) -> None:

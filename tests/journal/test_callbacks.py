@@ -375,7 +375,9 @@ def test_an_abandoned_callback_is_taken_over_once(journal: Journal, other: Journ
             pytest.fail("the other one was first")
 
 
-def test_the_error_of_a_handler_is_raised_even_if_the_journal_fails(journal: Journal) -> None:
+def test_the_error_of_a_handler_is_raised_even_if_the_journal_fails(
+    journal: Journal, caplog: pytest.LogCaptureFixture
+) -> None:
     def handle() -> None:
         with journal.handling(callback()):
             journal.close()
@@ -383,3 +385,4 @@ def test_the_error_of_a_handler_is_raised_even_if_the_journal_fails(journal: Jou
 
     with pytest.raises(KeyError):
         handle()
+    assert f"the end of {callback().transaction.transaction_id}: this journal is closed" in caplog.text
