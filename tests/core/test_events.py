@@ -11,12 +11,22 @@ from typing import Any
 
 import pytest
 
+from core.kit import SUCCESS, reach, read_balance, refusal
 from drivers import KEY, LOOPBACK, Driver
 from events_kit import Watcher
 from in_turn import in_turn
 from models.kit import ID
 from models.test_callbacks import callback
-from momopay import AsyncClient, Client, ConfigurationError, Journal, JournalState, MomoPayError, OutcomeUnknownError
+from momopay import (
+    AsyncClient,
+    Client,
+    ConfigurationError,
+    Journal,
+    JournalState,
+    MomoPayError,
+    OutcomeUnknownError,
+    RateBudget,
+)
 from momopay._core.events import Observer
 from momopay.events import CallEnded, CallStarted, Event
 from momopay.sandbox import Sandbox
@@ -116,6 +126,24 @@ def test_of_a_callback_that_anybody_may_have_sent_only_its_id_is_reported(outcom
     seen = list[Any]()
     Observer(seen.append).start("callbacks.receive", lambda: 0.0).callback_received(outcome, callback(), None)
     assert [(each.transaction_id, each.transaction_status) for each in seen] == [(ID, status)]
+
+
+@pytest.mark.usefixtures("no_backoff")
+def test_a_second_attempt_and_a_wait_for_the_budget_are_reported() -> None:
+    seen = Watcher()
+    client, _ = reach(refusal(500, "INTERNAL"), SUCCESS, budget=RateBudget(1, 5.0), on_event=seen)
+    read_balance(client)
+    ended = seen.of(CallEnded)[0]
+    assert (ended.attempts, ended.status, ended.may_have_executed, ended.reference) == (2, 200, False, None)
+    route = "GET /wallets/service/balance"
+    assert seen.take() == [
+        "CallStarted wallet.balance",
+        f"AttemptEnded {route} 1 500 ServerError",
+        f"RetryScheduled {route} 1 500 ServerError",
+        "BudgetWaited read",
+        f"AttemptEnded {route} 2 200",
+        "CallEnded wallet.balance",
+    ]
 
 
 def test_the_trace_of_an_observer_shows_no_secret(caplog: pytest.LogCaptureFixture) -> None:

@@ -117,6 +117,7 @@ def test_what_is_not_genuine_costs_the_service_no_request(shop: Shop) -> None:
     for method in ("GET", "PUT", "PATCH", "DELETE"):
         response = shop.send(method, BODY, QUERY, signer=SIGNER)
         assert (response.status_code, response.headers["allow"]) == (405, "POST")
+        assert response.headers["content-type"] == "text/plain; charset=utf-8"
     other = SIGNER.url("https://shop.example/momo", reference="SAL-2").partition("?")[2]
     assert shop.post(b"{", TOO_LARGE, query=QUERY, signer=SIGNER) == [400, 400]
     assert shop.post(BODY, signer=SIGNER) == shop.post(BODY, query=other, signer=SIGNER) == [403]

@@ -61,11 +61,12 @@ FORGED = {
 
 @each_way
 @in_turn("query", FORGED.values())
-def test_a_forged_url_is_403(way: Receive, query: str) -> None:
+def test_a_forged_url_is_403(way: Receive, query: str, caplog: pytest.LogCaptureFixture) -> None:
     handler = Handler()
     assert way(handler, SIGNER, None)("POST", query, BODY) == 403
     assert way(handler, SIGNER, None)("POST", query, b"not even a callback") == (400 if OTHERS in query else 403)
     assert handler.calls == []
+    assert "a callback was refused: " in caplog.text
     assert way(handler, SIGNER, None)("POST", QUERY, BODY) == 200  # the genuine one is accepted
 
 

@@ -177,6 +177,11 @@ def test_a_search_that_begins_earlier_reaches_further_back() -> None:
     assert (SEARCH.fit(early), SEARCH.shifted(3600).fit(early)) == (Fit.NEAR, Fit.EXACT)
 
 
+def test_where_no_clock_was_compared_a_search_reaches_a_day_further() -> None:
+    assert SEARCH.earliest == SENT
+    assert SEARCH.model_copy(update={"is_measured": False}).earliest == SENT - timedelta(days=1)
+
+
 @in_turn("offset", [-3, 0, 3])
 def test_a_search_from_the_first_time_of_the_calendar_begins_no_earlier(offset: int) -> None:
     since = datetime.min.replace(tzinfo=timezone(timedelta(hours=offset)))
