@@ -272,6 +272,20 @@ def test_references_that_look_alike_are_not_the_same(journal: Journal) -> None:
 # Outcomes
 
 
+@pytest.mark.both_databases
+def test_a_call_that_ended_since_its_row_was_read_is_not_taken_for_one_that_died(journal: Journal) -> None:
+    with ExitStack() as call:
+        lease = call.enter_context(lease_of(journal))
+        begin(journal, lease)
+
+        def end() -> None:
+            record(journal, lease, ACCEPTED)
+            call.close()
+
+        with just_before("SELECT", journal, end, "after"):
+            assert state_of(journal) is ACCEPTED
+
+
 @pytest.mark.parametrize("state", [REFUSED, NOT_SENT, UNKNOWN])
 def test_an_old_sender_does_not_end_its_successors_payment(
     journal: Journal, other: Journal, state: JournalState

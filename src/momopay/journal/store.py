@@ -135,13 +135,19 @@ class Store:
     def _read(
         self, connection: Connection, statement: Select[Any], parameters: Mapping[str, object] | None = None
     ) -> list[JournalEntry]:
+        found, ended = list(connection.execute(statement, parameters).mappings()), set[str]()
+        for row in found:
+            if row["state"] == JournalState.SENDING and self.leases.has_ended(row, connection):
+                ended.add(row["claim"])
+        if ended:  # a call records its outcome before its lease ends: perhaps since its row was read
+            found = list(connection.execute(statement, parameters).mappings())
         rows_of: dict[tuple[str, str], list[Mapping[Any, Any]]] = {}
-        for row in connection.execute(statement, parameters).mappings():
+        for row in found:
             rows_of.setdefault((row["kind"], row["reference"]), []).append(row)
         entries = list[JournalEntry]()
         for rows in rows_of.values():
             fields = dict(rows[0])
-            if fields["state"] == JournalState.SENDING and self.leases.has_ended(fields, connection):
+            if fields["state"] == JournalState.SENDING and fields["claim"] in ended:
                 fields["state"] = JournalState.UNKNOWN
             fields["metadata"] = None if fields["metadata"] is None else json.loads(fields["metadata"])
             made = [each for each in rows if each["of_transaction_id"] is not None]
