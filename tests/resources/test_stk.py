@@ -1,14 +1,17 @@
 """STK collections, from the call to the request and back to the record."""
 
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import pytest
 
-from drivers import LOOPBACK, Drive
+from drivers import LOOPBACK, Drive, Driver
+from in_turn import in_turn
 from models.kit import CHANNEL, ID, PAYBILL, PHONE, STK, parse
-from momopay import ConfigurationError
+from momopay import ConfigurationError, Journal
+from momopay.sandbox import Sandbox
 from resources.kit import Recorder, exchange
 
 PATH = "/v1/payments/stk"
@@ -43,3 +46,17 @@ def test_the_sandbox_may_call_back_to_loopback(drive: Drive) -> None:
     assert b"http://localhost:8000/momo" in service.requests[0].content
     with pytest.raises(ConfigurationError, match="journal"):  # and not for the address
         driver(lambda client: client.stk.collect_once(reference="r", **local))
+
+
+@in_turn(("given", "sent"), [(None, "ORDER-1"), ("METER-7", "METER-7")])
+def test_an_order_is_prompted_for_by_its_account_reference(
+    sdk: Driver, sandbox: Sandbox, tmp_path: Path, given: str | None, sent: str
+) -> None:
+    with Journal(f"sqlite:///{tmp_path / f'{sdk.client_kind}-{sent}.db'}") as journal:
+        order = {"reference": "ORDER-1", "amount": 5, "phone": PHONE, "journal": journal}
+        paid = sdk(lambda client: client.stk.collect_once(**order, account_reference=given))
+        assert paid.reference == "ORDER-1"
+        assert sandbox.ledger[-1].reference == sent
+        entry = journal.get("ORDER-1")
+        assert entry is not None
+        assert entry.wire_reference == sent

@@ -33,6 +33,13 @@ def test_a_wait_that_could_not_end_rightly_is_refused_at_once(drive: Drive, wron
     assert service.requests == []
 
 
+def test_a_notice_of_nobody_by_id_or_by_record_sends_nothing(drive: Drive) -> None:
+    service = Recorder(READ.camel)
+    for about in (ID, parse(READ.kind, READ.camel)):
+        drive(transport=service.transport).client.transactions.notify(about)
+    assert service.requests == []
+
+
 def test_one_id_is_not_taken_for_many(drive: Drive) -> None:
     with pytest.raises(momopay.RequestValidationError, match="several ids"):
         drive().client.transactions.wait_all(ID)
