@@ -144,6 +144,7 @@ def test_the_reference_of_a_payout_belongs_to_one_amount_and_one_phone(
     with pytest.raises(DuplicatePayoutError) as caught:
         shop.pay(**other)
     assert caught.value.reference == "r"
+    assert "give each payout a reference of its own" in str(caught.value)
     assert not caught.value.may_have_executed
     assert len(shop.sandbox.requests) == before
     assert shop.state() is state
