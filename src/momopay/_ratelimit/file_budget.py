@@ -9,8 +9,7 @@ lock. What may happen to the file:
       begins with a free window.
 
 Threads of a process share one descriptor and thereby the file's lock, so they have a lock of their own. An exception
-out of a signal handler leaves neither held: both are released by functions of C, called directly, and the file is
-closed as well.
+out of a signal handler leaves neither held: functions of C release both, and the file is closed.
 """
 
 from __future__ import annotations
@@ -227,8 +226,7 @@ class FileSlots(SharedSlots):
             try:
                 return self._try_change(backend, change)
             except BaseException as error:
-                # A hook of `sys.addaudithook` runs before `flock` does: interrupted there, it has unlocked nothing.
-                self.abandon()
+                self.abandon()  # an interrupt in a hook of `sys.addaudithook` keeps `flock` from unlocking
                 if not isinstance(error, OSError) or error.errno is None:  # not the system's
                     raise
                 raise ConfigurationError(
