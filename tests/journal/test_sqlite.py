@@ -93,10 +93,15 @@ def test_a_journal_that_cannot_be_opened_is_named_as_it_was_given(
     assert list(tmp_path.iterdir()) == []
 
 
+def register(journal: Journal) -> str:
+    return store_of(journal).database.register_process()
+
+
 def test_a_dead_process_leaves_no_files(path: Path, url: str, journal: Journal) -> None:
     with sender(url):
         assert state_of(journal) is SENDING
     assert state_of(journal) is UNKNOWN
+    assert (path.with_name("payouts.db-senders") / f"{register(journal)}.lock").exists()
     journal.close()
     assert {file.name for file in path.with_name("payouts.db-senders").iterdir()} == {"README", "sequence"}
 
@@ -326,7 +331,7 @@ def test_a_child_keeps_no_dead_parent_alive(journal: Journal) -> None:
     begun = forked.Event()
     backend = store_of(journal).database.backend
     assert isinstance(backend, SqliteBackend)
-    parent = store_of(journal).database.register_process()
+    parent = register(journal)
 
     def live() -> None:
         begun.set()
