@@ -216,12 +216,7 @@ class Callbacks:
         """Return the rows of the transaction, by its ends, and of each whether nobody is handling it."""
         found = select(callbacks, lease_left(callbacks)).where(self._is_transaction(record))
         with self._store.database.connection() as connection:
-            rows = connection.execute(found).mappings().all()
-            ended = {
-                row["claim"] for row in rows if not row["handled"] and self._store.leases.has_ended(row, connection)
-            }
-            if ended:  # a call marks its end as handled before its lease ends: perhaps since the row was read
-                rows = connection.execute(found).mappings().all()
+            rows, ended = self._store.leases.read(connection, found, ("handled", False))
         return {row["status"]: {**row, "is_free": row["handled"] or row["claim"] in ended} for row in rows}
 
     def _is_transaction(self, record: _Ended) -> ColumnElement[bool]:

@@ -14,7 +14,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from math import inf
@@ -23,7 +23,7 @@ from typing import Any, ClassVar, Final
 from uuid import uuid4
 from weakref import WeakSet
 
-from sqlalchemy import URL, Connection, Engine, Table, Update, create_engine
+from sqlalchemy import URL, Connection, Engine, Select, Table, Update, create_engine
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError, StatementError
 from sqlalchemy.pool import ConnectionPoolEntry, Pool
 
@@ -374,8 +374,27 @@ class LeaseHolder:
         """Return the parameters of `schema.TAKE_LEASE`: they give a row to the lease, for so many seconds."""
         return {"claim": lease.id, "sender": self._database.register_process(), "lease_seconds": seconds}
 
-    def has_ended(self, row: Mapping[Any, Any], connection: Connection) -> bool:
-        """Return whether the lease on a row, which was read with `schema.lease_left`, has ended."""
+    def read(
+        self,
+        connection: Connection,
+        statement: Select[Any],
+        held: tuple[str, object],
+        parameters: Mapping[str, object] | None = None,
+    ) -> tuple[Sequence[Mapping[Any, Any]], set[str]]:
+        """Return rows, which have `schema.lease_left`, and of those that are held the leases that have ended.
+
+        A row is held while its column ``held[0]`` has the value ``held[1]``.
+        """
+        column, value = held
+        found, ended = list(connection.execute(statement, parameters).mappings()), set[str]()
+        for row in found:
+            if row[column] == value and self._has_ended(row, connection):
+                ended.add(row["claim"])
+        if ended:  # a call records its outcome before its lease ends: perhaps since its row was read
+            found = list(connection.execute(statement, parameters).mappings())
+        return found, ended
+
+    def _has_ended(self, row: Mapping[Any, Any], connection: Connection) -> bool:
         # In its own process a call is alive until it returns, however long that takes and whatever the clock says.
         backend = self._database.backend
         if row["sender"] == backend.sender:

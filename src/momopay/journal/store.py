@@ -16,12 +16,13 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Container, Iterable, Mapping
 from contextlib import AbstractContextManager, suppress
 from datetime import UTC, datetime, timedelta
+from operator import attrgetter, itemgetter
 from typing import Any, Final
 
-from sqlalchemy import Connection, Select, Update, or_, select, tuple_
+from sqlalchemy import Connection, Update, or_, select, tuple_
 
 from momopay._redaction import redacted_repr
 from momopay.errors import JournalError, RequestValidationError
@@ -41,6 +42,8 @@ logger: logging.Logger = logging.getLogger("momopay")
 # and the service may have several clocks.
 _EARLIER: Final = timedelta(seconds=3)
 _KEPT: Final = tuple(JournalTransaction.model_fields)
+
+_SENDING: Final = ("state", JournalState.SENDING)  # while it is, a lease has the row
 
 _row: Final = payments.c
 _of: Final = transactions.c
@@ -125,37 +128,13 @@ class Store:
 
     def entries(self, connection: Connection, *where: sql.Condition) -> list[JournalEntry]:
         """Return the entries of the account for which the conditions hold, oldest first."""
-        return self._read(connection, sql.ENTRIES.where(_row.account == self.account, *where))
+        statement = sql.ENTRIES.where(_row.account == self.account, *where)
+        return _entries_in(*self.leases.read(connection, statement, _SENDING))
 
     def entry(self, connection: Connection, kind: EntryKind, reference: str) -> JournalEntry | None:
         """Return the entry of a reference, or None."""
         key = {"the_account": self.account, "the_kind": kind, "the_reference": reference}
-        return next(iter(self._read(connection, sql.ENTRY, key)), None)
-
-    def _read(
-        self, connection: Connection, statement: Select[Any], parameters: Mapping[str, object] | None = None
-    ) -> list[JournalEntry]:
-        found, ended = list(connection.execute(statement, parameters).mappings()), set[str]()
-        for row in found:
-            if row["state"] == JournalState.SENDING and self.leases.has_ended(row, connection):
-                ended.add(row["claim"])
-        if ended:  # a call records its outcome before its lease ends: perhaps since its row was read
-            found = list(connection.execute(statement, parameters).mappings())
-        rows_of: dict[tuple[str, str], list[Mapping[Any, Any]]] = {}
-        for row in found:
-            rows_of.setdefault((row["kind"], row["reference"]), []).append(row)
-        entries = list[JournalEntry]()
-        for rows in rows_of.values():
-            fields = dict(rows[0])
-            if fields["state"] == JournalState.SENDING and fields["claim"] in ended:
-                fields["state"] = JournalState.UNKNOWN
-            fields["metadata"] = None if fields["metadata"] is None else json.loads(fields["metadata"])
-            made = [each for each in rows if each["of_transaction_id"] is not None]
-            made.sort(key=lambda each: (each["of_sent_at"], each["of_transaction_id"]))
-            fields["transactions"] = [{name: each[f"of_{name}"] for name in _KEPT} for each in made]
-            entries.append(JournalEntry.model_validate(fields))
-        # Not by the database: SQLite would read the whole account in the order that it has an index for.
-        return sorted(entries, key=lambda entry: (entry.created_at, entry.kind, entry.reference))
+        return next(iter(_entries_in(*self.leases.read(connection, sql.ENTRY, _SENDING, key))), None)
 
     # Sending
 
@@ -378,3 +357,22 @@ class Store:
     def values(self, of: JournalEntry | Draft, **values: object) -> dict[str, object]:
         """Return the parameters by which a statement finds the row of a payment, and others."""
         return {"the_account": self.account, "the_kind": of.kind, "the_reference": of.reference, **values}
+
+
+def _entries_in(found: Iterable[Mapping[Any, Any]], ended: Container[str]) -> list[JournalEntry]:
+    """Return the entries in rows, one for each transaction, of which these leases have ended."""
+    rows_of: dict[tuple[str, str], list[Mapping[Any, Any]]] = {}
+    for row in found:
+        rows_of.setdefault((row["kind"], row["reference"]), []).append(row)
+    entries = list[JournalEntry]()
+    for rows in rows_of.values():
+        fields = dict(rows[0])
+        if fields["state"] == JournalState.SENDING and fields["claim"] in ended:
+            fields["state"] = JournalState.UNKNOWN
+        fields["metadata"] = None if fields["metadata"] is None else json.loads(fields["metadata"])
+        made = [each for each in rows if each["of_transaction_id"] is not None]
+        made.sort(key=itemgetter("of_sent_at", "of_transaction_id"))
+        fields["transactions"] = [{name: each[f"of_{name}"] for name in _KEPT} for each in made]
+        entries.append(JournalEntry.model_validate(fields))
+    # Not by the database: SQLite would read the whole account in the order that it has an index for.
+    return sorted(entries, key=attrgetter("created_at", "kind", "reference"))
