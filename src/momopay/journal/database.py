@@ -381,10 +381,7 @@ class LeaseHolder:
         held: tuple[str, object],
         parameters: Mapping[str, object] | None = None,
     ) -> tuple[Sequence[Mapping[Any, Any]], set[str]]:
-        """Return rows, which have `schema.lease_left`, and of those that are held the leases that have ended.
-
-        A row is held while its column ``held[0]`` has the value ``held[1]``.
-        """
+        """Return rows, and which of their leases have ended; `held` is the column and the value of one with a lease."""
         column, value = held
         found, ended = list(connection.execute(statement, parameters).mappings()), set[str]()
         for row in found:
