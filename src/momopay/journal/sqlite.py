@@ -23,11 +23,12 @@ from typing import Any, ClassVar, Final
 from uuid import uuid4
 from weakref import WeakSet
 
-from sqlalchemy import URL, Connection, event
+from sqlalchemy import URL, Connection, Engine, event
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.ext.compiler import compiles
 from typing_extensions import override
 
+from momopay._fork import renew_in_child
 from momopay.errors import ConfigurationError, JournalError
 from momopay.journal.database import Backend, begun, pause, problem_of, seconds_left
 from momopay.journal.schema import Now, has_tables
@@ -66,7 +67,8 @@ class SqliteBackend(Backend):
             ) from error
         super().__init__(url.set(database=str(self._path)), uuid4().hex, {"factory": TrackedConnection})
         event.listen(self.engine, "checkout", _wait_in_time)
-        _backends.add(self)
+        _engines.add(self.engine)
+        renew_in_child(self.release_locks)
         self.folder: Path | None = self._folder
         self._given = url.database
         self._marker = self._folder / "README"
@@ -247,7 +249,7 @@ def _wait_in_time(connection: TrackedConnection, _record: object, _proxy: object
 # a file that was open at the fork, it believes that it holds them. Then another process deletes the write-ahead log,
 # and what the child committed is lost. Closing connections after each statement would do without the hooks, and makes a
 # payment three times as slow.
-_backends: WeakSet[SqliteBackend] = WeakSet()
+_engines: WeakSet[Engine] = WeakSet()
 _open: WeakSet[TrackedConnection] = WeakSet()
 # Connections of the parent. They are kept for ever: closing one may wait for a thread that the child does not have.
 _inherited: list[TrackedConnection] = []
@@ -281,14 +283,12 @@ class TrackedConnection(sqlite3.Connection):
 
 
 def _before_fork() -> None:
-    for backend in list(_backends):
-        backend.engine.dispose()
+    for engine in list(_engines):
+        engine.dispose()
 
 
 def _after_fork_in_child() -> None:
     _inherited.extend(_open)
-    for backend in list(_backends):
-        backend.release_locks()
 
 
 if hasattr(os, "register_at_fork"):  # not on Windows, where nothing forks
