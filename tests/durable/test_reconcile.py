@@ -28,9 +28,9 @@ def order(shop: Shop, reference: str, phone: str = PHONE) -> str:
     return str(shop.collect(reference, amount=500, phone=phone).transaction_id)
 
 
-def stray(shop: Shop, reference: str, amount: int = 500) -> None:
+def stray(shop: Shop, reference: str, amount: int = 500, phone: str = PHONE) -> None:
     """Prompt without the journal."""
-    shop(lambda client: client.stk.initiate(amount=amount, phone=PHONE, account_reference=reference))
+    shop(lambda client: client.stk.initiate(amount=amount, phone=phone, account_reference=reference))
 
 
 def reconcile(shop: Shop, **options: Any) -> DayReport:
@@ -80,12 +80,13 @@ def test_every_difference_of_a_collection_is_found(shop: Shop) -> None:
     order(shop, "CLOSE", CANCELLING)
     order(shop, "LATER", BY_HAND)
     stray(shop, "CHEAP", 5)
+    stray(shop, "SOON", phone=BY_HAND)
     for reference in ("STRAY", "TWICE", "TWICE"):
         stray(shop, reference)
     shop.later(120)
     orders = booked(
         GOOD="PAID", LOST="WAITING", GIFT="PAID", CLOSE="WAITING", LATER="WAITING", CHEAP="PAID", DREAM="PAID",
-        TWICE="PAID", GONE="FAILED",
+        TWICE="PAID", SOON="PAID", GONE="FAILED",
     )  # fmt: skip
     report = reconcile(shop, orders=orders)
     shown = {each.reference: each.theirs for each in report.differences}
@@ -96,6 +97,7 @@ def test_every_difference_of_a_collection_is_found(shop: Shop) -> None:
         "GIFT": "shipped and not paid: ask the customer",
         "CLOSE": "never paid: close",
         "LATER": "check again tomorrow",
+        "SOON": "check again tomorrow",
         "CHEAP": "another amount was paid: ask the customer, or refund",
         "STRAY": "nobody knows what was sold: find out, or refund",
         "DREAM": "shipped and not paid: ask the customer",
@@ -188,6 +190,8 @@ def test_every_difference_of_a_payout_is_found(shop: Shop) -> None:
         "GAS": "it may have been paid",
         "NEVER": "the service does not have it",
     }
+    ours = {each.reference: each.ours for each in report.differences}
+    assert (ours["BACK"], ours["GAS"], ours["STRANGER"]) == ("REVERSED 10", "UNKNOWN 10", "nothing")
     assert report.came_back == 10
     assert not report.agrees
     assert shop.state("WATER") is ACCEPTED

@@ -177,10 +177,11 @@ def test_what_a_page_shows_with_the_fee_in_its_amount_is_read_by_id(shop: Shop) 
 
 def test_what_the_service_does_not_know_stops_nothing(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
     put(shop.journal, "lost", ACCEPTED, transaction_id="no-such-id")
+    put(shop.journal, "paid", ACCEPTED, transaction_id="nor-this", status="SUCCESS")
     shop.pay()
     shop.later(HOUR)
     with caplog.at_level(logging.WARNING):
-        assert shop.sweep() == SweepReport(settled=1, open=1)
+        assert shop.sweep(Handler()) == SweepReport(settled=1, open=1, handled=1)
     assert "no-such-id" in caplog.text
 
 
