@@ -1,18 +1,19 @@
 """A durable record of payments: one row for each reference, written before the network is touched (extra ``journal``).
 
-This package knows databases and nothing of HTTP; `momopay.durable` sends. SQLAlchemy is loaded when a `Journal` is
-made, not before.
+This package does no HTTP: `momopay.durable` sends the payments. SQLAlchemy is imported when a `Journal` is created.
 
-| module | what it is |
+Thread safety: any thread may call any method in this package. The database decides between calls.
+
+| module | what it contains |
 |---|---|
 | journal | `Journal`, the public interface |
-| entries, rules, evidence | pure: what is kept, what may follow what, and what outsiders say |
-| store, statements | the payments of one account: every statement that reads or changes one |
-| guards | whether a call may use this journal |
-| callbacks | records of the service: which payment they are about, and which ends were handled |
-| reports, backup | many entries at once, and copies of all |
+| entries, rules, evidence | no I/O: the entries, the state machine, and comparisons with the service's records |
+| store, statements | the payments of one account, and the SQL that reads and changes them |
+| guards | checks of whether a call may use this journal |
+| callbacks | finds the entry that a record of the service belongs to, and handles each end once |
+| reports, backup | reads many entries at once, and copies the database |
 | schema | the tables |
-| database, sqlite, postgresql | bounded waits, connections, leases, and what differs between the databases |
+| database, sqlite, postgresql | connections, bounded waits and leases, and what differs between the databases |
 """
 
 from momopay.journal.entries import EntryKind, JournalCheck, JournalEntry, JournalState, JournalTransaction

@@ -1,7 +1,6 @@
-"""Copies of a journal, made while others write to it: always a file of SQLite, which opens as a journal.
+"""Copies a journal while other processes write to it. The copy is always a SQLite file that opens as a journal.
 
-The copy is what the database was at one moment. Who was sending then is not alive in the copy, so its rows in SENDING
-read as UNKNOWN there.
+It is a snapshot, in which no sender is alive: a row that was in SENDING reads as UNKNOWN.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _ROWS_AT_ONCE: Final = 1000
 
 
 def back_up(database: Database, path: Path) -> None:
-    """Do what `Journal.backup` promises. If it fails, nothing is left at the path."""
+    """Copy the database into a new file; see `Journal.backup`. A failure leaves nothing at the path."""
     with in_use(_LONGEST_BACKUP):
         if path.exists():
             raise RequestValidationError({"path": "exists already, and a backup overwrites nothing"})
@@ -32,7 +31,7 @@ def back_up(database: Database, path: Path) -> None:
         try:
             with database.connection(seconds=_LONGEST_BACKUP) as connection:
                 if connection.dialect.name == "sqlite":
-                    # One reading transaction, which nobody who writes waits for.
+                    # A single read transaction, which blocks no writer.
                     connection.exec_driver_sql("VACUUM INTO ?", (str(temporary),))
                 else:
                     _export(connection, temporary)
@@ -45,12 +44,12 @@ def back_up(database: Database, path: Path) -> None:
 
 
 def _export(source: Connection, path: Path) -> None:
-    """Copy a snapshot of a server's tables into a new journal in a file."""
+    """Copy a snapshot of the server's tables into a new SQLite file."""
     engine = create_engine(URL.create("sqlite", database=str(path)), isolation_level="AUTOCOMMIT", hide_parameters=True)
     source = source.execution_options(isolation_level="REPEATABLE READ", stream_results=True)
     try:
         with source.begin(), engine.connect() as copy:
-            copy.exec_driver_sql("PRAGMA journal_mode=MEMORY").close()  # no file beside it; it is synced at the end
+            copy.exec_driver_sql("PRAGMA journal_mode=MEMORY").close()  # no second file; `back_up` syncs the copy
             copy.exec_driver_sql("BEGIN")
             metadata.create_all(copy)
             for table in metadata.sorted_tables:
@@ -63,9 +62,8 @@ def _export(source: Connection, path: Path) -> None:
 
 
 def _sync(path: Path) -> None:
-    """Return once a file, or the names in a folder, are on disk."""
-    # Windows opens no folders.
-    with suppress(PermissionError):
+    """Flush a file, or the names in a folder, to disk."""
+    with suppress(PermissionError):  # Windows cannot open a folder
         descriptor = os.open(path, os.O_RDONLY)
         try:
             os.fsync(descriptor)

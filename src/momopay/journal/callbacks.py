@@ -1,15 +1,12 @@
-"""What callbacks (webhooks) and reads say is recorded in the entry that it is about, and each end is handled once.
+"""Records what callbacks (webhooks) and reads report, each in the entry that it belongs to, and handles each end once.
 
-`Recorder`: a record of the service is about the entry that has the transaction, else about the one of the reference.
-It must have that entry's reference, amount and phone: anybody may have used the reference outside the journal, so it
-alone identifies nothing.
+`Recorder`: a record of the service belongs to the entry that has its transaction, else to the entry that has its
+reference, amount and phone. The reference alone does not identify an entry: it may have been used outside the journal.
 
-`Callbacks`: a row is inserted when a handler takes an end, and marked as handled when the handler returned. A handler
-that raises deletes its row; one whose process dies leaves it behind, and the next delivery takes it over. No end is
-handled after one that outranks it: FAILED after SUCCESS or REVERSED, in whatever order they arrive. So two ends of one
-transaction are not handled at once: the handler of FAILED could be the one that runs last.
-
-Thread safety: every thread may call everything here. The database decides between calls.
+`Callbacks`: taking an end inserts a row, which is marked as handled when the handler returns. A handler that raises
+deletes its row. If its process dies, the row stays, and the next delivery takes it over. FAILED is not handled after
+SUCCESS or REVERSED, which outrank it, whichever arrives first. Therefore two ends of one transaction are never handled
+at the same time: the handler of FAILED might finish last.
 """
 
 from __future__ import annotations
@@ -37,18 +34,17 @@ logger: logging.Logger = logging.getLogger("momopay")
 
 _Ended: TypeAlias = Callback | TransactionSummary
 
-# After so many seconds a handler counts as dead, even if its process is alive.
-HANDLER_SECONDS: Final = 600.0
+HANDLER_SECONDS: Final = 600.0  # after which a handler counts as dead, even if its process is alive
 
 
 class Recorder:
-    """Records about the payments of one account."""
+    """Matches the service's records to the entries of one account, and records what they say."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     def settle(self, record: ServiceRecord) -> JournalEntry | None:
-        """Record what the service's own record says; return the entry, None if it identifies none."""
+        """Record what the service's own record says; return its entry, or None. See `Journal.settle`."""
         entry = self._of_reference(record) or self._store.by_transaction(record.transaction_id)
         if entry is None:
             return None
@@ -60,7 +56,7 @@ class Recorder:
         return None
 
     def entry_of(self, record: ServiceRecord) -> JournalEntry | None:
-        """Return the entry that a record of the service is about, or None; see `Journal.by_transaction`."""
+        """Return the entry that a record belongs to, or None; see `Journal.by_transaction`."""
         # By the transaction first: a list may show another amount or reference than the entry has.
         known = self._store.by_transaction(record.transaction_id)
         if known is not None:
@@ -69,10 +65,10 @@ class Recorder:
         return entry if entry is not None and _fits(entry, record) else None
 
     def check(self, callback: Callback) -> JournalEntry | None:
-        """Return the entry that a callback is about, or None; raise CallbackMismatchError if they differ."""
+        """Return the entry that a callback belongs to, or None; raise CallbackMismatchError if they differ."""
         record = callback.transaction
-        # By the transaction first: under another reference than its entry's it is a mismatch; unless a broken response
-        # gave that entry the id of another payment, which is unresolved and fits the callback.
+        # By the transaction first, so that another reference than its entry's is a mismatch. The exception: a broken
+        # response gave that entry the id of another payment, which is still unresolved and which the callback fits.
         entry, owner = self._store.by_transaction(record.transaction_id), self._of_reference(record)
         is_owners = owner is not None and owner.state in UNRESOLVED and not differences(owner, record)
         if entry is None or is_owners:
@@ -87,13 +83,13 @@ class Recorder:
         return entry
 
     def record(self, callback: Callback) -> JournalEntry | None:
-        """Record what a callback says for which the caller vouches; see `Journal.record`."""
+        """Record what a callback says that the caller vouches for; see `Journal.record`."""
         entry, record = self.check(callback), callback.transaction
         if entry is None or not _fits(entry, record):
             return None
         is_new_prompt = entry.kind is EntryKind.COLLECTION and record.id not in entry.transaction_ids
         if is_new_prompt and not is_confirmed(callback):
-            # Whoever has the URL could invent prompts, and raise the limit of refunds.
+            # Anybody who knows the URL could invent paid prompts, and so raise the limit of refunds.
             logger.warning(
                 "order %s: a callback is about a prompt that the journal does not know; it is recorded once a read of"
                 " the service shows it",
@@ -103,7 +99,7 @@ class Recorder:
         return self._record(entry, record)
 
     def add_receipt(self, callback: Callback) -> None:
-        """Record the receipt of an end that was recorded without one: a sweep came before the callback."""
+        """Record the receipt of an end that a sweep recorded before the callback came."""
         entry, record = self.check(callback), callback.transaction
         if entry is None:
             return
@@ -116,8 +112,8 @@ class Recorder:
         reference = reference_of(record)
         found = self._store.by_wire_reference(reference) if reference else []
         fitting = [entry for entry in found if record.type in {None, entry.kind.transaction_type}]
-        # Of orders that share a reference, the one that has the transaction; else the one that differs least, is
-        # unresolved, and has not ended. Two that are open never have the same amount.
+        # Orders may share a reference: prefer the one that has the transaction, then the one that differs least, then
+        # one that is unresolved or has not ended. Two open ones never have the same amount.
         return min(
             fitting,
             key=lambda entry: (
@@ -137,7 +133,7 @@ class Recorder:
 
 
 def _fits(entry: JournalEntry, record: ServiceRecord) -> bool:
-    """Return whether a record of the service identifies an entry, and states nothing differently."""
+    """Return whether a record of the service identifies an entry, and contradicts it in nothing."""
     is_identified = record.transaction_id in entry.transaction_ids or None not in {record.amount, record.phone}
     return is_identified and not differences(entry, record)
 
@@ -151,13 +147,13 @@ def _is_failure(record: _Ended) -> bool:
 
 
 class Callbacks:
-    """The ends that were handled, or are being handled: each is one by its transaction's id and `end_of` its status."""
+    """The ends that were or are being handled. A transaction's id, and `end_of` its status, identify an end."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     def first_seen(self, record: _Ended) -> bool:
-        """Record an end as handled, and return whether it was new."""
+        """Record an end as handled, and return whether it was new; see `Journal.first_seen`."""
         with self._store.leases.lease() as lease:
             is_new = self._insert(record, lease, handled=True)
             return is_new and not (_is_failure(record) and self._is_outranked(record))
@@ -171,35 +167,34 @@ class Callbacks:
                 return
             own = self._is_held(record, lease.id)
             try:
-                # After the row was inserted: of two ends that arrive at once, one finds the other.
-                is_outranked = self._is_outranked(record)
-                yield not is_outranked
+                # After the insert: of two ends that arrive at the same time, one then finds the row of the other.
+                yield not self._is_outranked(record)
             except BaseException:
                 try:
                     with self._store.database.connection() as connection:
                         connection.execute(delete(callbacks).where(own))
                 except MomoPayError as error:
-                    # Not raised: the handler's own error must reach the caller, and the end of the lease frees it.
+                    # Not raised, so that the caller gets the handler's error. The end of the lease frees the row.
                     logger.error("the end of %s: %s", record.transaction_id, error)  # noqa: TRY400
                 raise
             self._store.change(update(callbacks).where(own).values(handled=True))
 
     def _is_outranked(self, record: _Ended) -> bool:
-        """Return whether an end was handled that outranks this one; raise CallbackError if another is being handled."""
+        """Return whether an end that outranks this one was handled; raise CallbackError if another is being handled."""
         others = [row for end, row in self._ends(record).items() if end != _end_of(record)]
         if not all(row["is_free"] for row in others):
             raise _busy(record)
         return _is_failure(record) and any(row["handled"] for row in others)
 
     def _take(self, record: _Ended, lease: Lease) -> bool:
-        """Return True if this call may handle it, False if it was handled; raise CallbackError if another call does."""
+        """Return True if this call may handle it, False if it was handled; raise CallbackError if another call is."""
         if self._insert(record, lease, handled=False):
             return True
         row = self._ends(record).get(_end_of(record))
         if row is not None and row["handled"]:
             return False
         if row is not None and row["is_free"]:
-            # With the lease that ended as a condition, one of several that take it over at once succeeds.
+            # The ended lease is a condition: of several calls that take the row over at the same time, one succeeds.
             take_over = update(callbacks).where(self._is_held(record, row["claim"]), ~callbacks.c.handled)
             if self._store.change(take_over.values(TAKE_LEASE), self._store.leases.columns(lease, HANDLER_SECONDS)):
                 return True
@@ -213,7 +208,7 @@ class Callbacks:
             return insert_new(connection, callbacks, values)
 
     def _ends(self, record: _Ended) -> Mapping[str, Mapping[Any, Any]]:
-        """Return the rows of the transaction, by its ends, and of each whether nobody is handling it."""
+        """Return the rows of the transaction by its ends; ``is_free`` is whether no call is handling that end."""
         found = select(callbacks, lease_left(callbacks)).where(self._is_transaction(record))
         with self._store.database.connection() as connection:
             rows, ended = self._store.leases.read(connection, found, ("handled", False))
@@ -223,10 +218,8 @@ class Callbacks:
         return and_(callbacks.c.account == self._store.account, callbacks.c.transaction_id == record.transaction_id)
 
     def _is_held(self, record: _Ended, claim: str) -> ColumnElement[bool]:
-        """Return the condition that a lease has an end. Only its holder may mark or delete the row.
-
-        A handler that was taken for dead and goes on must not undo what its successor did.
-        """
+        """Return the condition that a lease holds the row of an end."""
+        # A handler that counted as dead, but continues, must not change the row of its successor.
         is_end = callbacks.c.status == _end_of(record)
         return and_(self._is_transaction(record), is_end, callbacks.c.claim == claim)
 

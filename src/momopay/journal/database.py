@@ -1,10 +1,8 @@
-"""The journal's database as one process uses it: bounded waits, connections, errors, forks, and who is alive.
+"""One process's use of the journal's database: bounded waits, connections, errors and leases.
 
-No lock of Python is held here: an exception out of a signal handler (Ctrl-C, Celery's soft time limit) may strike at
-any instruction, and must leave nothing locked. The pool is bounded by counting the connections that are alive, so one
-that is lost in an interrupt is closed by the garbage collector and no longer counts.
-
-Thread safety: every thread may call everything here, and a fork may happen at any moment.
+No Python lock is used here. A signal handler (Ctrl-C, Celery's soft time limit) may raise at any instruction, which
+must leave nothing locked; and a fork may happen at any moment. The pool limits itself by counting live connections, so
+that a connection which an interrupt loses is closed by the garbage collector and no longer counts.
 """
 
 from __future__ import annotations
@@ -33,24 +31,20 @@ from momopay.errors import ConfigurationError, JournalError
 from momopay.journal.schema import INSERTS, set_up
 
 LONGEST_WAIT: Final = 30.0
-"""For how many seconds one use of the database waits where nothing shorter is set."""
+"""The default limit of one use of the database, in seconds."""
 
-# How many threads of a process use the database at once. The others wait until their own bounds.
-_CONNECTIONS: Final = 15
-_PAUSE: Final = 0.002
-# Rows are counted and never returned (no RETURNING). SQLite commits a statement that returns rows only when the last
-# one was fetched; an interrupt before that would leave the transaction open, and what is written after it uncommitted.
+_CONNECTIONS: Final = 15  # per process; other threads wait for one
+_PAUSE: Final = 0.002  # seconds
+# Statements report a row count and return no rows (no RETURNING). SQLite commits a statement that returns rows only
+# when the last row was fetched. An interrupt before that would leave this and later writes uncommitted.
 _COUNT_ROWS: Final = {"preserve_rowcount": True}
 
 
-# Bounds
-
-
 class _Bounds(threading.local):
-    """Until when a thread waits, on the monotonic clock: the times of the contexts that it is in."""
+    """The deadlines of this thread, on the monotonic clock: one for each `bounded` context that it is in."""
 
-    # The thread that uses a connection does all the waiting: for a connection, to connect, for locks, for each
-    # statement. After an interrupt the contexts may end in any order, so each removes its own time and restores none.
+    # Per thread, because the thread that uses a connection does all its waiting: for the connection, for locks, and for
+    # each statement. An interrupt may end contexts in any order, so each removes its own deadline and restores none.
 
     def __init__(self) -> None:
         self.times: dict[object, float] = {}
@@ -59,11 +53,10 @@ class _Bounds(threading.local):
 _bounds: Final = _Bounds()
 
 
-# Generators and not classes: an interrupt may come just before a context ends, and a generator that nobody holds any
-# more still ends it.
+# A generator, not a class with `__exit__`: if an interrupt prevents the exit, garbage collection ends the generator.
 @contextmanager
 def bounded(seconds: float) -> Generator[None]:
-    """Limit all waits within the context to so many seconds from now, or less where a context around it ends sooner."""
+    """Limit all waits in the context to this many seconds in total. An outer context that ends sooner still applies."""
     times, key = _bounds.times, object()
     try:
         times[key] = time.monotonic() + seconds
@@ -74,25 +67,22 @@ def bounded(seconds: float) -> Generator[None]:
 
 @contextmanager
 def in_use(seconds: float = LONGEST_WAIT) -> Generator[None]:
-    """Use the database: as `bounded`, and raise a JournalError in place of its error, to which it is chained."""
-    # Neither may show a password or a statement's values. Engines hide them in messages, `clear_frames` in frames.
-    times, key = _bounds.times, object()
+    """Apply `bounded` to a use of the database, and convert the database's errors to JournalError."""
+    # No error may show a password or a statement's values: engines hide them in messages, `clear_frames` in frames.
     try:
-        times[key] = time.monotonic() + seconds
-        yield
+        with bounded(seconds):
+            yield
     except (SQLAlchemyError, OSError, UnicodeError) as error:  # OSError: a lock file
         if isinstance(error, StatementError) and not isinstance(error, DBAPIError) and error.orig is not None:
-            raise error.orig from None  # SQLAlchemy wraps what strikes while it prepares a statement
+            raise error.orig from None  # SQLAlchemy wraps any exception raised while it prepares a statement
         raise JournalError(f"the journal cannot be read or written: {problem_of(error)}") from error
     except AssertionError as error:
-        # SQLAlchemy asserts that it closed a connection, and so hides the interrupt that broke the closing off.
+        # SQLAlchemy asserts that it closed a connection. This hides the interrupt that stopped the closing.
         raise (error.__context__ or error) from None
-    finally:
-        times.pop(key, None)
 
 
 def problem_of(error: Exception) -> str:
-    """Return what an error of the database says, without values, and clear its frames of them."""
+    """Return the message of a database error without the statement's values, and clear the frames that hold those."""
     problem = f"{type(error).__name__}: {error}".partition("\n")[0]
     if isinstance(error, UnicodeError):
         problem, error.args = "text that no database holds", ()  # the arguments hold the whole text
@@ -101,12 +91,12 @@ def problem_of(error: Exception) -> str:
 
 
 def is_over() -> bool:
-    """Return whether this thread must wait no more."""
+    """Return whether this thread's deadline has passed."""
     return time.monotonic() >= min(_bounds.times.values(), default=inf)
 
 
 def seconds_left() -> float:
-    """Return for how long this thread may still wait; raise JournalError if its time is over."""
+    """Return how long this thread may still wait; raise JournalError if its deadline has passed."""
     left = min(_bounds.times.values(), default=inf) - time.monotonic()
     if left <= 0:
         raise JournalError("the journal's database did not answer in time")
@@ -114,12 +104,9 @@ def seconds_left() -> float:
 
 
 def pause() -> None:
-    """Sleep for a moment before another try; raise JournalError if this thread's time is over."""
+    """Sleep briefly before another try; raise JournalError if this thread's deadline has passed."""
     seconds_left()
     time.sleep(_PAUSE)
-
-
-# Connections
 
 
 class _PoolSlot:
@@ -127,7 +114,7 @@ class _PoolSlot:
 
 
 class ConnectionStack(Pool):
-    """A pool whose idle connections are a stack, which needs no lock: SQLAlchemy's own pools take some in Python."""
+    """A pool that keeps its idle connections on a stack. Unlike SQLAlchemy's own pools, it uses no Python lock."""
 
     def __init__(self, creator: Any, **options: Any) -> None:
         super().__init__(creator, **options)
@@ -138,17 +125,17 @@ class ConnectionStack(Pool):
         while True:
             with suppress(IndexError):
                 return self._idle.pop()
-            # Taken before it is counted: of threads that come at once, none passes beyond the bound.
+            # Add before counting, so that threads that come here at the same time do not exceed the limit.
             slot = _PoolSlot()
             self._alive.add(slot)
             try:
                 if len(self._alive) <= _CONNECTIONS:
                     entry = self._create_connection()
                     info: Any = entry.record_info
-                    info["slot"] = slot  # for as long as the connection lives
+                    info["slot"] = slot  # keeps it alive as long as the connection
                     return entry
             except BaseException:
-                self._alive.discard(slot)  # the traceback would keep it
+                self._alive.discard(slot)  # which the traceback keeps alive
                 raise
             self._alive.discard(slot)
             pause()
@@ -163,21 +150,21 @@ class ConnectionStack(Pool):
                 self._idle.pop().close()
 
     def recreate(self) -> ConnectionStack:
-        """Return the pool that an engine uses after `dispose`: this one."""
+        """Return this pool: the engine keeps using it after `dispose`."""
         return self
 
 
 @contextmanager
 def begun(connection: Connection) -> Generator[None]:
-    """Commit the statements of the context together if it ends well, else none of them."""
+    """Run the context in a transaction: commit if it succeeds, else roll back."""
     driver = connection.connection.dbapi_connection
     try:
-        # One that reads first could not write over SQLite after another one did, so it begins as a writer.
+        # In SQLite, a transaction that begins as a reader cannot write once another connection has written.
         connection.exec_driver_sql("BEGIN IMMEDIATE" if connection.dialect.name == "sqlite" else "BEGIN")
         yield
         connection.exec_driver_sql("COMMIT")
     except BaseException:
-        # By the driver: after an interrupt SQLAlchemy may refuse. The server may be away, and the transaction with it.
+        # By the driver, as SQLAlchemy may refuse after an interrupt. If this fails, the server ends the transaction.
         with suppress(Exception):
             if driver is not None:
                 driver.rollback()
@@ -185,10 +172,10 @@ def begun(connection: Connection) -> Generator[None]:
 
 
 class Backend(ABC):
-    """What differs between the databases, as one process uses one of them."""
+    """One process's access to its database, as far as SQLite and PostgreSQL differ."""
 
-    table_names: ClassVar[str]  # the SQL that lists the tables and views that are there
-    folder: Path | None = None  # a folder that every process of the database can use, None if there is none
+    table_names: ClassVar[str]  # the SQL that lists the existing tables and views
+    folder: Path | None = None  # a folder that all processes share, if there is one
 
     def __init__(self, url: URL, sender: str, connect_args: dict[str, Any]) -> None:
         self.sender = sender  # the id of this process
@@ -203,24 +190,24 @@ class Backend(ABC):
 
     @abstractmethod
     def connect_for_setup(self, *, create: bool) -> AbstractContextManager[Connection]:
-        """Yield a connection in a transaction, while no other process has one from this method."""
+        """Yield a connection in a transaction that one process at a time can hold."""
 
     def register_process(self) -> None:  # noqa: B027  a server knows its connections
         """Register this process as live until it ends, however it ends."""
 
     @abstractmethod
     def is_alive(self, sender: str, connection: Connection) -> bool:
-        """Return whether the process of that id is alive; `connection` is the caller's."""
+        """Return whether a process is alive. A query uses the caller's `connection`."""
 
-    def check(self) -> None:  # noqa: B027  a server keeps its files
+    def check(self) -> None:  # noqa: B027  only a file can be replaced
         """Raise if the database is not the one that this process began with."""
 
     def close(self) -> None:
-        """End the registration of this process and close all connections."""
+        """Unregister this process and close all connections."""
         self.engine.dispose()
 
 
-# Each module loads the driver of its database. Beside its backend, it has what differs in the database's SQL.
+# Imported when needed, because each module imports its driver. It also compiles `schema.Now` to its database's SQL.
 _BACKENDS: Final = {
     "sqlite": "journal.sqlite.SqliteBackend",
     "sqlite+pysqlite": "journal.sqlite.SqliteBackend",
@@ -239,18 +226,15 @@ def _open(url: URL) -> Backend:
 
 
 class Database:
-    """A database that each process opens for itself. The tables are created at the first use.
-
-    Each method raises JournalError if the database failed.
-    """
+    """A database that each process opens for itself. The tables are created at the first use."""
 
     def __init__(self, url: URL, *, create: bool = True) -> None:
         self._create = create
         first = _open(url)
-        self._url = first.engine.url  # with an absolute path: a child may have changed its folder
-        # By process id. A child must not use its parent's connections and registration, so it finds nothing under its
-        # own id and opens the database anew. It does not close what it inherited, as that would close it for the
-        # parent. An id comes back only when its process is dead and nobody else uses what is found under it.
+        self._url = first.engine.url  # with an absolute path, as a child may change its working directory
+        # By process id, so that a forked child opens its own backend. It must neither use its parent's connections and
+        # registration nor close them, which would close them for the parent. The system reuses the id of a dead process
+        # only, so whatever is found under a reused id has no other user.
         self._opened = {os.getpid(): first}
         self._closed = False
 
@@ -259,7 +243,7 @@ class Database:
         """The database as this process opened it."""
         process = os.getpid()
         if process not in self._opened:
-            # `setdefault` is atomic: of a child's threads, one provides what all of them use.
+            # `setdefault` is atomic: all threads of a child use the same backend.
             self._opened.setdefault(process, _open(self._url))
         return self._opened[process]
 
@@ -272,18 +256,18 @@ class Database:
 
     @contextmanager
     def connection(self, *, seconds: float = LONGEST_WAIT) -> Generator[Connection]:
-        """Yield a connection on which each statement commits by itself, for so many seconds at most."""
+        """Yield a connection on which each statement commits by itself, and wait at most this many seconds."""
         with in_use(seconds):
             backend = self._ready()
             backend.check()
             with backend.engine.connect() as connection:
                 yield connection
-            backend.check()  # what went to a file without a name is lost, so it must not count as written
+            backend.check()  # a write to a file that was deleted meanwhile is lost, and must raise
 
     @contextmanager
     def transaction(self) -> Generator[Connection]:
-        """Yield a connection whose statements are committed together if the context ends well, else not at all."""
-        # Nothing else may be waited for in the context: it keeps other writers out.
+        """Yield a connection in a transaction: it commits if the context succeeds, else it rolls back."""
+        # The context must not wait for anything else: it blocks other writers.
         with self.connection() as connection, begun(connection):
             yield connection
 
@@ -293,11 +277,11 @@ class Database:
         self.backend.close()
 
     def _ready(self) -> Backend:
-        backend = self._opened.get(os.getpid()) or self.backend
+        backend = self.backend
         if self._closed:
             raise ConfigurationError("this journal is closed: make another Journal. Nothing was sent")
         if not backend.is_set_up:
-            # Threads that come here at once wait for each other in the database.
+            # Threads that come here at the same time wait for each other in the database.
             with backend.connect_for_setup(create=self._create) as connection:
                 set_up(connection, backend.table_names, create=self._create)
             backend.is_set_up = True
@@ -310,14 +294,8 @@ def update_one(connection: Connection, change: Update, parameters: Mapping[str, 
 
 
 def insert_new(connection: Connection, table: Table, values: Mapping[str, object]) -> bool:
-    """Insert a row unless its key is taken, and return whether it was inserted.
-
-    The values name every column, and ``lease_seconds`` in place of ``lease_until``.
-    """
+    """Insert a row, with ``lease_seconds`` in place of ``lease_until``; return False if its key is taken."""
     return connection.execute(INSERTS[table], values, execution_options=_COUNT_ROWS).rowcount == 1
-
-
-# Leases
 
 
 @dataclass(frozen=True)
@@ -334,22 +312,22 @@ class Lease:
 
 
 class LeaseHolder:
-    """The leases of this process's calls: which call may change a row, and whether that call is still alive.
+    """The leases of this process's calls. A lease says which call may change a row, and whether that call is alive.
 
-    A lease is three columns of a row: ``claim`` is the id of the lease, ``sender`` the process that holds it, and
-    ``lease_until`` its latest end by the database's clock, in Unix seconds. It ends with the first of these:
+    It is three columns of the row: ``claim`` is the id of the lease, ``sender`` the id of the process that holds it,
+    and ``lease_until`` its latest end by the database's clock, in Unix seconds. It ends when one of these happens:
 
-    - The call returns. Its own process knows this by this class; other processes read the row's next state.
-    - The process dies. Its lock on a file, or its connections to a server, then end.
-    - Its time is over. This covers a process that is frozen, or a server that does not notice a cut connection.
+    - The call returns. This class knows that in its own process; other processes read the row's next state.
+    - The process dies, and with it its lock on a file or its connections to a server.
+    - Its time is over. This covers a frozen process, and a server that does not notice a cut connection.
 
     Invariant: the end of a lease sends nothing. A row in SENDING without a live lease reads as UNKNOWN, which only a
-    search or a person can change. A wrong belief about who is alive costs time, or a search, but no second payment.
+    search or a person can change. A mistake about who is alive costs time or a search, but never a second payment.
     """
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        # Changes of a set are atomic. A lock could be copied by a fork while another thread holds it.
+        # No lock: a fork could copy it while another thread holds it. Changes of a set are atomic.
         self._leases: set[str] = set()
 
     @contextmanager
@@ -367,11 +345,11 @@ class LeaseHolder:
         return lease.is_own and lease.id in self._leases
 
     def end(self, lease: Lease) -> None:
-        """End a lease before its context ends: the call gave up, and what it began must not stay."""
+        """End a lease before its context does: its call gave up, so a row that it begins must not stay in SENDING."""
         self._leases.discard(lease.id)
 
     def columns(self, lease: Lease, seconds: float) -> dict[str, object]:
-        """Return the parameters of `schema.TAKE_LEASE`: they give a row to the lease, for so many seconds."""
+        """Return the parameters of `schema.TAKE_LEASE`, which give a row to the lease for this many seconds."""
         return {"claim": lease.id, "sender": self._database.register_process(), "lease_seconds": seconds}
 
     def read(
@@ -381,20 +359,21 @@ class LeaseHolder:
         held: tuple[str, object],
         parameters: Mapping[str, object] | None = None,
     ) -> tuple[Sequence[Mapping[Any, Any]], set[str]]:
-        """Return rows, and which of their leases have ended; `held` is the column and the value of one with a lease."""
+        """Return the rows that a statement selects, and the ids of those of their leases that have ended.
+
+        `held` is a column and its value in the rows that have a lease.
+        """
         column, value = held
-        found, ended = list(connection.execute(statement, parameters).mappings()), set[str]()
-        for row in found:
-            if row[column] == value and self._has_ended(row, connection):
-                ended.add(row["claim"])
-        if ended:  # a call records its outcome before its lease ends: perhaps since its row was read
+        found = list(connection.execute(statement, parameters).mappings())
+        ended = {row["claim"] for row in found if row[column] == value and self._has_ended(row, connection)}
+        if ended:  # read again: a call records its outcome before its lease ends, maybe after the first read
             found = list(connection.execute(statement, parameters).mappings())
         return found, ended
 
     def _has_ended(self, row: Mapping[Any, Any], connection: Connection) -> bool:
-        # In its own process a call is alive until it returns, however long that takes and whatever the clock says.
+        # A call of this process is alive until it returns, however long that takes.
         backend = self._database.backend
         if row["sender"] == backend.sender:
             return row["claim"] not in self._leases
-        # By the connection that the caller has: threads that each wait for a second one would wait for each other.
+        # On the caller's connection: threads that each hold one and wait for a second one could deadlock.
         return row["lease_left"] <= 0 or not backend.is_alive(row["sender"], connection)

@@ -1,7 +1,7 @@
-"""What the journal says about one payment and its transactions. Pure.
+"""The journal's records of payments and their transactions. No I/O.
 
 A payment is what the caller wants: an account, a kind and a reference, with an amount and a phone. Its transactions are
-what the service made of it: a payout has at most one, an order (a collection) one for each prompt that was accepted.
+what the service made of it: a payout has at most one, an order (a collection) has one for each accepted prompt.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from momopay.models.records import MaskedModel, Timestamp
 
 
 class EntryKind(StrEnum):
-    """What kind of payment an entry is about. A reference may be used once for each kind."""
+    """The kind of a payment. A reference may be used once for each kind."""
 
     PAYOUT = "PAYOUT"
     """A B2C payout."""
@@ -29,7 +29,7 @@ class EntryKind(StrEnum):
 
     @property
     def transaction_type(self) -> TransactionType:
-        """The type that the service's transactions of this kind have."""
+        """The type of the service's transactions of this kind."""
         return TransactionType.B2C if self is EntryKind.PAYOUT else TransactionType.STK
 
 
@@ -41,32 +41,32 @@ class JournalState(StrEnum):
     ACCEPTED = "ACCEPTED"
     """The service accepted it, as ``transaction_id``."""
     REFUSED = "REFUSED"
-    """The service refused it, with ``code``; it may be sent again."""
+    """The service refused it, with ``code``. It may be sent again."""
     NOT_SENT = "NOT_SENT"
-    """It was not sent, or a person released it; it may be sent."""
+    """It was not sent, or a person released it. It may be sent."""
     UNKNOWN = "UNKNOWN"
-    """It may have been executed; it is not sent again."""
+    """It may have been executed. It is not sent again."""
 
 
 ANONYMISED: Final = "hmac-sha256:"
-"""What begins the phone of an entry whose phone was replaced by a hash."""
+"""The prefix of a hash in place of a phone."""
 MAY_BE_SENT: Final[frozenset[JournalState]] = frozenset({JournalState.REFUSED, JournalState.NOT_SENT})
-# A row in SENDING whose sender died reads as UNKNOWN, so both are stored for what reads as UNKNOWN.
+# The stored states of an entry that may read as UNKNOWN: a row in SENDING does once its sender died.
 UNRESOLVED: Final[frozenset[JournalState]] = frozenset({JournalState.SENDING, JournalState.UNKNOWN})
 
 
 class JournalTransaction(MaskedModel):
-    """One transaction of a payment: a payout that the service accepted, or a prompt of an order.
+    """One transaction of a payment: an accepted payout, or an accepted prompt of an order.
 
     Attributes:
         transaction_id: The service's id.
         amount: KES.
-        phone: ``254XXXXXXXXX``; once it was anonymised, "" or ``hmac-sha256:`` and a hash.
-        status: The last status that the service reported, None if it reported none.
-        result_code: The provider's code for how it ended, where the service reported one.
+        phone: ``254XXXXXXXXX``; if anonymised, "" or ``hmac-sha256:`` and a hash.
+        status: The last status that the service reported, if any.
+        result_code: The provider's code for how it ended, if the service reported one.
         receipt: The provider's receipt, which only a callback carries.
-        fee: The service's fee, KES, where it was reported.
-        sent_at: When it was about to be sent; UTC, as are all times here.
+        fee: The service's fee in KES, if it was reported.
+        sent_at: When it was about to be sent. All times are in UTC.
         ended_at: When it reached a terminal status, by the service's clock.
     """
 
@@ -87,7 +87,7 @@ class JournalTransaction(MaskedModel):
 
     @property
     def is_open(self) -> bool:
-        """Whether it may still be paid: it has not ended, as far as the service reported."""
+        """Whether it may still be paid: the service has reported no terminal status."""
         return self.status is None or not self.status.is_terminal
 
 
@@ -98,26 +98,25 @@ class JournalEntry(MaskedModel):
         kind: Payout or collection.
         reference: The caller's reference, unique in the journal's account for each kind.
         amount: KES.
-        phone: Of the latest attempt, ``254XXXXXXXXX``; once it was anonymised, "" or ``hmac-sha256:`` and a hash.
+        phone: The phone of the latest attempt, ``254XXXXXXXXX``; if anonymised, "" or ``hmac-sha256:`` and a hash.
         state: How far the latest attempt came. A row that a process left in SENDING when it died reads as UNKNOWN.
-        code: The code of the refusal.
-        attempts: How many times it was sent or may have been, refused times included.
-        sent_at: When it was about to be sent: a payout for the first time, an order for the latest; UTC, as are all
-            times here.
+        code: The service's error code, if it refused the payment.
+        attempts: How often it was or may have been sent, including refused attempts.
+        sent_at: When it was about to be sent: the first attempt at a payout, the latest one at an order. All times are
+            in UTC.
         created_at: When the reference was first used.
-        released_by: Who released it last, None if nobody did.
-        released_at: When it was released last.
+        released_by: Who released it last, if anybody did.
+        released_at: When it was last released.
         metadata: The caller's own JSON object.
-        wire_reference: The reference that the service has; of an order, it may be a token or one of the caller's.
-        refund_of: Of a payout: the reference of the collection of which it pays something back.
-        paid_before: Of a refund: how much of the collection had been paid when it was begun, KES.
+        wire_reference: The reference that the service has. For an order it may be a token, or chosen by the caller.
+        refund_of: For a refund, the reference of the collection.
+        paid_before: For a refund, how much of the collection had been paid when the refund began, in KES.
         transactions: What the service made of it, oldest first.
-        seen_id: While the state is UNKNOWN, an id that a broken response showed.
-        clock_offset: By how many seconds this machine's clock was ahead of the service's at sending, None if the
-            service's responses did not show it.
-        body_hash: SHA-256 of the request body that was last about to be sent.
-        claim: The id of the call that last wrote the row as SENDING.
-        revision: How often the entry was changed.
+        seen_id: While the state is UNKNOWN, a transaction id that a broken response showed.
+        clock_offset: Seconds by which this machine's clock was ahead of the service's at sending, if known.
+        body_hash: SHA-256 of the last request body.
+        claim: The id of the lease of the last call that wrote the row as SENDING.
+        revision: Number of changes to the entry.
     """
 
     kind: EntryKind
@@ -144,7 +143,7 @@ class JournalEntry(MaskedModel):
 
     @property
     def transaction(self) -> JournalTransaction | None:
-        """The transaction that counts: the first one that was paid, else the one of the latest attempt, if accepted."""
+        """The transaction that counts: the first one that was paid, else that of the latest attempt, if accepted."""
         paid = next((each for each in self.transactions if each.is_paid), None)
         if paid is None and self.transactions and self.state is JournalState.ACCEPTED:
             return self.transactions[-1]
@@ -153,18 +152,18 @@ class JournalEntry(MaskedModel):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def transaction_id(self) -> str | None:
-        """The id of the transaction that counts; while the state is UNKNOWN, one that a broken response showed."""
+        """The id of `transaction`. While the state is UNKNOWN, it may be an id that a broken response showed."""
         return self.seen_id if self.transaction is None else self.transaction.transaction_id
 
     @computed_field  # type: ignore[prop-decorator]
     @property
     def status(self) -> TransactionStatus | None:
-        """The last status that the service reported of the transaction that counts, None if it reported none."""
+        """The last status that the service reported for `transaction`, if any."""
         return None if self.transaction is None else self.transaction.status
 
     @property
     def result_code(self) -> ResultCode | None:
-        """The provider's code for how it ended, where the service reported one."""
+        """The provider's code for how it ended, if the service reported one."""
         return None if self.transaction is None else self.transaction.result_code
 
     @property
@@ -174,7 +173,7 @@ class JournalEntry(MaskedModel):
 
     @property
     def fee(self) -> Decimal | None:
-        """The service's fee, KES, where it was reported."""
+        """The service's fee in KES, if it was reported."""
         return None if self.transaction is None else self.transaction.fee
 
     @property
@@ -184,7 +183,7 @@ class JournalEntry(MaskedModel):
 
     @property
     def transaction_ids(self) -> tuple[str, ...]:
-        """The ids of all its transactions, oldest first."""
+        """The ids of all `transactions`, oldest first."""
         return tuple(each.transaction_id for each in self.transactions)
 
     @property
@@ -199,7 +198,7 @@ class JournalEntry(MaskedModel):
 
     @property
     def counting(self) -> tuple[JournalTransaction, ...]:
-        """The transactions by which money moved: of an order those that were paid, of a payout those that may be."""
+        """The transactions that move money: those of an order that were paid, those of a payout that may be."""
         if self.kind is EntryKind.COLLECTION:
             return tuple(each for each in self.transactions if each.is_paid)
         # The wallet is debited when a payout is accepted.
@@ -217,15 +216,15 @@ class JournalCheck:
 
     Attributes:
         account: The journal's account.
-        version: Of the tables.
-        mode: Of the keys, ``test`` or ``live``; None before the first payment.
-        host: Of the service; None before the first payment.
+        version: The version of the tables.
+        mode: The mode of the keys, ``test`` or ``live``; None before the first payment.
+        host: The host of the service; None before the first payment.
         tenant_id: The tenant, once a response showed it.
-        counts: How many entries there are of each kind and state, as stored: SENDING also of senders that died.
-        unresolved: The references whose payments may have been made.
-        not_settled: How many transactions were accepted and wait for their end.
-        paid_twice: The references of payments that were made twice, and not paid back.
-        went_back: Why the journal must not be used before a person accepts it, None if nothing was lost.
+        counts: The number of entries by kind and stored state. SENDING includes entries whose sender died.
+        unresolved: The references of payments that may have been made.
+        not_settled: The number of transactions that have not settled.
+        paid_twice: The references of payments that were made twice and not paid back.
+        went_back: If the journal went back in time, the reason why a person must accept it before it can be used.
     """
 
     account: str
@@ -241,5 +240,5 @@ class JournalCheck:
 
     @property
     def needs_attention(self) -> bool:
-        """Whether a person must do something: a payment is unresolved or was made twice, or the journal lost some."""
+        """Whether a person must act: a payment is unresolved or was made twice, or the journal lost some."""
         return bool(self.unresolved or self.paid_twice or self.went_back)

@@ -1,7 +1,7 @@
-"""What the journal learns from outside, in its own form: drafts and keys of clients, records of the service. Pure.
+"""The journal's form of data from outside: drafts and keys of clients, and records of the service. No I/O.
 
-No text of the service may make a record fail: what cannot be kept, such as a time at the edge of the calendar or a text
-with a NUL, is left out with a WARNING.
+No text from the service may make recording fail. What cannot be stored, such as a time at the edge of the calendar or a
+text with a NUL, is left out with a WARNING.
 """
 
 from __future__ import annotations
@@ -33,11 +33,10 @@ ServiceRecord: TypeAlias = TransactionSummary | Payout | StkTransaction | Callba
 
 @dataclass(frozen=True)
 class KeyIdentity:
-    """What a client pays with, as a journal remembers it."""
+    """The API key and the host of a client, as a journal remembers them."""
 
     mode: Literal["live", "test"]  # whether the key moves real money
-    # In lower case and without port; "loopback" for each loopback host, because a sandbox gets another port, and
-    # perhaps another name, at each start.
+    # In lower case and without port. Each loopback host is "loopback", as a sandbox may change its port and its name.
     host: str
     key: str  # a hash of the API key
 
@@ -68,16 +67,13 @@ class Draft:
 
     @property
     def requested(self) -> RequestedPayment:
-        """What the service's record of it must say."""
+        """The values that the service's record must have."""
         return RequestedPayment(self.wire_reference, self.amount, self.phone, self.kind.transaction_type)
 
 
 @dataclass(frozen=True)
 class Report:
-    """What the service's record says of a transaction, as the journal's columns.
-
-    None leaves the column as it is. The result code and the receipt are the provider's.
-    """
+    """What a record of the service says about a transaction, as columns of the journal. None leaves a column as is."""
 
     transaction_id: str
     status: TransactionStatus | None = None
@@ -85,17 +81,14 @@ class Report:
     receipt: str | None = None
     fee: str | None = None  # KES
     created_at: datetime | None = None  # when the service accepted it, by its clock
-    ended_at: str | None = None  # when it reached a terminal status; UTC
-    learned_at_service: str | None = None  # the service's present time, as far as that is known
+    ended_at: str | None = None  # when it reached a terminal status, in UTC
+    learned_at_service: str | None = None  # the service's current time, if known
 
 
 def report_of(record: ServiceRecord, service_now: datetime | None = None) -> Report:
-    """Return what a record of the service says, as far as it says it and the journal can keep it.
-
-    `service_now` is the service's present time, if the client that read the record knows it.
-    """
+    """Return what a record says, without what cannot be stored; `service_now` is the service's time, if known."""
     status = _kept(record, "status", str(record.status))
-    # Only some records have a result code, and only a callback has a receipt. A callback need not say when.
+    # Only some records have a result code, and only a callback has a receipt. A callback may lack its times.
     result_code, receipt = getattr(record, "result_code", None), getattr(record, "momo_receipt", None)
     updated_at = _in_utc(record, "updated_at", record.updated_at)
     learned_at = service_now or (updated_at if isinstance(record, CallbackTransaction) else None)
@@ -112,7 +105,7 @@ def report_of(record: ServiceRecord, service_now: datetime | None = None) -> Rep
 
 
 def is_keepable(text: object) -> bool:
-    """Return whether it is text that every database can keep."""
+    """Return whether this is text that every database can store."""
     if not isinstance(text, str):
         return False
     try:
@@ -144,16 +137,16 @@ def _warn(record: ServiceRecord, name: str) -> None:
 
 
 def reference_of(record: ServiceRecord) -> str | None:
-    """Return the reference that a record of the service has, in the form in which references are sent."""
+    """Return the reference in a record of the service, normalised as references are when they are sent."""
     reference = record.reference if isinstance(record, Payout) else record.account_reference
     return None if reference is None else normalize("NFC", reference)
 
 
 def differences(entry: JournalEntry, record: ServiceRecord) -> list[str]:
-    """Return the names of what a record of the service states differently than an entry."""
+    """Return the names of the fields in which a record of the service contradicts an entry."""
     known = next((each for each in entry.transactions if each.transaction_id == record.transaction_id), None)
     phone: str | None = entry.phone if known is None else known.phone
-    if known is not None and entry.is_anonymised:  # without its phone, an entry is identified by its transaction
+    if known is not None and entry.is_anonymised:  # its transaction identifies it
         phone = None
     wanted = RequestedPayment(entry.wire_reference, entry.amount, phone, entry.kind.transaction_type)
     return wanted.differences(reference_of(record), record)

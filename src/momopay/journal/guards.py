@@ -1,14 +1,12 @@
-"""Whether a call may use this journal: it must be that of the call's account, and must not have gone back in time.
+"""Checks that a call may use the journal: it belongs to the call's account, and it did not go back in time.
 
-`Accounts`: a namespace is bound at its first use to the mode of the key, the host and, once an answer has shown it, the
-tenant.
+`Accounts`: the first use of a namespace binds it to the mode of the key, the host and, once a response has shown it,
+the tenant.
 
-`Watermark`: a restored copy, a log that was cut, or an older standby after a failover does not know what was paid
-since, and would pay it again. Each payment that begins raises a sequence number in the database. Each process remembers
-the highest that it saw; beside a file of SQLite it is also kept in a small file. A lower number is refused until a
-person accepts it, which raises the count of restores: that count is compared first.
-
-Thread safety: every thread may call everything here.
+`Watermark`: a restored copy, a truncated log, or an older standby after a failover does not know the payments made
+since, and would make them again. So each payment that begins raises a sequence number in the database. Each process
+remembers the highest that it saw, and a small file beside a SQLite database keeps it, too. A lower number is refused
+until a person accepts it. Accepting raises the count of restores, which is compared before the sequence number.
 """
 
 from __future__ import annotations
@@ -32,8 +30,7 @@ logger: logging.Logger = logging.getLogger("momopay")
 _MARK: Final = select(journal.c.restored, journal.c.sequence)
 _RAISE: Final = update(journal).values(sequence=journal.c.sequence + 1)
 _NAIROBI: Final = timedelta(hours=3)
-# Bytes of the line in the file. Always as many, so that one write replaces it whole.
-_LINE: Final = 80
+_LINE: Final = 80  # bytes of the line in the file: a constant, so that one write replaces all of it
 
 
 class Accounts:
@@ -42,14 +39,14 @@ class Accounts:
     def __init__(self, database: Database, account: str) -> None:
         self._database = database
         self._account = account
-        # The value is the tenant; "" if a read did not show it, None if none was made. Changes of a dict are atomic,
-        # and what was checked stays true, as a namespace that is bound stays so.
+        # The value is the tenant, "" if a response did not show it, None if it is not known yet. The entries stay true,
+        # as a bound namespace stays bound. Changes of a dict are atomic.
         self._checked: dict[KeyIdentity, str | None] = {}
 
     def check(self, connection: Connection, identity: KeyIdentity) -> bool:
         """Bind the namespace at its first use, and return whether the tenant of the key is known.
 
-        Raise ConfigurationError if the key belongs to another mode, host or tenant.
+        Raise ConfigurationError if the namespace is bound to another mode, host or tenant.
         """
         if identity not in self._checked:
             new = {"account": self._account, "mode": identity.mode, "host": identity.host, "tenant_id": None}
@@ -67,7 +64,7 @@ class Accounts:
         return self._checked[identity] is not None
 
     def knows(self, identity: KeyIdentity, tenant_id: str | None) -> bool:
-        """Return whether an answer says nothing new about the tenant of a key."""
+        """Return whether a response shows nothing new about the tenant of a key."""
         return not tenant_id or self._checked.get(identity) == tenant_id
 
     def bound(self, connection: Connection) -> Mapping[Any, Any]:
@@ -76,10 +73,10 @@ class Accounts:
         return found.mappings().one_or_none() or {}
 
     def learn(self, identity: KeyIdentity, tenant_id: str | None) -> bool:
-        """Record the tenant that an answer showed for a key, and return whether it is the namespace's.
+        """Record the tenant that a response showed for a key, and return whether it is the namespace's.
 
-        If it is another one, the next `check` of this key raises, in every process; other keys go on. None is an answer
-        that shows no tenant: this process does not ask again.
+        If it is another one, the next `check` of this key raises in every process; other keys can still be used. If the
+        response showed none, pass None: this process does not ask again.
         """
         if not tenant_id:
             self._checked[identity] = ""
@@ -109,14 +106,14 @@ class Accounts:
 
 
 class Mark(NamedTuple):
-    """How far a journal came."""
+    """How far a journal came. Marks are compared by `restored` first."""
 
     restored: int = 0
     sequence: int = 0
 
 
 class Watermark:
-    """The highest sequence number that was seen of one journal."""
+    """The highest mark that was seen of one journal."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -126,7 +123,7 @@ class Watermark:
 
     def check(self, connection: Connection) -> None:
         """Raise ConfigurationError if the journal went back in time."""
-        # Before the database is read: a payment that another call begins in between must not look like a loss.
+        # Read before the database, so that a payment that begins in between does not look like a loss.
         kept = self._kept()
         highest = max(kept, self._highest)
         mark = _read(connection)
@@ -136,18 +133,18 @@ class Watermark:
             self.note(mark)
 
     def raise_sequence(self, connection: Connection) -> Mark:
-        """Count a payment, within the transaction that begins it; the row keeps other payments out until then.
+        """Count a payment in the transaction that begins it. The row's lock keeps other payments out until it ends.
 
         Raise ConfigurationError if the journal went back in time since `check`.
         """
         connection.execute(_RAISE)
         mark = _read(connection)
-        if mark <= self._highest:  # equal: it is older by the very payment that is being counted
+        if mark <= self._highest:  # equal: before this payment was counted, it was behind by one
             raise self._gone_back(connection, mark, self._highest)
         return mark
 
     def note(self, mark: Mark) -> None:
-        """Remember how far the journal came, once that is committed."""
+        """Remember how far the journal came, after the commit."""
         self._highest = max(mark, self._highest)
         if self._file is not None and self._kept() < mark:  # another call may have committed, and noted, more
             with in_use():
@@ -157,7 +154,7 @@ class Watermark:
                     file.write(line.ljust(_LINE - 1).encode() + b"\n")
 
     def accept(self, by: str) -> str:
-        """Let the journal be used as it is; see `Journal.accept_restored`."""
+        """Accept the journal as it is; see `Journal.accept_restored`."""
         with self._database.transaction() as connection:
             highest = max(self._kept(), self._highest)
             mark, days = _read(connection), self._days(connection)
@@ -170,7 +167,7 @@ class Watermark:
         return days
 
     def _kept(self) -> Mark:
-        """Return what any process kept beside the file; the beginning, where that is missing or damaged."""
+        """Return the mark in the file beside the database, the lowest if that is missing or damaged."""
         if self._file is None:
             return Mark()
         try:
@@ -180,7 +177,7 @@ class Watermark:
             return Mark()
 
     def _days(self, connection: Connection) -> str:
-        """Return which days are to be reconciled: from the last payment that the journal has to the last one seen."""
+        """Return which days to reconcile: from the last payment that the journal has to the last one that was seen."""
         moments = [datetime.now(UTC)]
         if self._file is not None and self._file.exists():
             moments = [datetime.fromtimestamp(self._file.stat().st_mtime, UTC)]

@@ -1,7 +1,4 @@
-"""`Journal`, the public interface of the package. It decides nothing.
-
-Thread safety: a journal may be shared by all threads, and used after a fork.
-"""
+"""`Journal`, the public interface of the package: it checks arguments and delegates to the other modules."""
 
 from __future__ import annotations
 
@@ -28,7 +25,7 @@ _FIRST, _LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UT
 
 
 class Parts:
-    """What a journal is made of. A class of its own, so that editors do not offer it."""
+    """The objects behind a journal. They are in a class of their own so that editors do not offer them."""
 
     def __init__(self, url: str, account: str, *, create: bool) -> None:
         try:  # the only imports of the optional libraries
@@ -45,7 +42,7 @@ class Parts:
                 self.name: str = parsed.render_as_string(hide_password=True)  # refuses what is not Unicode
             except (ArgumentError, ValueError):
                 parsed = None
-            if parsed is None:  # raised out here, not chained: the error's text may quote a part of the password
+            if parsed is None:  # raised here, without a chain: the text of the error may quote part of the password
                 raise ConfigurationError('journal must be the URL of a database, such as "sqlite:///payments.db"')
             database = Database(parsed, create=create)  # loads the driver
         except ModuleNotFoundError as missing:
@@ -62,29 +59,30 @@ class Parts:
 class Journal:
     """A durable record of payments, one entry for each reference, for the calls that pay or collect once.
 
-    One journal belongs to one account of the service. All processes that pay from the account share it, and no entry is
-    ever deleted. Nothing here moves money.
+    One journal belongs to one account of the service. All processes that pay from the account share it. No entry is
+    ever deleted, and no method moves money.
 
-    Its methods block for as long as the disk takes; from a coroutine, call them in a thread. Each raises JournalError
-    if the database failed. A forked child may go on using it; over SQLite only if no thread used it at that moment,
-    else all that the child does with it raises JournalError.
+    The methods block while the database works; from a coroutine, call them in a thread. Each raises JournalError if the
+    database fails. All threads may share a journal, and a forked child may use its parent's. With SQLite, all calls of
+    the child raise JournalError if any thread was using the journal during the fork.
 
-    `record` and `settle` believe the callback that you pass, and anybody can send one: pass it only if
-    ``transactions.confirm`` confirmed it, or a `CallbackSigner` verified its URL, as `momopay.integrations` do.
+    `record` and `settle` trust the callback that you pass, and anybody can send one. Pass it only if
+    ``transactions.confirm`` confirmed it or a `CallbackSigner` verified its URL, as `momopay.integrations` do.
 
     Args:
         url: ``sqlite:///payments.db`` for the processes of one machine, on a local disk; or
-            ``postgresql+psycopg://user@host/database`` for many. The tables are created at the first use.
-        account: A name for the account of the service, so that one database can serve several. Each name is bound, at
-            its first payment, to the mode of the key (test or live) and the host of the base URL; and to the tenant,
-            which a key that the journal does not know is asked for. Another key, host or tenant is a
+            ``postgresql+psycopg://user@host/database`` for many machines. The tables are created at the first use.
+        account: A name for the account of the service, so that one database can serve several. Its first payment binds
+            it to the mode of the key (test or live), the host of the base URL, and the tenant. For a key that the
+            journal does not know, the client first reads the tenant. Another mode, host or tenant is a
             ConfigurationError.
-        create: False if the journal must exist: a database without one is a ConfigurationError at the first use, and
-            nothing is created. A wrong path then never looks like an empty journal.
+        create: If False, the journal must exist: a database without one is a ConfigurationError at the first use, and
+            nothing is created. Use it so that a wrong path does not look like an empty journal.
 
     Raises:
-        ConfigurationError: Another database, or one that does not outlive the process; or the account has no name. At
-            the first use: it cannot be opened, is of another version, or has a second name.
+        ConfigurationError: The URL is of another database, or of one that does not outlive the process; or the account
+            has no name. At the first use: the database cannot be opened, has a journal of another version, or is a file
+            with a second name.
     """
 
     @clears_frames
@@ -93,13 +91,13 @@ class Journal:
             raise ConfigurationError('account must be a name for this account in the database, as text, such as "shop"')
         self._parts = Parts(url, account, create=create)
 
-    # What it has
-
     def get(self, reference: str, kind: EntryKind | None = None) -> JournalEntry | None:
         """Return the entry of a reference, or None.
 
-        Each kind has references of its own. Without `kind` it is whichever there is; if a payout and a collection have
-        the reference, ValueError.
+        Each kind has its own references. Without `kind`, both are searched.
+
+        Raises:
+            ValueError: A payout and a collection have this reference: pass `kind`.
         """
         kinds = list(EntryKind) if kind is None else [EntryKind(kind)]
         found = [entry for each in kinds if (entry := self._parts.store.get(each, reference)) is not None]
@@ -108,18 +106,18 @@ class Journal:
         return found[0] if found else None
 
     def unresolved(self) -> list[JournalEntry]:
-        """Return what may or may not have been paid, oldest first. What is being sent now is not among it.
+        """Return the entries that may or may not have been paid, oldest first, without those being sent now.
 
-        `reconcile_all` resolves what the service's list shows. The rest needs a person: look into the account console,
-        then ``client.payouts.release`` what was certainly not paid.
+        `reconcile_all` resolves those that the service's list shows. A person must decide about the rest: look in the
+        account console, then call ``client.payouts.release`` for a payment that was certainly not made.
         """
         return self._parts.store.unresolved()
 
     def open(self) -> list[JournalEntry]:
-        """Return what the service accepted and what has not settled, of both kinds, oldest first.
+        """Return the entries of both kinds with an accepted transaction that has not settled, oldest first.
 
-        A payout that FAILED is open until it is REVERSED, and a paid order is while another prompt of it is open.
-        ``transactions.sweep`` follows all of them. What is UNKNOWN is not among them: see `unresolved`.
+        A payout that FAILED is open until it is REVERSED, and a paid order is open while another of its prompts is.
+        ``transactions.sweep`` follows all of them. For payments that may not have been accepted, see `unresolved`.
         """
         return self._parts.reports.open()
 
@@ -131,20 +129,20 @@ class Journal:
         since: datetime | None = None,
         until: datetime | None = None,
     ) -> Iterator[JournalEntry]:
-        """Iterate over the entries, newest first by `created_at`, whose value never changes.
+        """Iterate over the entries, newest first by `created_at`.
 
-        Reads page by page, so that a million entries need no memory. An entry that is added meanwhile may be missing.
-        The iterator may be used in this thread or in one other.
+        The iterator reads a page at a time, so memory does not grow with the number of entries. An entry that is added
+        meanwhile may be missing. One thread at a time may use the iterator.
 
         Args:
             kind: Only payouts, or only collections.
-            state: Only those in this state, as `get` shows it.
-            status: Only those whose last known status this is.
-            since: Only those whose reference was first used then or later.
-            until: Only those whose reference was first used before.
+            state: Only entries in this state, as `get` returns it.
+            status: Only entries with this last known status.
+            since: Only entries created at this time or later.
+            until: Only entries created before this time.
 
         Raises:
-            RequestValidationError: Not a kind, a state or a status, or a time without a time zone.
+            RequestValidationError: An unknown kind, state or status, or a time without a time zone.
         """
         _check_times(since=since, until=until)
         try:
@@ -156,9 +154,9 @@ class Journal:
         return (entry for page in self._parts.reports.pages(kind, state, status, since, until) for entry in page)
 
     def by_receipt(self, receipt: str) -> JournalEntry | None:
-        """Return the entry of the provider's receipt, which a customer quotes; None if no recorded callback had it.
+        """Return the entry with the provider's receipt that a customer quotes; None if no recorded callback had it.
 
-        If several have it, it is the newest, and a WARNING is logged.
+        If several entries have it, return the newest and log a WARNING.
         """
         entries = self._parts.store.by_receipt(receipt)
         if len(entries) > 1:
@@ -168,65 +166,62 @@ class Journal:
     def by_transaction(self, evidence: TransactionSummary | Payout | Callback) -> JournalEntry | None:
         """Return the entry that has a transaction, or that has its reference, amount and phone.
 
-        It shows whether that is an order or a payout, and with which reference of yours: the service may know an order
-        under another one, at most 12 characters long. Nothing is recorded. None if the journal has none, as of a
-        payment that was sent without it.
+        The entry has its kind and your reference; the service may know an order by another one of up to 12 characters.
+        Nothing is recorded. Return None if there is no such entry, as for a payment that was sent without the journal.
         """
         return self._parts.recorder.entry_of(evidence.transaction if isinstance(evidence, Callback) else evidence)
-
-    # What the service says
 
     def record(self, callback: Callback) -> JournalEntry | None:
         """Record what a callback says: receipt, status, result code, fee and end.
 
-        A prompt that the journal does not know is recorded only if this very callback was confirmed.
+        A prompt that the journal does not know is recorded only if ``transactions.confirm`` confirmed this callback.
 
         Returns:
-            The entry as it is now, of a payout or a collection; None if the journal has none with that reference, or
-            if the callback states no amount or phone and its transaction is not known.
+            The updated entry. None if no entry has the callback's transaction or reference, or if its transaction is
+            not known and it lacks an amount or a phone.
 
         Raises:
-            CallbackMismatchError: The callback states another amount, phone or reference than the entry; nothing was
+            CallbackMismatchError: The callback has another amount, phone or reference than the entry. Nothing was
                 recorded. Respond with a status other than 2xx, and find out who sent it.
         """
         return self._parts.recorder.record(callback)
 
     def settle(self, evidence: TransactionSummary | Payout | Callback) -> JournalEntry | None:
-        """Record what the service's own record says: that it accepted a payment, and how that ended.
+        """Record what the service's own record says: that it accepted a payment, and how the payment ended.
 
-        It may be a transaction from ``transactions.confirm``, ``get``, ``find`` or ``wait``; or a callback. The
-        reference of a payout is never sent again after this.
+        Pass a callback, or a transaction from ``transactions.confirm``, ``get``, ``find`` or ``wait``. After this, a
+        payout with that reference is never sent again.
 
         Returns:
-            The entry as it is now; None if the transaction is none of this journal's. One with another amount or phone,
-            or with none at all, does not identify it.
+            The updated entry; None if the transaction belongs to none. A transaction with another amount or phone, or a
+            new one that lacks either, does not belong to the entry of its reference.
         """
         return self._parts.recorder.settle(evidence.transaction if isinstance(evidence, Callback) else evidence)
 
     def first_seen(self, callback: Callback | TransactionSummary) -> bool:
-        """Record that an end was seen; return True once, and False ever after, in all processes.
+        """Record that an end was seen; return True the first time, and False afterwards, in all processes.
 
-        Ends are compared as by `handling`, which is for work that may fail: this stays recorded even if the work that
-        follows fails.
+        It stays recorded even if your work afterwards fails: for work that may fail, use `handling`, which also says
+        when two ends are the same.
         """
         return self._parts.callbacks.first_seen(callback)
 
     def handling(self, callback: Callback | TransactionSummary) -> AbstractContextManager[bool]:
-        """Handle an end once: held for the context, recorded if it ends well, free again if it raises.
+        """Return a context in which to handle an end once. If the context succeeds, the end is recorded as handled.
 
-        Callbacks and ``transactions.sweep`` share it, so an end that both bring is handled once. Two ends are the same
-        if their transaction's id and status are; FAILED, CANCELLED and EXPIRED count as one status. None of the three
-        is handled after SUCCESS or REVERSED was.
+        If the context raises, the end can be handled again. ``transactions.sweep`` uses this, too, so an end that both
+        a callback and a sweep bring is handled once. Two ends are the same if they have the same transaction id and
+        status; FAILED, CANCELLED and EXPIRED count as one status, which is not handled after SUCCESS or REVERSED.
 
-        An end is handled at least once, if it comes again or somebody sweeps; and twice if the process died, or the
-        database failed, between the effect and the end of this context, or if the body took longer than ten minutes.
+        An end is handled at least once if its callback comes again or a sweep runs. It may be handled twice if the
+        process dies, or the database fails, before the context ends, or if the context takes over ten minutes.
 
         Returns:
-            A context that gives True to the one that is to handle it, False if it was handled before.
+            A context manager that yields True if you are to handle the end, False if it was handled before.
 
         Raises:
-            CallbackError: On entering: another call is handling it, or another end of its transaction; answer non-2xx,
-                and it comes again.
+            CallbackError: On entering: another call is handling this end, or another end of the transaction. Respond
+                with a status other than 2xx, so that the callback comes again.
         """
         return self._parts.callbacks.handling(callback)
 
@@ -235,22 +230,20 @@ class Journal:
     @overload
     def reconcile_all(self, client: momopay.AsyncClient) -> Coroutine[Any, Any, list[JournalEntry]]: ...
     def reconcile_all(self, client: momopay.Client | momopay.AsyncClient) -> Any:
-        """Search the service's list for all that is unresolved, in one walk; as at the start of a worker.
+        """Search the service's list once for all unresolved payments, for example when a worker starts.
 
         Returns:
-            A list of what was unresolved, as it is now; with an `AsyncClient`, await it. An entry is ACCEPTED where the
-            service's list shows exactly one payout that fits, or a prompt of the order. Else it is still UNKNOWN.
+            The entries that were unresolved, as they are now; with an `AsyncClient`, await it. An entry is ACCEPTED if
+            the list shows exactly one payout that fits, or a prompt of the order. Otherwise it is still UNKNOWN.
         """
         return client.payouts._reconcile_all(self)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
 
-    # Looking after it
-
     def accept_restored(self, *, by: str) -> str:
-        """Let a journal be used that went back in time: a restored copy, a cut log, a failover to an older standby.
+        """Accept a journal that went back in time: a restored copy, a truncated log, a failover to an older standby.
 
-        Such a journal does not know what was paid since, and each durable call refuses it. Reconcile the days between
-        first: ``transactions.reconcile``, or ``momopay reconcile``. `by` is who decides; an empty name is a
-        RequestValidationError. Logged at WARNING, with these days. Does nothing to a journal that lost nothing.
+        Such a journal does not know what was paid since, and every durable call refuses it. First reconcile the days
+        between, with ``transactions.reconcile`` or ``momopay reconcile``. `by` is the name of who decides; an empty one
+        is a RequestValidationError. The name and the days are logged at WARNING. If nothing was lost, nothing changes.
 
         Returns:
             Which days to reconcile, as a sentence; "" if nothing was lost.
@@ -260,20 +253,20 @@ class Journal:
         return self._parts.store.watermark.accept(by)
 
     def check(self) -> JournalCheck:
-        """Check the whole journal, as after a restore: the file, what it belongs to, and what needs a person.
+        """Check the whole journal, for example after a restore, and return what it belongs to and what needs a person.
 
-        Changes nothing. Reads everything, which takes some seconds for a gigabyte. A damaged file is a JournalError:
-        restore it from a backup.
+        This changes nothing. It reads everything, which takes some seconds for a gigabyte. A damaged file is a
+        JournalError: restore it from a backup.
         """
         return self._parts.reports.check()
 
     def backup(self, path: str | PathLike[str]) -> None:
-        """Copy the whole database into a new file of SQLite, with all its accounts, while others write.
+        """Copy the whole database, with all its accounts, into a new SQLite file while others write.
 
-        The file has mode 0600 and appears at the path when it is complete. It opens as a journal,
-        ``Journal("sqlite:///...", create=False)``, also if this one is in PostgreSQL. What was being sent at that
-        moment reads as UNKNOWN there. Never pay from an old copy while a newer journal exists: it does not know what
-        was paid since. A file that is there already is a RequestValidationError.
+        The file has mode 0600 and appears at the path when it is complete. Even if this journal is in PostgreSQL, the
+        copy opens with ``Journal("sqlite:///...", create=False)``. Payments that were being sent read as UNKNOWN in it.
+        Never pay from an old copy while a newer journal exists: it does not know what was paid since. If the path
+        exists, this is a RequestValidationError.
         """
         from momopay.journal.backup import back_up
 
@@ -281,21 +274,21 @@ class Journal:
 
     @clears_frames
     def anonymise(self, *, before: datetime, secret: str | bytes | None = None) -> int:
-        """Remove the phones, and the metadata, of the entries that ended before a time. It cannot be undone.
+        """Remove the phones and the metadata of the entries that ended before a time. This cannot be undone.
 
-        References, amounts, ids, receipts and times stay: nothing is paid again, and a phone or a name in a reference
-        is kept. `pay_once` of an anonymised reference still returns its transaction; if that was refused or not sent,
-        it raises `DuplicatePayoutError`. What is open or unresolved stays whole. Copies made before are not changed,
-        and PostgreSQL keeps old versions of rows until a VACUUM.
+        References, amounts, ids, receipts and times stay, so nothing is paid again; but a phone or a name in a
+        reference stays, too. `pay_once` with an anonymised reference still returns its transaction, or raises
+        DuplicatePayoutError if the payout was refused or not sent. Open and unresolved entries are not changed, nor are
+        earlier copies. PostgreSQL keeps old versions of rows until a VACUUM.
 
         Args:
-            before: A time with a time zone: what ended, was refused, or was not sent before it.
-            secret: Replace each phone by ``hmac-sha256:`` and its HMAC, keyed with this secret, so that the payments to
-                one phone can still be recognised. From a random source, and kept outside the journal. With one of
-                fewer than 16 bytes, which is logged at WARNING, the phones can be guessed.
+            before: A time with a time zone. Entries that ended, were refused or were not sent before it are changed.
+            secret: Replace each phone by ``hmac-sha256:`` and its HMAC with this secret, so that payments to the same
+                phone can still be recognised. Generate it at random, and keep it outside the journal. If it has fewer
+                than 16 bytes, the phones can be guessed, and a WARNING is logged.
 
         Returns:
-            How many entries were changed.
+            The number of entries that were changed.
 
         Raises:
             RequestValidationError: A time without a time zone; nothing was changed.
@@ -324,7 +317,7 @@ class Journal:
 
 
 def parts_of(journal: Journal) -> Parts:
-    """Return what a journal is made of; raise ConfigurationError if it is no journal."""
+    """Return the objects behind a journal; raise ConfigurationError if it is no journal."""
     if not isinstance(journal, Journal):
         raise ConfigurationError('journal must be a momopay.Journal, or its URL, such as "sqlite:///payments.db"')
     return journal._parts  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  this module's own class

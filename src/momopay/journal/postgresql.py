@@ -1,13 +1,11 @@
 """The journal in PostgreSQL, for many machines.
 
-A process is alive while the server has a connection of it. Each carries its id as ``application_name``, which every
-role may read in ``pg_stat_activity``.
+A process is alive while the server has a connection from it. Each connection has the id of its process as
+``application_name``, which every role may read in ``pg_stat_activity``.
 
-Every wait ends in time, also for a server that is frozen or that nothing reaches. The server's own timeouts end a
-statement that waits for a lock. They do nothing while the server does not run, so the client looks at its clock, too.
-It then closes the connection, whose state is not known.
-
-Thread safety: every thread may call everything here.
+Every wait has a deadline, even if the server is frozen or unreachable. The server's own timeouts end a statement that
+waits for a lock. As they do not work while the server does not run, the client checks its own clock, too. At the
+deadline it closes the connection, whose state is then unknown.
 """
 
 from __future__ import annotations
@@ -30,21 +28,19 @@ from momopay.journal.schema import Now
 
 T = TypeVar("T")
 
-# The advisory lock of whoever creates the tables: "momopay1".
-_SETUP_LOCK: Final = 0x6D6F6D6F70617931
+_SETUP_LOCK: Final = 0x6D6F6D6F70617931  # the advisory lock for creating the tables: "momopay1" in ASCII
 _CONNECT_ARGS: Final = {
     "connect_timeout": 10,
     "keepalives_idle": 30,
     "keepalives_interval": 10,
     "keepalives_count": 3,
-    "tcp_user_timeout": 30_000,  # milliseconds; no keepalives are sent while something waits to be acknowledged
+    "tcp_user_timeout": 30_000,  # milliseconds; keepalives are not sent while data is unacknowledged
 }
-# Seconds for an idle connection to show that it works. Then another one is made.
-_PING: Final = 5.0
+_PING: Final = 5.0  # seconds for a pooled connection to answer before it is replaced
 
-# Executed whenever a connection is taken from the pool. It also shows that the connection works. No commit returns
-# before it is on disk, even where the server's default is synchronous_commit=off; and a process that is frozen within a
-# transaction keeps the others out for ten seconds at most.
+# Executed whenever a connection is taken from the pool, which also shows that it works. A commit returns only when it
+# is on disk, even if the server's default is synchronous_commit=off. A process that freezes in a transaction blocks
+# others for ten seconds at most.
 _PREPARE: Final = """
     SELECT set_config('lock_timeout', %s, false), set_config('statement_timeout', %s, false),
         set_config('idle_in_transaction_session_timeout', '10s', false),
@@ -52,9 +48,9 @@ _PREPARE: Final = """
 
 
 class PostgresqlBackend(Backend):
-    """A database that many machines reach."""
+    """A PostgreSQL database, for processes on many machines."""
 
-    # SQLAlchemy's `inspect` would look into the schema that was the current one at the first connection.
+    # Not SQLAlchemy's `inspect`, which looks in the schema that was current at the first connection.
     table_names: ClassVar[str] = (
         "SELECT relname FROM pg_catalog.pg_class WHERE relkind IN ('r', 'p', 'v') AND pg_table_is_visible(oid)"
     )
@@ -62,7 +58,7 @@ class PostgresqlBackend(Backend):
     def __init__(self, url: URL) -> None:
         arguments = {name: value for name, value in _CONNECT_ARGS.items() if name not in url.query}
         sender = f"momopay-{uuid4().hex}"
-        # The name of each connection, also where the URL has another one.
+        # The name in the arguments replaces one in the URL.
         super().__init__(url.set(drivername="postgresql+psycopg"), sender, arguments | {"application_name": sender})
         event.listen(self.engine, "do_connect", _connect)
         event.listen(self.engine, "checkout", _prepare)
@@ -86,14 +82,14 @@ def _now(_element: Now, _compiler: object, **_options: object) -> str:
 
 
 class TooLateError(psycopg.OperationalError):
-    """The server did not answer within the bound of the thread."""
+    """The server did not answer before the thread's deadline."""
 
 
 class BoundedConnection(psycopg.Connection[Any]):
-    """A connection whose waits end at the bound of the thread that waits."""
+    """A connection whose waits end at the deadline of the waiting thread."""
 
     def wait(self, gen: Generator[Any, Any, T], *args: Any, **kwargs: Any) -> T:
-        """Wait for an answer of the server."""
+        """Wait for the server's answer, until the deadline."""
         try:
             return super().wait(_in_time(gen), *args, **kwargs)
         except TooLateError:
@@ -101,7 +97,7 @@ class BoundedConnection(psycopg.Connection[Any]):
             raise
 
     def __del__(self, *_: Any) -> None:
-        """Close the connection: one that was lost in an interrupt."""
+        """Close a connection that was lost in an interrupt."""
         with suppress(AttributeError):  # it was never opened
             self.close()
 
@@ -123,8 +119,8 @@ def _in_time(gen: Generator[Any, Any, T]) -> Generator[Any, Any, T]:
 
 
 def connect_in_time(connect: Callable[[], BoundedConnection]) -> BoundedConnection:
-    """Return a new connection, made in a thread of its own, as looking up a host has no timeout."""
-    # A connection that comes when nobody waits any more is closed with the queue, to which nothing else refers.
+    """Return a new connection, made in another thread because looking up a host name has no timeout."""
+    # After a timeout only the new thread refers to the queue, so a late connection is closed with it.
     outcome: SimpleQueue[BoundedConnection | BaseException] = SimpleQueue()
 
     def run() -> None:
@@ -148,9 +144,9 @@ def _connect(_dialect: object, _record: object, arguments: Any, options: dict[st
 
 
 def _prepare(connection: BoundedConnection, _record: object, _proxy: object) -> None:
-    """Set the server's timeouts; let the pool replace the connection if it does not work."""
+    """Set the server's timeouts; make the pool replace the connection if it does not work."""
     left = seconds_left()
-    # Before the client's own bound, which costs the connection; a lock first, as it has the clearer error.
+    # Shorter than the client's deadline, which costs the connection. Locks end first, as their error is clearer.
     timeouts = [f"{max(1, int(left * share * 1000))}ms" for share in (0.8, 0.9)]
     try:
         with bounded(min(_PING, left / 2)):

@@ -1,11 +1,11 @@
-"""What is read from many entries at once: pages, what a sweep follows, checks; and phones removed.
+"""Work on many entries at once: pages of entries, what a sweep reads, checks, and anonymising.
 
-Memory is bounded by a page, however many rows there are. Pages follow the key (created_at, kind, reference), which
-never changes, so that every entry comes once, whatever others write meanwhile.
+Pages follow the key (created_at, kind, reference). It never changes, so each entry comes once, whatever others write
+meanwhile.
 
-Which ends are for a sweep's handler: those that were recorded and not handled since `handled_since`, which the first
-sweep with a handler sets to a day before. So what ended while nobody swept is delivered however long that was, and
-years of history are not. The table of callbacks decides what was handled; `unhandled_since` only says where to look.
+A sweep's handler gets the ends that were recorded since `handled_since` and not handled. The first sweep with a handler
+sets that time to one day earlier, so that it does not deliver years of history. Later sweeps deliver everything since,
+however long ago. The table of callbacks decides what was handled; ``unhandled_since`` only selects the rows to look at.
 """
 
 from __future__ import annotations
@@ -47,16 +47,14 @@ from momopay.models.enums import FAILURES, TransactionStatus
 
 _PAGE: Final = 500  # rows; databases limit the parameters of a statement
 _LONGEST_CHECK: Final = 3600.0  # seconds
-# How old the ends may be that the first sweep with a handler delivers.
-_HISTORY: Final = timedelta(days=1)
-# How long after its end without success a prompt is read once more: a late PIN may have paid it.
-LATE: Final = timedelta(minutes=10)
+_HISTORY: Final = timedelta(days=1)  # how old an end may be for the first sweep with a handler
+LATE: Final = timedelta(minutes=10)  # how long after an end without success a prompt is read once more
 
 _row: Final = payments.c
 _of: Final = transactions.c
 _KEY: Final = (_row.created_at, _row.kind, _row.reference)
 _end: Final = case((_of.status.in_([each.value for each in FAILURES]), "FAILED"), else_=_of.status)
-# An end is also handled once one that outranks it was.
+# FAILED also counts as handled if any other end of the transaction was, as that outranks it.
 _WAS_HANDLED: Final = exists().where(
     callbacks.c.account == _of.account,
     callbacks.c.transaction_id == _of.transaction_id,
@@ -67,7 +65,7 @@ _WAS_HANDLED: Final = exists().where(
 
 @dataclass(frozen=True)
 class Followed:
-    """A transaction that a sweep reads, its payment, and when the journal learned of its end."""
+    """A transaction that a sweep reads, with its payment, and when the journal learned of its end."""
 
     entry: JournalEntry
     transaction: JournalTransaction
@@ -75,11 +73,11 @@ class Followed:
     known_for: float | None = None  # seconds since then, by the database's clock
 
     def is_due(self, service_now: datetime | None) -> bool:
-        """Return whether it is time to read a prompt that ended without success once more: a late PIN may have paid it.
+        """Return whether to read a prompt that ended without success once more: a late PIN may have paid it.
 
-        Ten minutes must have passed since its end by the service's times, and since the journal learned of it: by the
-        service's clock where its responses show that, else by the database's. A clock that is wrong, but goes, makes
-        it come no earlier.
+        Ten minutes must have passed since its end by the service's times, and since the journal learned of the end: by
+        the service's clock if its responses show that, else by the database's. A clock that is wrong but advances does
+        not shorten this.
         """
         ended = self.transaction.ended_at
         if service_now is not None and ended is not None and service_now - ended < LATE:
@@ -90,7 +88,7 @@ class Followed:
 
 
 class Reports:
-    """The entries of one account, many at once."""
+    """Reads and changes many entries of one account at once."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -106,7 +104,7 @@ class Reports:
         since: datetime | None = None,
         until: datetime | None = None,
     ) -> Iterator[list[JournalEntry]]:
-        """Yield pages of the entries that are wanted, newest first; a page may be empty. None selects all."""
+        """Yield pages of the selected entries, newest first; a page may be empty. None selects all."""
         conditions: list[Condition] = []
         if kind is not None:
             conditions.append(_row.kind == kind)
@@ -120,8 +118,8 @@ class Reports:
         older: list[Condition] = []
         while True:
             keys = select(_row.kind, _row.reference).where(self._is_payment, *conditions, *older)
-            keys = select(keys.order_by(*newest_first).limit(_PAGE).subquery())  # some take no LIMIT right within IN
-            # The connection is free again between two pages: whoever iterates may take long.
+            keys = select(keys.order_by(*newest_first).limit(_PAGE).subquery())  # some allow no LIMIT directly in IN
+            # No connection is held between two pages, as the caller may take long.
             page = self._store.select(tuple_(_row.kind, _row.reference).in_(keys))[::-1]
             yield [each for each in page if state in {None, each.state} and status in {None, each.status}]
             if len(page) < _PAGE:
@@ -136,8 +134,6 @@ class Reports:
         for start in range(0, len(wanted), _PAGE):
             yield from self._store.select(is_payout, _row.phone.in_(wanted[start : start + _PAGE]))
 
-    # Sweeping
-
     def open(self) -> list[JournalEntry]:
         """Return the payments with a transaction that has not settled, oldest first."""
         return self._store.having(HAS_NOT_SETTLED)
@@ -145,11 +141,10 @@ class Reports:
     def count_open(self) -> tuple[int, datetime | None]:
         """Return how many transactions have not settled, and when the oldest of them was sent."""
         found = select(func.count(), func.min(_of.sent_at)).select_from(transactions)
+        # The condition on the time makes SQLite use the index.
+        found = found.where(self._is_transaction, _of.sent_at > "", HAS_NOT_SETTLED)
         with self._database.connection() as connection:
-            # With a condition about the time, SQLite uses the index.
-            count, oldest = connection.execute(
-                found.where(self._is_transaction, _of.sent_at > "", HAS_NOT_SETTLED)
-            ).one()
+            count, oldest = connection.execute(found).one()
         return count, None if oldest is None else datetime.fromisoformat(oldest)
 
     def not_settled(self) -> list[Followed]:
@@ -157,7 +152,7 @@ class Reports:
         return self._followed(HAS_NOT_SETTLED)
 
     def ended_prompts(self) -> dict[str, Followed]:
-        """Return the prompts that ended without success and were not read again since, by id."""
+        """Return, by id, the prompts that ended without success and were not read again since."""
         return {each.transaction.transaction_id: each for each in self._followed(IS_TO_CHECK)}
 
     def mark_checked(self, transaction_ids: Iterable[str]) -> None:
@@ -170,7 +165,7 @@ class Reports:
 
     def released(self) -> list[JournalEntry]:
         """Return the payments that a person released at least ten minutes ago, and that were not searched for since."""
-        # The first condition tells PostgreSQL how few there are: it assumes that the second is true of every third row.
+        # The first condition tells PostgreSQL how few there are; it assumes that a third of all rows match the second.
         return self._store.select(_row.search_after.is_not(None), _row.search_after <= Now())
 
     def mark_searched(self, entry: JournalEntry) -> None:
@@ -179,17 +174,17 @@ class Reports:
         self._store.change(change, self._store.values(entry, the_revision=entry.revision))
 
     def handled_since(self, now: datetime) -> str:
-        """Return from when on ends are for a handler; set it if this is the first sweep with one."""
+        """Return the time since which ends are for a handler; set it in the first sweep with one."""
         is_account = accounts.c.account == self._store.account
         since = (now - _HISTORY).isoformat()
-        # One in the future was written by a clock that was ahead. A clock that is behind must not bring history back.
+        # A time in the future was set by a clock that was ahead. A past one stays, as it keeps history out.
         is_first = accounts.c.handled_since.is_(None) | (accounts.c.handled_since > now.isoformat())
         with self._database.connection() as connection:
             connection.execute(update(accounts).where(is_account, is_first).values(handled_since=since))
             return str(connection.scalar(select(accounts.c.handled_since).where(is_account)))
 
     def forget_handled(self, since: str) -> None:
-        """Clear the marks of ends that the table of callbacks has as handled."""
+        """Clear ``unhandled_since`` of the ends that the table of callbacks has as handled."""
         handled = (self._is_transaction, UNHANDLED, _of.unhandled_since >= since, _WAS_HANDLED)
         with self._database.connection() as connection:
             connection.execute(update(transactions).where(*handled).values(unhandled_since=None))
@@ -210,13 +205,11 @@ class Reports:
             if each.transaction_id in learned
         ]
 
-    # Everything
-
     def check(self) -> JournalCheck:
-        """Return what `Journal.check` shows."""
+        """Check the whole journal; see `Journal.check`."""
         went_back: str | None = None
         with self._database.connection(seconds=_LONGEST_CHECK) as connection:
-            if connection.dialect.name == "sqlite":  # a server checks its pages as it reads them
+            if connection.dialect.name == "sqlite":  # PostgreSQL checks its pages as it reads them
                 problem = connection.exec_driver_sql("PRAGMA integrity_check(1)").scalar()
                 if problem != "ok":
                     raise JournalError(f"the journal's file is damaged; restore it from a backup: {problem}")
@@ -241,7 +234,7 @@ class Reports:
         )
 
     def _paid_twice(self) -> Iterator[JournalEntry]:
-        """Yield the payments that were made twice, and not paid back."""
+        """Yield the payments that were made twice and not paid back."""
         key = (_of.kind, _of.reference)
         several = select(*key).where(self._is_transaction).group_by(*key).having(func.count() > 1)
         for entry in self._store.select(tuple_(_row.kind, _row.reference).in_(several)):
@@ -250,26 +243,26 @@ class Reports:
                 yield entry
 
     def anonymise(self, before: datetime, secret: bytes | None) -> int:
-        """Remove the phones of what ended before, or replace them by their hashes; return of how many entries."""
+        """Remove or hash the phones of the entries that ended before; return the number of changed entries."""
         changed = 0
         for page in self.pages(until=before):
             with self._database.transaction() as connection:
-                if connection.dialect.name == "sqlite":  # which would leave the phones in unused parts of the file
+                if connection.dialect.name == "sqlite":  # which otherwise leaves the phones in free pages
                     connection.exec_driver_sql("PRAGMA secure_delete=ON").close()
                 for entry in page:
                     if not entry.is_anonymised and _ended_before(entry, before):
                         changed += self._anonymise(connection, entry, secret)
         with self._database.connection() as connection:
-            if connection.dialect.name == "sqlite":  # and in the log beside it; somebody who reads may hinder this
+            if connection.dialect.name == "sqlite":  # and in the WAL, unless a reader prevents it
                 connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)").close()
         return changed
 
     def _anonymise(self, connection: Connection, entry: JournalEntry, secret: bytes | None) -> bool:
-        # The hash of the body goes too: it is that of the phone and little else, so trying all phones would find it.
+        # The hash of the body must go, too: one could find the phone by trying all of them.
         change = update(payments).where(IS_ROW, AS_READ).values(metadata=None, body_hash="", revision=_row.revision + 1)
-        change = change.values(search_after=None)  # without its phone, others would match it too
+        change = change.values(search_after=None)  # a search without the phone would match other payments
         as_read = self._store.values(entry, the_revision=entry.revision)
-        # Whoever sends it again has changed the row, and needs the phone.
+        # If the row has changed, the payment may be sent again, which needs the phone.
         if not update_one(connection, change.values(phone=_anonymous(entry.phone, secret)), as_read):
             return False
         for each in entry.transactions:

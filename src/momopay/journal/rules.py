@@ -1,8 +1,8 @@
-"""The rules: what a call does about a payment, which states may follow which, and what may be refunded. Pure.
+"""The rules: what a call does next about a payment, which states may follow which, and what may be refunded. No I/O.
 
-Payouts and orders follow one state machine. They differ in one policy: whether another attempt may follow a transaction
-that ended without success. `momopay.journal.store` makes the conditions of its SQL statements from `transitions`, and
-`tests/model` explores every order in which calls, crashes, callbacks and people can use the rules.
+Payouts and orders follow the same state machine. They differ in one policy: whether another attempt may follow a
+transaction that ended without success. `momopay.journal.statements` derives the conditions of its SQL from
+`transitions`. `tests/model` explores every order in which calls, crashes, callbacks and people can use the rules.
 """
 
 from __future__ import annotations
@@ -25,39 +25,39 @@ class Step(Enum):
     """What a durable call does next about a payment."""
 
     SEND = auto()
-    """Nothing blocks it, and every earlier attempt is accounted for: send, if the row is as it was read."""
+    """Nothing blocks another attempt, and every earlier one is accounted for: send, if the row did not change."""
     SEARCH_THEN_SEND = auto()
-    """As SEND, but an earlier attempt may have become a transaction that is not known: search first."""
+    """As SEND, but an earlier attempt may have become an unknown transaction: search first."""
     WAIT = auto()
-    """Another call is sending it: read the row again a little later."""
+    """Another call is sending it: read the row again later."""
     READ = auto()
-    """A transaction was paid, or blocks another attempt: read it, and return it if it still does."""
+    """A transaction was paid, or blocks another attempt: read it again, and return it if that is still so."""
     RECONCILE = auto()
-    """The latest attempt may have been executed: search for it, and never send it by itself."""
+    """The latest attempt may have been executed: search for it, and do not send again."""
 
 
 class Cause(Enum):
-    """What may change the state of a row."""
+    """Why the state of a row changes."""
 
     BEGIN = auto()
-    """A call is about to send. The row must still be as the call read it."""
+    """A call is about to send. The row must not have changed since the call read it."""
     OUTCOME = auto()
-    """The call that sent reports how it ended. The row must still carry its lease."""
+    """The call that sent reports the outcome. The row must still have its lease."""
     ACCEPTANCE = auto()
-    """The service's own response or record shows this payment, under an id that no other row has."""
+    """A response or record of the service shows this payment, with a transaction id that no other row has."""
     CONTRADICTION = auto()
-    """The service's record under the accepted id is another payment."""
+    """The service's record of the accepted transaction is another payment."""
     SIGHTING = auto()
-    """A search for a payment that was refused or not sent shows one with its reference after all."""
+    """A search for a payment that was refused or not sent finds one with its reference after all."""
     RELEASE = auto()
-    """A person knows that the payment was not made. The row must be as it was read, its lease over."""
+    """A person knows that the payment was not made. The row must be unchanged, and its lease over."""
 
 
 REPEATS: Final[Mapping[EntryKind, bool]] = {EntryKind.PAYOUT: False, EntryKind.COLLECTION: True}
 """The policy: whether another attempt may follow a transaction that ended without success."""
 
-# Seconds after the end of the lease of the latest attempt before a person may release a payment. What was sent may
-# still be on its way, and a frozen sender may go on; after that neither can reach the service.
+# Seconds between the end of the latest attempt's lease and the time when a person may release the payment. Until then,
+# a request may be on its way, or a frozen sender may continue.
 RELEASE_AFTER_LEASE: Final = 60.0
 
 
@@ -67,12 +67,11 @@ def transitions(kind: EntryKind) -> Mapping[Cause, Mapping[JournalState, frozens
     free = MAY_BE_SENT | {states.ACCEPTED} if REPEATS[kind] else MAY_BE_SENT
     return {
         Cause.BEGIN: {states.SENDING: frozenset({None, *free})},
-        # A stored UNKNOWN is not among them: it was written by something that knows more than the call that sent, such
-        # as a search that saw the payment.
+        # Not a stored UNKNOWN: what wrote it, such as a search that found the payment, knows more than the sender.
         Cause.OUTCOME: dict.fromkeys((states.REFUSED, states.NOT_SENT, states.UNKNOWN), frozenset({states.SENDING})),
         Cause.ACCEPTANCE: {states.ACCEPTED: frozenset(states)},
         Cause.CONTRADICTION: {states.UNKNOWN: frozenset({states.ACCEPTED})},
-        # A search for an order may also show what an earlier attempt has made, beside an accepted one.
+        # A search for an order may also find the transaction of an earlier attempt, beside an accepted one.
         Cause.SIGHTING: {states.UNKNOWN: frozenset(free)},
         # A row in SENDING whose sender died reads as UNKNOWN.
         Cause.RELEASE: {states.NOT_SENT: frozenset({states.SENDING, states.UNKNOWN})},
@@ -80,7 +79,7 @@ def transitions(kind: EntryKind) -> Mapping[Cause, Mapping[JournalState, frozens
 
 
 def blocks(kind: EntryKind, stage: Stage) -> bool:
-    """Return whether a transaction at this stage forbids another attempt."""
+    """Return whether a transaction at this stage blocks another attempt."""
     return stage is not Stage.ENDED or not REPEATS[kind]
 
 
@@ -92,10 +91,10 @@ def next_step(
     *,
     passed_over: Collection[int] = (),
 ) -> Step:
-    """Return what a call does about a payment, by its row and the stages of its known transactions.
+    """Return what a call does next about a payment with these stages of its known transactions.
 
-    `state` is that of the row as it reads, so of the latest attempt; None is "no row". `passed_over` are the indexes of
-    open transactions that the call has read and treats as abandoned.
+    `state` is how the row reads, None if there is none. `passed_over` are the indexes of open transactions that the
+    call has read and treats as abandoned.
     """
     if Stage.PAID in stages:
         return Step.READ
@@ -109,13 +108,13 @@ def next_step(
         case JournalState.ACCEPTED | JournalState.REFUSED | JournalState.NOT_SENT:
             if any(blocks(kind, stage) for index, stage in enumerate(stages) if index not in passed_over):
                 return Step.READ
-            # An attempt without a transaction was refused, or released by a person: it may be one after all.
+            # An attempt without a transaction was refused or released. It may have been executed even so.
             unaccounted = state in MAY_BE_SENT or attempts > len(stages)
             return Step.SEARCH_THEN_SEND if unaccounted else Step.SEND
 
 
 def may_have_executed(entry: JournalEntry) -> bool:
-    """Return whether an entry leaves open that money has moved, or may still move, by what was sent so far."""
+    """Return whether, for all that the entry says, money has moved or may still move."""
     if entry.state in UNRESOLVED:
         return True
     return any(blocks(entry.kind, stage_of(each.status)) for each in entry.transactions)
@@ -127,32 +126,29 @@ class Proof(Enum):
     MADE = auto()
     """It was made."""
     UNRESOLVED = auto()
-    """Several fit where only one can, or one has its reference and differs in something else."""
+    """Several transactions fit where only one can, or one has the reference but differs in another field."""
     ABSENT = auto()
-    """The list does not show it. That proves nothing by itself: the list may lag."""
+    """The list does not show it. This alone proves nothing, as the list may lag."""
 
 
 def proof(kind: EntryKind, exact: Sequence[object], near: Sequence[object]) -> Proof:
-    """Return what the exact and the near matches of a search prove. Known transactions are not among them."""
+    """Return what the exact and near matches of a search prove. They do not include known transactions."""
     if len(exact) == 1 or (exact and REPEATS[kind]):  # an order may have several prompts
         return Proof.MADE
     return Proof.UNRESOLVED if exact or near else Proof.ABSENT
 
 
-# Between payments: refunds never exceed what was paid, and orders that share a reference wait.
-
-
 @dataclass(frozen=True)
 class Refundable:
-    """What was paid of a collection, and what of it was paid back."""
+    """What was paid of a collection, and what was refunded."""
 
     order: JournalEntry
     refunds: Sequence[JournalEntry]  # all, oldest first
-    besides: str = ""  # the reference of one that is not counted
+    besides: str = ""  # the reference of a refund that is not counted
 
     @property
     def paid(self) -> Decimal:
-        """What all its transactions together brought, KES."""
+        """The amount that was paid, in KES."""
         return sum((each.amount for each in self.order.counting), Decimal(0))
 
     @property
@@ -162,12 +158,12 @@ class Refundable:
 
     @property
     def left(self) -> Decimal:
-        """What may still be paid back, KES."""
+        """The amount that may still be refunded, in KES."""
         return self.paid - sum(map(refunded, self.counting), Decimal(0))
 
     @property
     def phone(self) -> str:
-        """Whom to pay back: who paid last, of those who have not had all of it back."""
+        """The phone to refund: that of the latest payment which was not paid back completely."""
         back: dict[str, Decimal] = {}
         for each in self.counting:
             back[each.phone] = back.get(each.phone, Decimal(0)) + refunded(each)
@@ -180,8 +176,8 @@ class Refundable:
 
     @property
     def overpaid(self) -> Decimal:
-        """What was paid beyond the order and not paid back, KES."""
-        # What was refunded before a second payment came was of the order itself: that much is not wanted any more.
+        """The amount that was paid in excess of the order and not paid back, in KES."""
+        # A refund that began before a second payment was of the order itself: it reduces what is to be kept of that.
         amount = self.order.amount
         early = [each for each in self.counting if each.paid_before is not None and each.paid_before <= amount]
         wanted = max(Decimal(0), amount - sum(map(refunded, early), Decimal(0)))
@@ -189,18 +185,17 @@ class Refundable:
 
     @property
     def by_default(self) -> Decimal:
-        """What a refund without an amount pays back, KES: what was paid beyond one payment, else all that is left."""
+        """The default amount of a refund, in KES: what was overpaid, else all that is left."""
         return self.overpaid or self.left
 
     def free_reference(self) -> str:
-        """Return the first of the default references that no refund has."""
+        """Return the first default reference that no refund has."""
         taken = {each.reference for each in self.refunds}
-        return next(
-            name for number in count(1) if (name := refund_reference(self.order.reference, number)) not in taken
-        )
+        references = (refund_reference(self.order.reference, number) for number in count(1))
+        return next(each for each in references if each not in taken)
 
     def check(self, amount: Decimal) -> None:
-        """Raise RequestValidationError if so much may not be paid back."""
+        """Raise RequestValidationError if this amount may not be refunded."""
         if 0 < amount <= self.left:
             return
         counted = ", ".join(
@@ -216,35 +211,35 @@ class Refundable:
         raise RequestValidationError({"amount": problem})
 
     def remedy(self) -> str:
-        """Return what to do about an order that was paid again."""
+        """Return the remedy for an order that was paid again, as text."""
         amount = format_amount(self.overpaid)
         call = f"of={redacted_repr(self.order.reference)}, reference={redacted_repr(self.free_reference())}"
         return f"pay back KES {amount}, with client.payouts.refund({call}, amount=Decimal({amount!r}))"
 
 
 def refund_reference(of: str, number: int = 1) -> str:
-    """Return the reference of a refund for which the caller gives none."""
+    """Return the default reference of a refund."""
     return f"{of}-R{number}"
 
 
 def refunded(refund: JournalEntry) -> Decimal:
-    """Return what a refund paid, or may have paid, KES: nothing if it was refused, not sent, or REVERSED."""
-    # One that a person released may have been made twice.
+    """Return what a refund paid or may have paid, in KES: 0 if it was refused, not sent or REVERSED."""
+    # A refund that a person released, and that was sent again, may have been made twice.
     made = sum(each.status is not TransactionStatus.REVERSED for each in refund.transactions)
     return refund.amount * (made + (refund.state in UNRESOLVED))
 
 
 def is_contested(entry: JournalEntry, sharing: Iterable[JournalEntry]) -> bool:
-    """Return whether what the list shows under an order's reference may be that of another one, which is unresolved."""
+    """Return whether a transaction with an order's reference may belong to an unresolved order that shares it."""
     return entry.state not in UNRESOLVED and any(
         other.kind is entry.kind and other.state in UNRESOLVED for other in sharing
     )
 
 
 def check_sharing(other: JournalEntry, wire_reference: str, reference: str, amount: Decimal) -> None:
-    """Raise RequestValidationError if another order blocks one that is to go out under the same reference.
+    """Raise RequestValidationError if another order with the same reference blocks this one.
 
-    It does while it is open or unresolved with the same amount: what belongs to one could be taken for the other's.
+    It does while it is open or unresolved and has the same amount, as their transactions could be confused.
     """
     if other.kind is EntryKind.PAYOUT or other.reference == reference or other.amount != amount:
         return

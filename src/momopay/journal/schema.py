@@ -1,11 +1,10 @@
 """The journal's tables, and the pieces of SQL that several modules use.
 
-Every change of a payment is one statement whose WHERE clause states the row that it expects: of many processes that try
-the same change, one succeeds. What belongs together is committed together. Nothing is held open while a request is
-sent.
+Every change of a payment is one statement whose WHERE clause has the expected state of the row, so that of several
+processes that try the same change, one succeeds. No transaction is open while a request is sent.
 
-All times are text, ISO 8601 in UTC, but for ``lease_until`` and ``learned_at``, which only the database's own clock
-writes and reads: several machines have several clocks.
+Times are text, ISO 8601 in UTC. Those that are compared with the present are of type Double, in Unix seconds by the
+database's clock, because the clocks of several machines differ.
 """
 
 from __future__ import annotations
@@ -44,16 +43,16 @@ VERSION: Final = 1
 
 metadata: Final = MetaData()
 
-# One row. `momopay.journal.guards` compares the last two columns with what was seen before.
+# Has one row. `momopay.journal.guards` compares the last two columns with the values that it saw before.
 journal: Final = Table(
     "momopay_journal",
     metadata,
     Column("version", Integer, primary_key=True),
-    Column("restored", Integer, nullable=False),  # how often a person accepted a journal that had gone back in time
-    Column("sequence", Integer, nullable=False),  # how often a payment was begun, in all accounts
+    Column("restored", Integer, nullable=False),  # how often a person accepted a journal that went back in time
+    Column("sequence", Integer, nullable=False),  # the number of payments begun, in all accounts
 )
 
-# What each namespace is bound to, see `momopay.journal.guards`.
+# What each namespace is bound to: see `momopay.journal.guards`.
 accounts: Final = Table(
     "momopay_accounts",
     metadata,
@@ -62,11 +61,10 @@ accounts: Final = Table(
     Column("host", Text, nullable=False),
     Column("tenant_id", Text),
     Column("bound_at", Text, nullable=False),
-    # Ends that were recorded before are not for a handler: when the first one swept, they were history.
-    Column("handled_since", Text),
+    Column("handled_since", Text),  # ends recorded earlier are not for a handler: see `momopay.journal.reports`
 )
 
-# The tenant that an answer showed for an API key, which is kept as a hash.
+# The tenant that a response showed for an API key. The key is stored as a hash.
 keys: Final = Table(
     "momopay_keys",
     metadata,
@@ -92,22 +90,20 @@ payments: Final = Table(
     Column("sent_at", Text, nullable=False),
     Column("released_by", Text),
     Column("released_at", Text),
-    # When a payment that a person released is to be searched for once more, by the database's clock; None: never.
-    Column("search_after", Double),
+    Column("search_after", Double),  # when to search once more for a payment that a person released
     Column("metadata", Text),  # JSON
-    Column("wire_reference", Text, nullable=False),  # what the service has as its reference
-    Column("refund_of", Text),  # of a payout: the collection of which it pays something back
-    Column("paid_before", Text),  # of a refund: how much of the collection had been paid when it was begun, KES
+    Column("wire_reference", Text, nullable=False),  # the reference that the service has
+    Column("refund_of", Text),  # the collection that this payout refunds
+    Column("paid_before", Text),  # what had been paid of that collection when the refund began, in KES
     Column("clock_offset", Double),  # seconds by which the payer's clock was ahead of the service's
-    # Each change of the payment, or of one of its transactions, raises it: whoever changes it must know the last one.
-    Column("revision", Integer, nullable=False),
-    # The last three columns are the lease, see `LeaseHolder`.
+    Column("revision", Integer, nullable=False),  # raised by each change of the payment or its transactions
+    # The last three columns are the lease: see `momopay.journal.database.LeaseHolder`.
     Column("claim", Text, nullable=False),
     Column("sender", Text, nullable=False),
     Column("lease_until", Double, nullable=False),
 )
 
-# Every transaction that the service accepted. Its key makes sure that one transaction pays one reference.
+# Every transaction that the service accepted. The key ensures that a transaction belongs to one payment only.
 transactions: Final = Table(
     "momopay_transactions",
     metadata,
@@ -123,12 +119,12 @@ transactions: Final = Table(
     Column("fee", Text),
     Column("sent_at", Text, nullable=False),
     Column("ended_at", Text),
-    # When the journal learned of the end: by the database's clock, and by the service's where that was known.
+    # When the journal learned of the end: by the database's clock and, if known, by the service's.
     Column("learned_at", Double),
     Column("learned_at_service", Text),
-    # When it was read once more after an end without success: a late PIN may have paid it after all.
+    # When it was read once more after an end without success, as a late PIN may have paid it.
     Column("checked_at", Text),
-    # When an end was recorded that may not be handled yet. A sweep delivers it, and clears what was handled.
+    # When an end was recorded that may not have been handled. A sweep delivers it, and clears this once it was.
     Column("unhandled_since", Text),
 )
 
@@ -156,10 +152,9 @@ def _not_settled(kind: EntryKind) -> str:
     return f"(momopay_transactions.kind = '{kind}' AND (status IS NULL OR status NOT IN ({settled})))"
 
 
-# As text, made from the enumerations: a partial index serves a statement only where both have the same condition
-# without parameters.
+# As text, because a partial index serves a statement only if both have the same condition without parameters.
 HAS_NOT_SETTLED: Final = text(f"({' OR '.join(map(_not_settled, EntryKind))})")
-# NOT IN: with an equation, SQLite would read all orders by another index.
+# NOT IN, because with "=" SQLite would read all orders by another index.
 _not_repeating: Final = ", ".join(f"'{kind}'" for kind, repeats in REPEATS.items() if not repeats)
 _ended_without_success: Final = quoted(status for status in TransactionStatus if status.ended_without_success)
 IS_TO_CHECK: Final = text(
@@ -174,7 +169,7 @@ def _index(name: str, *columns: Column[Any], where: Any = None) -> None:
 
 
 _index("payments_by_state", payments.c.account, payments.c.state)
-# Newest first, for reports. A row keeps its place, as none of these columns ever changes.
+# For reports. A row keeps its place, because these columns never change.
 _index("payments_by_time", payments.c.account, payments.c.created_at, payments.c.kind, payments.c.reference)
 _index("payments_by_wire_reference", payments.c.account, payments.c.wire_reference)
 _index("payments_by_phone", payments.c.account, payments.c.phone)
@@ -189,13 +184,13 @@ _index("transactions_unhandled", _of.account, _of.unhandled_since, where=UNHANDL
 
 
 class Now(FunctionElement[float]):
-    """The time by the clock of the database, in Unix seconds. Each database has words of its own for it."""
+    """The time by the clock of the database, in Unix seconds. Its SQL differs between the databases."""
 
     type: TypeEngine[float] = Double()
     inherit_cache: bool | None = True
 
 
-# What gives a row to a lease; the parameters are those of `LeaseHolder.columns`.
+# Gives a row to a lease. `LeaseHolder.columns` returns the parameters.
 TAKE_LEASE: Final[Mapping[str, Any]] = {
     "claim": bindparam("claim"),
     "sender": bindparam("sender"),
@@ -204,12 +199,12 @@ TAKE_LEASE: Final[Mapping[str, Any]] = {
 
 
 def lease_left(table: Table) -> ColumnElement[float]:
-    """Return the column that `LeaseHolder` reads: the seconds until the lease on a row ends by its time."""
+    """Return the column ``lease_left``, the seconds until the lease of a row expires."""
     return (table.c.lease_until - Now()).label("lease_left")
 
 
 class InsertNew(Insert):
-    """An INSERT of a row unless its key is taken. The default are the words of SQLite and of PostgreSQL."""
+    """An INSERT that does nothing if the key of the row is taken."""
 
     inherit_cache: bool | None = True
 
@@ -225,7 +220,7 @@ INSERTS: Final = {
 
 
 def definitions(dialect: str) -> Iterator[str]:
-    """Yield the statements that create the tables, the indexes and the row of the version."""
+    """Yield the statements that create the tables, their indexes and the row with the version."""
     of = URL.create(dialect).get_dialect()()
     for table in metadata.sorted_tables:
         yield str(CreateTable(table).compile(dialect=of))
@@ -235,7 +230,7 @@ def definitions(dialect: str) -> Iterator[str]:
 
 
 def has_tables(connection: Connection, table_names: str) -> bool:
-    """Return whether the database has tables of a journal, of any version."""
+    """Return whether the database has the tables of a journal of any version."""
     return any(name.startswith("momopay_") for name in connection.exec_driver_sql(table_names).scalars())
 
 
@@ -252,7 +247,7 @@ def set_up(connection: Connection, table_names: str, *, create: bool) -> None:
         for statement in definitions(connection.dialect.name):
             connection.exec_driver_sql(statement)
         return
-    # By its columns, as another version may have others.
+    # Compare the columns first, as those of another version may differ.
     columns = list(connection.exec_driver_sql("SELECT * FROM momopay_journal WHERE 1 = 0").keys())
     found = connection.scalar(select(journal.c.version)) if columns == journal.c.keys() else "an earlier one"
     if found != VERSION:

@@ -1,13 +1,8 @@
 """The journal in a file of SQLite, for the processes of one machine.
 
-A process is alive while it holds the lock on a file of its own, which the kernel releases however the process ends. The
-lock files lie in a folder beside the database, named after it. The folder also shows that there was a journal: a file
-that is empty or missing must not look like a new one, or everything would be paid again.
-
-Across a fork: what is open when a process forks must not be opened again in the child. Idle connections are closed
-before each fork; a child refuses a file on which another thread of its parent worked.
-
-Thread safety: every thread may call everything here. The hooks run in the thread that forks.
+A process is alive while it holds the lock on its own lock file, which the kernel releases however the process ends. The
+lock files are in a folder beside the database. The folder also shows that a journal existed: if the database is empty
+or missing, it must not look like a new journal, or everything would be paid again.
 """
 
 from __future__ import annotations
@@ -54,12 +49,12 @@ class SqliteBackend(Backend):
     table_names: ClassVar[str] = "SELECT name FROM sqlite_master WHERE type IN ('table', 'view')"
 
     def __init__(self, url: URL) -> None:
-        self._locks: list[FileIO] = []  # more than one if threads registered at once, or if somebody deleted the file
+        self._locks: list[FileIO] = []  # several if threads registered at the same time, or the file was deleted
         if not url.database or url.database == ":memory:" or url.query:
             raise ConfigurationError('a journal needs a file that outlives the process: "sqlite:///payouts.db"')
         try:
             url.database.encode()
-            self._path = Path(url.database).resolve()  # a link to the file leads to the same folder
+            self._path = Path(url.database).resolve()  # a symbolic link leads to the same folder
             self._folder = self._path.with_name(self._path.name + "-senders")
         except ValueError as error:  # the root, a NUL, or text that is not Unicode
             raise ConfigurationError(
@@ -72,14 +67,13 @@ class SqliteBackend(Backend):
         self.folder: Path | None = self._folder
         self._given = url.database
         self._marker = self._folder / "README"
-        # The device and the inode of the file that this process uses.
-        self._file: tuple[int, int] | None = None
+        self._file: tuple[int, int] | None = None  # the device and inode of the file that this process uses
         self._own_lock = self._lock_file(self.sender)
 
     @override
     def check(self) -> None:
-        # SQLite would go on with a file that was deleted, and make a new one of one that was cut to nothing. VACUUM,
-        # and a backup that is restored by copying it into the file, keep the inode.
+        # SQLite would keep using a file that was deleted, and start anew in one that was emptied. VACUUM keeps the
+        # inode, as does copying a backup into the file.
         try:
             found = self._path.stat()
         except FileNotFoundError:
@@ -95,7 +89,7 @@ class SqliteBackend(Backend):
     @contextmanager
     def connect_for_setup(self, *, create: bool) -> Generator[Connection]:
         with self._opening():
-            # Before the tables are looked for: another process makes them now, and then the marker.
+            # Before looking for the tables, because another process may be creating them, and then the marker.
             had_journal = self._marker.exists()
             is_empty = not self._path.exists() or self._path.stat().st_size == 0
             if is_empty and had_journal:
@@ -103,10 +97,10 @@ class SqliteBackend(Backend):
             if is_empty and not create:
                 raise self._no_journal()
             if is_empty:
-                self._path.touch(mode=0o600, exist_ok=True)  # phones are in it; an existing file keeps its mode
+                self._path.touch(mode=0o600, exist_ok=True)  # it holds phones; an existing file keeps its mode
             if _is_mount_point(self._path):
                 raise self._second_name("a mount of this file alone: mount its folder")
-            if self._path.is_file() and self._path.stat().st_nlink > 1:  # before it is opened by this name
+            if self._path.is_file() and self._path.stat().st_nlink > 1:  # before it is opened under this name
                 raise self._second_name(_HARD_LINK)
             connection = self.engine.connect()
         with connection:
@@ -130,8 +124,8 @@ class SqliteBackend(Backend):
         if not (self._locks and self._own_lock.exists()):
             self._folder.mkdir(exist_ok=True)
             self._locks.append(FileIO(self._own_lock, "a"))
-        # Each time, as an exception may have come between the two.
-        with suppress(_LOCKED):  # through another of its files: no other process knows the name
+        # Every time, because an interrupt may have come after the file was opened.
+        with suppress(_LOCKED):  # by this process itself, through another of its `_locks`
             _lock(self._locks[-1])
 
     @override
@@ -144,7 +138,7 @@ class SqliteBackend(Backend):
             return False
         except _LOCKED:
             return True
-        _remove(path)  # else the folder would grow by a file for each process that was killed
+        _remove(path)  # else the folder would grow with each killed process
         return False
 
     @override
@@ -155,7 +149,7 @@ class SqliteBackend(Backend):
             _remove(self._own_lock)
 
     def release_locks(self) -> None:
-        """Close the lock file. In a child, this leaves the parent's locks as they are."""
+        """Close the lock files. A forked child must do so, too, because its copies would keep a dead parent's locks."""
         while self._locks:
             self._locks.pop().close()
 
@@ -163,13 +157,13 @@ class SqliteBackend(Backend):
 
     @contextmanager
     def _opening(self) -> Generator[None]:
-        """Raise ConfigurationError where the file cannot be opened, as a wrong path or missing rights."""
+        """Raise ConfigurationError if the file cannot be opened, for example because of a wrong path."""
         try:
             yield
         except (OSError, OperationalError) as error:
             is_refused = "unable to open" in str(error) or "readonly" in str(error)
             if isinstance(error, OperationalError) and not is_refused:
-                raise  # it is locked, or full
+                raise  # the file is locked, or the disk full
             problem = error.strerror if isinstance(error, OSError) else problem_of(error)
             raise ConfigurationError(
                 f"the journal {self._given} cannot be opened: {problem}. Its folder must exist, and this user"
@@ -204,7 +198,7 @@ def _switch_to_wal(connection: Connection) -> None:
         try:
             connection.exec_driver_sql("PRAGMA journal_mode=WAL").close()
         except OperationalError as error:
-            # Of two connections that switch at once, SQLite refuses one without the wait that it is set to.
+            # If two connections switch at the same time, SQLite refuses one, despite its busy timeout.
             if "locked" not in str(error):
                 raise
             pause()
@@ -215,15 +209,15 @@ def _switch_to_wal(connection: Connection) -> None:
 def _is_mount_point(path: Path) -> bool:
     try:
         mounts = _MOUNTS.read_text().splitlines()
-    except OSError:  # another system than Linux
+    except OSError:  # not on Linux
         return False
     return str(path).replace(" ", "\\040") in {line.split()[_MOUNT_POINT] for line in mounts}
 
 
 def _lock(file: FileIO) -> None:
-    """Lock a file for as long as it is open; raise one of `_LOCKED` if it is locked already."""
-    # By functions of C: an exception out of a signal handler within a library's Python could leave a dead process's
-    # lock with this one, and that process would count as alive.
+    """Lock a file for as long as it is open; raise `_LOCKED` if it is locked already."""
+    # C functions, because an interrupt within a library's Python code could leave a dead process's lock with this
+    # process, and the dead one would count as alive.
     if sys.platform == "win32":
         msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
     else:
@@ -231,7 +225,7 @@ def _lock(file: FileIO) -> None:
 
 
 def _remove(path: Path) -> None:
-    with suppress(OSError):  # Windows keeps a file that another process has open
+    with suppress(OSError):  # Windows does not delete a file that another process has open
         path.unlink(missing_ok=True)
 
 
@@ -241,22 +235,22 @@ def _now(_element: Now, _compiler: object, **_options: object) -> str:
 
 
 def _wait_in_time(connection: TrackedConnection, _record: object, _proxy: object) -> None:
-    """Let each statement wait for another process's lock no longer than the thread may that takes the connection."""
+    """Make statements wait for other processes' locks no longer than this thread's deadline."""
     connection.execute(f"PRAGMA busy_timeout={int(seconds_left() * 1000)}").close()
 
 
-# SQLite keeps a file's locks in the memory of its process. A child inherits that memory, but not the locks. If it opens
-# a file that was open at the fork, it believes that it holds them. Then another process deletes the write-ahead log,
-# and what the child committed is lost. Closing connections after each statement would do without the hooks, and makes a
-# payment three times as slow.
+# SQLite records in memory which locks its process holds. A child inherits the memory but not the locks. If it opened a
+# file that was open at the fork, it would believe that it holds them, and another process could delete the write-ahead
+# log with the child's commits. So idle connections are closed before each fork, and a child refuses a file that another
+# thread of its parent was using. Closing connections after each statement instead makes a payment three times as slow.
 _engines: WeakSet[Engine] = WeakSet()
 _open: WeakSet[TrackedConnection] = WeakSet()
-# Connections of the parent. They are kept for ever: closing one may wait for a thread that the child does not have.
+# The parent's connections, which are never closed: that may wait for a thread that the child does not have.
 _inherited: list[TrackedConnection] = []
 
 
 class TrackedConnection(sqlite3.Connection):
-    """A connection that is listed for as long as its file may be open."""
+    """A connection that is in `_open` as long as its file may be open."""
 
     path: str
 
@@ -267,9 +261,9 @@ class TrackedConnection(sqlite3.Connection):
                 " fork before threads begin, or start processes by spawn"
             )
         self.path = database
-        _open.add(self)  # before the file is opened, as a fork may come between the two
+        _open.add(self)  # before the file is opened, as a fork may come in between
         super().__init__(database, *args, **kwargs | {"timeout": seconds_left()})
-        self.execute("PRAGMA synchronous=FULL").close()  # no commit returns before it is on disk
+        self.execute("PRAGMA synchronous=FULL").close()  # a commit returns only when it is on disk
 
     def close(self) -> None:
         """Close the connection."""
@@ -277,7 +271,7 @@ class TrackedConnection(sqlite3.Connection):
         _open.discard(self)
 
     def __del__(self) -> None:
-        """Close the connection: one that was lost in an interrupt, or was in use when a fork began."""
+        """Close a connection that was lost in an interrupt, or in use when a fork began."""
         with suppress(sqlite3.Error):  # it was never opened
             self.close()
 
@@ -287,9 +281,5 @@ def _before_fork() -> None:
         engine.dispose()
 
 
-def _after_fork_in_child() -> None:
-    _inherited.extend(_open)
-
-
-if hasattr(os, "register_at_fork"):  # not on Windows, where nothing forks
-    os.register_at_fork(before=_before_fork, after_in_child=_after_fork_in_child)
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(before=_before_fork, after_in_child=lambda: _inherited.extend(_open))

@@ -1,7 +1,7 @@
-"""The SQL statements that change a payment and its transactions, made from the rules.
+"""The SQL statements that change a payment and its transactions, derived from the rules.
 
-Parameters: ``the_...`` is what the row must be, ``new_...`` what it becomes, ``now`` the time as text. `TAKE_LEASE` has
-its own.
+Parameters: ``the_...`` is the value that a row must have, ``new_...`` the value that it gets, and ``now`` the time as
+text. `TAKE_LEASE` has its own.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from momopay.journal.rules import Cause, transitions
 from momopay.journal.schema import TAKE_LEASE, Now, lease_left, payments, transactions
 from momopay.models.enums import Stage, TransactionStatus
 
-# Seconds after a release after which a sweep searches for the payment once more.
-SEARCH_AFTER_RELEASE: Final = 600.0
+SEARCH_AFTER_RELEASE: Final = 600.0  # seconds after a release, when a sweep searches for the payment once more
 
 Condition: TypeAlias = ColumnElement[bool] | TextClause
 
@@ -30,12 +29,12 @@ IS_TRANSACTION: Final = and_(
 )
 AS_READ: Final = _row.revision == bindparam("the_revision")
 
-# Every entry is read by one statement: the row, how long its lease holds, and its transactions, each in a row.
+# One statement reads whole entries: one row for each transaction, with the payment and what is left of its lease.
 ENTRIES: Final = select(
     payments, lease_left(payments), *(column.label(f"of_{column.name}") for column in transactions.c)
 ).outerjoin(transactions, and_(_of.account == _row.account, _of.kind == _row.kind, _of.reference == _row.reference))
 
-# The entry of one reference, built once: building a statement takes longer than executing it.
+# The entry of one reference. Prepared, because building a statement takes longer than executing it.
 ENTRY: Final = ENTRIES.where(IS_ROW)
 
 
@@ -46,17 +45,17 @@ def _new(column: str, table: Any = _row) -> ColumnElement[Any]:
 def _changes(
     cause: Cause, to: JournalState, *expected: ColumnElement[bool], **values: Any
 ) -> Mapping[EntryKind, Update]:
-    """Return, by kind, the statement by which a cause changes a row, with the rules' states as its condition."""
+    """Return, by kind, the statement that changes a row for a cause if the rules allow that in the row's state."""
     changes: dict[EntryKind, Update] = {}
     for kind in EntryKind:
-        # Not IN, whose list SQLAlchemy expands anew at each execution.
+        # Not IN, because SQLAlchemy expands its list again at each execution.
         before = or_(*(_row.state == state for state in JournalState if state in transitions(kind)[cause][to]))
         change = update(payments).where(IS_ROW, before, *expected)
         changes[kind] = change.values(state=to, revision=_row.revision + 1, **values)
     return changes
 
 
-# The offset of the clock that wrote `sent_at`: for a payout, the one of its first attempt.
+# The offset of the clock that wrote `sent_at`, which for a payout is from its first attempt.
 _OFFSET: Final = case(
     (and_(_row.kind == EntryKind.PAYOUT, _row.attempts > 1), _row.clock_offset),
     else_=func.coalesce(_row.clock_offset, _new("clock_offset")),
@@ -70,7 +69,7 @@ BEGIN: Final = _changes(
     seen_id=None,
     code=None,
     attempts=_row.attempts + 1,
-    # A payout that was refused or released may have been paid the first time after all: a search begins there.
+    # The first attempt at a refused or released payout may have been paid after all, so a search begins there.
     sent_at=case((_IS_REPEATED_PAYOUT, _row.sent_at), else_=bindparam("now", type_=_row.sent_at.type)),
     clock_offset=case((_IS_REPEATED_PAYOUT, _row.clock_offset), else_=_new("clock_offset")),
     metadata=func.coalesce(_new("metadata"), _row.metadata),
@@ -88,7 +87,7 @@ OUTCOMES: Final = {
         attempts=_row.attempts - (1 if to is JournalState.NOT_SENT else 0),
         clock_offset=_OFFSET,
     )
-    for to in transitions(EntryKind.PAYOUT)[Cause.OUTCOME]  # which are those of a collection, too
+    for to in transitions(EntryKind.PAYOUT)[Cause.OUTCOME]  # a collection has the same
 }
 ACCEPT: Final = _changes(Cause.ACCEPTANCE, JournalState.ACCEPTED, seen_id=None, code=None, clock_offset=_OFFSET)
 CONTRADICT: Final = _changes(Cause.CONTRADICTION, JournalState.UNKNOWN, seen_id=None)
@@ -113,8 +112,8 @@ _IS_OPEN: Final = or_(
 _IS_NOT_REVERSED: Final = _of.status.is_(None) | (_of.status != TransactionStatus.REVERSED)
 _reported: Final = {name: _new(name, _of) for name in (*REPORTED, "unhandled_since")}
 _added: Final = {name: func.coalesce(new, _of[name]) for name, new in _reported.items()}
-# By the stage that is reported. None takes a transaction back to an earlier one: a page that was read before an end may
-# be reported after it, and the callback for FAILED may come again after REVERSED.
+# By the reported stage. None takes a transaction back to an earlier stage: a page that was read before an end may be
+# recorded after it, and the callback for FAILED may come again after REVERSED.
 REPORT: Final[Mapping[Stage, Update]] = {
     Stage.OPEN: update(transactions).where(IS_TRANSACTION, _IS_OPEN).values(_added),
     Stage.ENDED: update(transactions)
@@ -122,6 +121,6 @@ REPORT: Final[Mapping[Stage, Update]] = {
     .values(_added | {"learned_at": func.coalesce(_of.learned_at, Now())}),
     Stage.PAID: update(transactions).where(IS_TRANSACTION).values(_added),
 }
-# What an end without success reported is not true of a payment.
+# Replaces what an end without success reported, as that is not true of a payment.
 PAY: Final = update(transactions).where(IS_TRANSACTION, _IS_NOT_PAID).values(_reported)
 DELETE_TRANSACTION: Final = delete(transactions).where(IS_TRANSACTION)

@@ -1,15 +1,11 @@
-"""The payments of one account and their transactions: the statements that read and change them.
-
-Which states may follow which, and what for: `momopay.journal.rules`. The conditions of each statement are made from it.
+"""Reads and changes the payments of one account and their transactions, as `momopay.journal.rules` allows.
 
 Invariants:
-- A row is committed as SENDING before the network is touched, and the commit is on disk when it returns.
-- What is known of a transaction only moves forward: open, ended without success, paid.
+- A row is committed as SENDING, and is on disk, before the network is touched.
+- A transaction only moves forward: open, ended without success, paid.
 - A transaction and the row that it changes are committed together. No payment is deleted, and a transaction only if the
   service's record shows that it is another payment.
-- "As it was read" is one number: whatever changes a payment or its transactions raises `revision`.
-
-Thread safety: every thread may call everything here. The database decides between calls; nothing is kept in memory.
+- Every change of a payment or its transactions raises `revision`, so that one number shows whether an entry changed.
 """
 
 from __future__ import annotations
@@ -38,25 +34,20 @@ from momopay.money import format_amount
 
 logger: logging.Logger = logging.getLogger("momopay")
 
-# A transaction that was made so long before an attempt is not that attempt's. The ``Date`` header has whole seconds,
-# and the service may have several clocks.
+# A transaction that is older than an attempt by more than this is not that attempt's. The margin is for the ``Date``
+# header, which has whole seconds, and for differences between the service's clocks.
 _EARLIER: Final = timedelta(seconds=3)
 _KEPT: Final = tuple(JournalTransaction.model_fields)
-
-_SENDING: Final = ("state", JournalState.SENDING)  # while it is, a lease has the row
+_SENDING: Final = ("state", JournalState.SENDING)  # a row has a lease while it is in this state
 
 _row: Final = payments.c
 _of: Final = transactions.c
 
 
 class Store:
-    """The payments of one account in the journal.
+    """The payments of one account. Every method raises JournalError if the database fails."""
 
-    Each method raises JournalError if the database failed. `entry` and `entries` read on a connection of the caller's.
-    """
-
-    # A statement whose answer did not come within the bound may have been committed, or may be later: over PostgreSQL
-    # by a server that was frozen, once it goes on.
+    # A statement that passed its deadline may have been committed, or may still be, by a server that was frozen.
     bounded: staticmethod[[float], AbstractContextManager[None]] = staticmethod(bounded)
 
     def __init__(self, database: Database, account: str) -> None:
@@ -77,13 +68,11 @@ class Store:
             return self.accounts.check(connection, identity)
 
     def open_call(self, identity: KeyIdentity, kind: EntryKind, reference: str) -> tuple[JournalEntry | None, bool]:
-        """Return the entry of a reference, or None, and what `check` returns, which may raise ConfigurationError."""
+        """Return the entry of a reference, or None, and the result of `check`, which may raise ConfigurationError."""
         with self.database.connection() as connection:
             self.watermark.check(connection)
             is_known = self.accounts.check(connection, identity)
             return self.entry(connection, kind, reference), is_known
-
-    # Reading
 
     def get(self, kind: EntryKind, reference: str) -> JournalEntry | None:
         """Return the entry of a reference, or None."""
@@ -93,41 +82,41 @@ class Store:
             return self.entry(connection, kind, reference)
 
     def by_transaction(self, transaction_id: str) -> JournalEntry | None:
-        """Return the entry that has a transaction, as the service accepted it."""
+        """Return the entry that has a transaction, or None."""
         if not is_keepable(transaction_id):
             return None
         return next(iter(self.having(_of.transaction_id == transaction_id)), None)
 
     def by_receipt(self, receipt: str) -> list[JournalEntry]:
-        """Return the entries that have a receipt, the newest first: one, unless the provider repeats itself."""
+        """Return the entries with a receipt, newest first; more than one only if the provider repeats a receipt."""
         return self.having(_of.receipt == receipt)[::-1] if is_keepable(receipt) else []
 
     def by_wire_reference(self, wire_reference: str) -> list[JournalEntry]:
-        """Return the entries that the service has under a reference."""
+        """Return the entries that the service knows by a reference."""
         return self.select(_row.wire_reference == wire_reference) if is_keepable(wire_reference) else []
 
     def unresolved(self) -> list[JournalEntry]:
-        """Return what reads as UNKNOWN, oldest first."""
+        """Return the entries that read as UNKNOWN, oldest first."""
         found = self.select(or_(*(_row.state == state for state in UNRESOLVED)))
         return [entry for entry in found if entry.state is JournalState.UNKNOWN]
 
     def sharing(self, entry: JournalEntry) -> list[JournalEntry]:
-        """Return the other entries that the service has under the entry's reference."""
+        """Return the other entries that the service knows by the same reference."""
         found = self.by_wire_reference(entry.wire_reference)
         return [each for each in found if (each.kind, each.reference) != (entry.kind, entry.reference)]
 
     def having(self, *transaction: sql.Condition) -> list[JournalEntry]:
-        """Return the entries with a transaction for which the conditions hold, oldest first."""
+        """Return the entries with a transaction that meets the conditions, oldest first."""
         keys = select(_of.kind, _of.reference).where(_of.account == self.account, *transaction)
         return self.select(tuple_(_row.kind, _row.reference).in_(keys))
 
     def select(self, *where: sql.Condition) -> list[JournalEntry]:
-        """Return the entries of the account for which the conditions hold, oldest first."""
+        """Return the entries of the account that meet the conditions, oldest first."""
         with self.database.connection() as connection:
             return self.entries(connection, *where)
 
     def entries(self, connection: Connection, *where: sql.Condition) -> list[JournalEntry]:
-        """Return the entries of the account for which the conditions hold, oldest first."""
+        """Return the entries of the account that meet the conditions, oldest first."""
         statement = sql.ENTRIES.where(_row.account == self.account, *where)
         return _entries_in(*self.leases.read(connection, statement, _SENDING))
 
@@ -135,8 +124,6 @@ class Store:
         """Return the entry of a reference, or None."""
         key = {"the_account": self.account, "the_kind": kind, "the_reference": reference}
         return next(iter(_entries_in(*self.leases.read(connection, sql.ENTRY, _SENDING, key))), None)
-
-    # Sending
 
     def begin(
         self,
@@ -147,25 +134,23 @@ class Store:
         read: JournalEntry | None,
         service_now: datetime | None = None,
     ) -> bool:
-        """Record, durably, that the holder of a lease is about to send, for so many seconds; return whether it may.
+        """Record durably that a call is about to send, and give it the row for so many seconds; return whether it may.
 
-        `read` is the entry as the call read it before it searched, None if there was none. If it has changed since,
-        another call has sent meanwhile: return False, and this call must decide anew. If the lease ended while the
-        statement ran, because the caller gave up, the row becomes NOT_SENT. `service_now` is the service's time, if
-        that is known.
+        `read` is the entry as the call read it before it searched, None if there was none. If the entry has changed
+        since, return False: the call must decide again. If the lease ended while the statement ran, because the caller
+        gave up, the row becomes NOT_SENT. `service_now` is the service's time, if known.
 
         Raises:
             ConfigurationError: The journal went back in time.
-            RequestValidationError: Refunds would exceed what was paid, or another order is open under the same
-                reference of the service.
+            RequestValidationError: Refunds would exceed what was paid, or an open order has the same wire reference.
         """
         lease_columns = self.leases.columns(lease, seconds)
         time = datetime.now(UTC)
-        now = time.isoformat(timespec="microseconds")  # texts are compared
-        # Computed from the time that is written, because this machine's clock may be set at any moment.
+        now = time.isoformat(timespec="microseconds")  # a constant length, as texts are compared
+        # From the time that is written, because this machine's clock may be set at any moment.
         offset = None if service_now is None else (time - service_now).total_seconds()
         with self.database.transaction() as connection:
-            # First, because it keeps other payments out until the end of the transaction: what the checks read stays.
+            # First, because it keeps other payments out: what the checks read stays true until the commit.
             mark = self.watermark.raise_sequence(connection)
             paid_before = self._check_others(connection, draft)
             values: dict[str, object] = {
@@ -189,7 +174,7 @@ class Store:
         if begun and not self.leases.holds(lease):
             self.record_outcome(lease, draft, JournalState.NOT_SENT)
         if not begun and self.get(draft.kind, draft.reference) is None:
-            # A trigger drops rows, or reads go to a replica that lags behind.
+            # A trigger drops rows, or a replica that lags serves the reads.
             raise JournalError("the journal's database neither took the row nor shows one")
         return begun
 
@@ -203,13 +188,13 @@ class Store:
         code: str | None = None,
         clock_offset: float | None = None,
     ) -> bool:
-        """Record how the call of a lease ended, and return True, unless others decided meanwhile."""
+        """Record how the call of a lease ended; return False if the row has changed meanwhile."""
         known = {"new_seen_id": seen_id, "new_code": code, "new_clock_offset": clock_offset}
         values = self.values(draft, the_claim=lease.id, **known)
         return lease.is_own and self.change(sql.OUTCOMES[state][draft.kind], values)
 
     def _check_others(self, connection: Connection, draft: Draft) -> str | None:
-        """Raise RequestValidationError if others forbid a payment; return how much was paid of what it refunds."""
+        """Raise RequestValidationError if other payments block this one; return what was paid of what it refunds."""
         if draft.kind is EntryKind.COLLECTION:
             for other in self.entries(connection, _row.wire_reference == draft.wire_reference):
                 check_sharing(other, draft.wire_reference, draft.reference, draft.amount)
@@ -220,10 +205,7 @@ class Store:
         return format_amount(refundable.paid)
 
     def refundable(self, of: str, besides: str = "", *, connection: Connection | None = None) -> Refundable:
-        """Return what may be paid back of a collection, not counting the refund with the reference `besides`.
-
-        Raise RequestValidationError if the collection is not in the journal.
-        """
+        """Return what may be refunded of a collection; raise RequestValidationError if it is not in the journal."""
         if connection is None:
             with self.database.connection() as own:
                 return self.refundable(of, besides, connection=own)
@@ -232,8 +214,6 @@ class Store:
             raise RequestValidationError({"of": "is no collection in this journal; check the reference"})
         refunds = self.entries(connection, _row.refund_of == of)
         return Refundable(order, refunds, besides)
-
-    # What the service says
 
     def record(
         self,
@@ -246,19 +226,20 @@ class Store:
     ) -> bool:
         """Record a transaction that the service accepted, and what its record reports.
 
-        One that is new to the journal makes the row ACCEPTED. With `lease`, the record is the response to the call that
-        holds it. Without, it counts as the latest attempt's, unless it was made before that. One that is known leaves
-        the row's state as it is. Without `may_add`, one that is new is not recorded.
+        A new transaction makes the row ACCEPTED if it is from the latest attempt. With `lease`, it is from the attempt
+        of the call that holds this lease; without, it is from the latest attempt unless it is older. A known
+        transaction leaves the row's state as it is. If `may_add` is false, a new one is not recorded.
 
-        Return False if the payment is not in the journal, or the transaction is that of another one.
+        Return False if the payment is not in the journal, or a new transaction was not recorded because it is another
+        payment's or `may_add` is false.
         """
         if lease is not None and not self.leases.holds(lease):
             return True  # a forked child: its parent records
         values = self.values(entry, the_transaction_id=report.transaction_id)
         values |= {f"new_{name}": getattr(report, name) for name in sql.REPORTED}
         values["new_clock_offset"] = clock_offset
-        # Somebody may have to handle the end. A payout's FAILED is none. By the later one of two clocks, as an end that
-        # seems to be from before the first sweep is history.
+        # Mark an end for the handler of a sweep; a payout's FAILED is not one. By the later of two clocks, because an
+        # end that seems to be from before the first sweep is not delivered.
         is_end = report.status is not None and has_settled(entry.kind.transaction_type, report.status)
         values["new_unhandled_since"] = max(datetime.now(UTC).isoformat(), report.ended_at or "") if is_end else None
         remedy = ""
@@ -269,9 +250,12 @@ class Store:
                 return False
             known = next((t for t in before.transactions if t.transaction_id == report.transaction_id), None)
             if known is None and not (may_add and self._insert(connection, before, report, lease)):
-                return False  # it is that of another payment
-            is_paid = self._report(connection, report, values)
-            # A response proves what its own call sent, whatever the clocks say.
+                return False  # it is another payment's
+            stage = stage_of(report.status)
+            is_paid = stage is Stage.PAID and update_one(connection, sql.PAY, values)
+            if not is_paid:
+                connection.execute(sql.REPORT[stage], values)
+            # A response belongs to the attempt of its own call, whatever the clocks say.
             is_latest = not self._is_earlier(before, report) if lease is None else before.claim == lease.id
             if known is None and is_latest:
                 connection.execute(sql.ACCEPT[entry.kind], values)
@@ -284,7 +268,7 @@ class Store:
         return True
 
     def contradict(self, entry: JournalEntry, transaction_id: str) -> bool:
-        """Record that a transaction is another payment: whether this one was made is unknown."""
+        """Record that a transaction is another payment, so that it is unknown whether this one was made."""
         values = self.values(entry, the_transaction_id=transaction_id)
         is_latest = entry.transaction_ids[-1:] == (transaction_id,)
         with self.database.transaction() as connection:
@@ -299,7 +283,7 @@ class Store:
     def _insert(self, connection: Connection, entry: JournalEntry, report: Report, lease: Lease | None) -> bool:
         """Insert a transaction of a payment, and return whether it is new."""
         sent_at = entry.sent_at
-        if lease is None and report.created_at is not None:  # by the payer's clock, as all are ordered by it
+        if lease is None and report.created_at is not None:  # by the payer's clock, which orders all transactions
             with suppress(OverflowError):  # at the edge of the calendar
                 sent_at = min(sent_at, report.created_at + timedelta(seconds=entry.clock_offset or 0.0))
         columns = {"account": self.account, "kind": entry.kind, "reference": entry.reference, "phone": entry.phone}
@@ -307,16 +291,8 @@ class Store:
         columns["sent_at"] = sent_at.isoformat(timespec="microseconds")
         return insert_new(connection, transactions, columns)
 
-    def _report(self, connection: Connection, report: Report, values: Mapping[str, object]) -> bool:
-        """Change a known transaction by what the service reports, and return whether it is paid only since."""
-        stage = stage_of(report.status)
-        if stage is Stage.PAID and update_one(connection, sql.PAY, values):
-            return True
-        connection.execute(sql.REPORT[stage], values)
-        return False
-
     def _remedy(self, connection: Connection, known: JournalEntry | Draft) -> str:
-        """Return what to do about a payment that was made twice, "" if it was not."""
+        """Return the remedy for a payment that was made twice, "" if it was not."""
         entry = self.entry(connection, known.kind, known.reference)
         if entry is None or not entry.paid_twice:
             return ""
@@ -326,25 +302,23 @@ class Store:
         return f"by transactions {ids}: {self.refundable(entry.reference, connection=connection).remedy()}"
 
     def _is_earlier(self, entry: JournalEntry, report: Report) -> bool:
-        """Return whether a new transaction is that of an earlier attempt, and the latest one is unresolved."""
+        """Return whether a new transaction is from an earlier attempt, while the latest attempt is unresolved."""
         are_others_known = len(entry.transactions) + 1 >= entry.attempts
         if entry.state not in UNRESOLVED or not REPEATS[entry.kind] or report.created_at is None or are_others_known:
             return False
         if entry.clock_offset is None:
-            # Nothing tells the attempts apart. One that ended must not free an order whose other prompt may be open.
+            # The attempts cannot be distinguished. An ended one must not free an order whose other prompt may be open.
             return stage_of(report.status) is Stage.ENDED
         return entry.sent_at - timedelta(seconds=entry.clock_offset) - report.created_at > _EARLIER
 
-    # A person's decisions
-
     def seconds_to_release(self, entry: JournalEntry) -> float:
-        """Return after how many seconds a person may release what reads as UNKNOWN; 0 or less is at once."""
+        """Return after how many seconds a person may release an entry that reads as UNKNOWN; 0 or less means now."""
         with self.database.connection() as connection:
             left = connection.scalar(sql.LEASE_LEFT, self.values(entry))
         return 0.0 if left is None else left + RELEASE_AFTER_LEASE
 
     def release(self, entry: JournalEntry, by: str) -> bool:
-        """Change what was read as UNKNOWN to NOT_SENT if nobody changed it since; return whether this did."""
+        """Change an entry that was read as UNKNOWN to NOT_SENT; return False if it has changed since."""
         now = datetime.now(UTC).isoformat(timespec="microseconds")
         values = self.values(entry, the_revision=entry.revision, new_released_by=by, now=now)
         return entry.state is JournalState.UNKNOWN and self.change(sql.RELEASE[entry.kind], values)
@@ -355,12 +329,12 @@ class Store:
             return update_one(connection, change, values)
 
     def values(self, of: JournalEntry | Draft, **values: object) -> dict[str, object]:
-        """Return the parameters by which a statement finds the row of a payment, and others."""
+        """Return the parameters with which a statement finds the row of a payment, and other parameters."""
         return {"the_account": self.account, "the_kind": of.kind, "the_reference": of.reference, **values}
 
 
 def _entries_in(found: Iterable[Mapping[Any, Any]], ended: Container[str]) -> list[JournalEntry]:
-    """Return the entries in rows, one for each transaction, of which these leases have ended."""
+    """Return the entries in the rows of `sql.ENTRIES`; `ended` has the ids of leases that have ended."""
     rows_of: dict[tuple[str, str], list[Mapping[Any, Any]]] = {}
     for row in found:
         rows_of.setdefault((row["kind"], row["reference"]), []).append(row)
@@ -374,5 +348,5 @@ def _entries_in(found: Iterable[Mapping[Any, Any]], ended: Container[str]) -> li
         made.sort(key=itemgetter("of_sent_at", "of_transaction_id"))
         fields["transactions"] = [{name: each[f"of_{name}"] for name in _KEPT} for each in made]
         entries.append(JournalEntry.model_validate(fields))
-    # Not by the database: SQLite would read the whole account in the order that it has an index for.
+    # Not by ORDER BY, for which SQLite would read the whole account by another index.
     return sorted(entries, key=attrgetter("created_at", "kind", "reference"))
