@@ -69,9 +69,10 @@ def bounded(seconds: float) -> Generator[None]:
 def in_use(seconds: float = LONGEST_WAIT) -> Generator[None]:
     """Apply `bounded` to a use of the database, and convert the database's errors to JournalError."""
     # No error may show a password or a statement's values: engines hide them in messages, `clear_frames` in frames.
+    times, key = _bounds.times, object()  # not by `bounded`: a second generator for each use of a payment
     try:
-        with bounded(seconds):
-            yield
+        times[key] = time.monotonic() + seconds
+        yield
     except (SQLAlchemyError, OSError, UnicodeError) as error:  # OSError: a lock file
         if isinstance(error, StatementError) and not isinstance(error, DBAPIError) and error.orig is not None:
             raise error.orig from None  # SQLAlchemy wraps any exception raised while it prepares a statement
@@ -79,6 +80,8 @@ def in_use(seconds: float = LONGEST_WAIT) -> Generator[None]:
     except AssertionError as error:
         # SQLAlchemy asserts that it closed a connection. This hides the interrupt that stopped the closing.
         raise (error.__context__ or error) from None
+    finally:
+        times.pop(key, None)
 
 
 def problem_of(error: Exception) -> str:
@@ -277,7 +280,7 @@ class Database:
         self.backend.close()
 
     def _ready(self) -> Backend:
-        backend = self.backend
+        backend = self._opened.get(os.getpid()) or self.backend
         if self._closed:
             raise ConfigurationError("this journal is closed: make another Journal. Nothing was sent")
         if not backend.is_set_up:
@@ -364,8 +367,10 @@ class LeaseHolder:
         `held` is a column and its value in the rows that have a lease.
         """
         column, value = held
-        found = list(connection.execute(statement, parameters).mappings())
-        ended = {row["claim"] for row in found if row[column] == value and self._has_ended(row, connection)}
+        found, ended = list(connection.execute(statement, parameters).mappings()), set[str]()
+        for row in found:
+            if row[column] == value and self._has_ended(row, connection):
+                ended.add(row["claim"])
         if ended:  # read again: a call records its outcome before its lease ends, maybe after the first read
             found = list(connection.execute(statement, parameters).mappings())
         return found, ended
