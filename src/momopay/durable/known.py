@@ -32,8 +32,7 @@ if TYPE_CHECKING:  # at run time it needs SQLAlchemy
 
 logger: logging.Logger = logging.getLogger("momopay")
 
-# Which of an order's transactions the caller gets: a paid one first.
-_PREFERRED: Final = (Stage.PAID, Stage.OPEN, Stage.ENDED)
+_PREFERRED: Final = (Stage.PAID, Stage.OPEN, Stage.ENDED)  # of several transactions of an order, the one to return
 
 
 class KnownPayment:
@@ -65,10 +64,7 @@ class KnownPayment:
         return transaction
 
     async def reconcile(self, entry: JournalEntry) -> Transaction | None:
-        """Search for an unresolved attempt. Return its transaction, or None if the list does not show it.
-
-        Raise OutcomeUnknownError if a listed transaction may be the attempt, or the list cannot be searched.
-        """
+        """Search for an unresolved attempt, as `search`. Raise OutcomeUnknownError also if the list cannot be read."""
         matches: Matches | None = None
         with suppress(MomoPayError):  # the list may still show it
             matches = await self._find_by_id(entry)
@@ -79,10 +75,7 @@ class KnownPayment:
         return await self._proven(entry, matches)
 
     async def search(self, entry: JournalEntry, *, whole_list: bool) -> Transaction | None:
-        """Search by the id that a broken response showed, then by reference. Return the transaction, or None.
-
-        Raise OutcomeUnknownError if a listed transaction may be the payment, or MomoPayError if a read fails.
-        """
+        """Return the payment's transaction, None if not found. Raise OutcomeUnknownError if a listed one may be it."""
         matches = await self._find_by_id(entry) or await self._matches(entry, whole_list=whole_list)
         return await self._proven(entry, matches)
 

@@ -181,8 +181,7 @@ class DurableCall(Generic[BackendT]):
         if found is not None:
             return self._unless_ended(entry, found)
         # The search may have recorded that an earlier prompt was paid.
-        again = await self._journal.run(self._store.get, self._kind, self._reference)
-        if again == entry:
+        if await self._journal.run(self._store.get, self._kind, self._reference) == entry:
             raise outcome_unknown(entry, "the list does not show it, which proves nothing")
         return None
 
@@ -198,9 +197,8 @@ class DurableCall(Generic[BackendT]):
                 raise self._duplicate(entry, "was used with another phone")
             if stage_of(transaction.status) is Stage.OPEN:
                 since = f"{transaction.created_at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
-                raise self._duplicate(
-                    entry, f"has an open prompt on {mask_phone(transaction.phone)} since {since}; wait for its end"
-                )
+                how = f"has an open prompt on {mask_phone(transaction.phone)} since {since}; wait for its end"
+                raise self._duplicate(entry, how)
         return payment_of(self._kind, self._reference, transaction, entry=entry)
 
     def _is_abandoned(self, known: JournalTransaction, transaction: Transaction) -> bool:
@@ -216,10 +214,7 @@ class DurableCall(Generic[BackendT]):
         return age + _DATE_RESOLUTION >= timedelta(seconds=self._abandon_after)
 
     def _check_same_payment(self, entry: JournalEntry) -> None:
-        """Raise Duplicate...Error if the reference was used for another payment.
-
-        An order's phone may change. While a prompt is open or unresolved, `_existing` and the search compare it.
-        """
+        """Raise Duplicate...Error if the reference was used for another payment. An order may change its phone."""
         is_payout = self._kind is EntryKind.PAYOUT
         if entry.amount != self._draft.amount:
             raise self._duplicate(entry, f"was used with another amount, KES {entry.amount}")
@@ -238,10 +233,8 @@ class DurableCall(Generic[BackendT]):
             what = "the first payout counts, and this call differs from it in something other than amount and phone"
             logger.info("reference %s: %s", redacted_repr(entry.reference), what)
         if entry.wire_reference != self._draft.wire_reference:
-            logger.warning(
-                "order %s goes on with its first account_reference, by which its prompts are found",
-                redacted_repr(entry.reference),
-            )
+            text = "order %s goes on with its first account_reference, by which its prompts are found"
+            logger.warning(text, redacted_repr(entry.reference))
             self._send_as(self._request.model_copy(update={"account_reference": entry.wire_reference}))
 
     def _duplicate(self, entry: JournalEntry, how: str) -> DuplicatePayoutError | DuplicateCollectionError:

@@ -270,10 +270,7 @@ class PayoutIterator(OperationIterator[BackendT, PayoutOutcome]):
 
 
 def find_similar(journal: Journal | None, payouts: Iterable[_Payee]) -> dict[str, str]:
-    """Return each new payout that looks like another one, or like one in the journal, with the other's reference.
-
-    Two look the same if they have one phone and amount, and references that differ only in case, dashes or spaces.
-    """
+    """Return each new payout that looks like another one, or like one in the journal, with the other's reference."""
     payouts = [*payouts]
     new = {each.reference: each for each in payouts}
     everything: list[_Payee] = []
@@ -294,12 +291,8 @@ def find_similar(journal: Journal | None, payouts: Iterable[_Payee]) -> dict[str
 
 def check_similar(journal: Journal | None, payouts: Iterable[_Payee]) -> None:
     """Raise RequestValidationError if `find_similar` finds any."""
-    problems = [
-        f"{redacted_repr(reference)} looks like {redacted_repr(other)}"
-        for reference, other in find_similar(journal, payouts).items()
-    ]
-    if problems:
-        what = "; ".join(problems)
-        raise RequestValidationError(
-            {"reference": f"{what}, with the same phone and amount: pass similar=True if both are to be paid"}
-        )
+    found = find_similar(journal, payouts).items()
+    if found:
+        pairs = "; ".join(f"{redacted_repr(reference)} looks like {redacted_repr(other)}" for reference, other in found)
+        problem = f"{pairs}, with the same phone and amount: pass similar=True if both are to be paid"
+        raise RequestValidationError({"reference": problem})

@@ -274,8 +274,7 @@ def _look_up(journal: Journal, transaction: TransactionSummary) -> Seen:
     if settled is not None and transaction.transaction_id in settled.transaction_ids:
         return Seen(transaction, settled, before)
     reference = transaction.account_reference
-    namesake = settled or before or (None if not reference else journal.get(reference, kind))
-    return Seen(transaction, namesake=namesake)
+    return Seen(transaction, namesake=settled or before or (journal.get(reference, kind) if reference else None))
 
 
 def _total(seen: Iterable[Seen]) -> Decimal:

@@ -80,10 +80,7 @@ async def check_account(
 
 
 def check_client(client: momopay.Client, journal: Journal) -> None:
-    """Raise ConfigurationError if the journal belongs to another account than the client's key.
-
-    It does not check whether the journal went back in time: ``journal.check`` does.
-    """
+    """Raise ConfigurationError if the journal is another account's. ``journal.check`` shows whether it went back."""
     session = client._session  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
     run_sync(check_account(session, journal, restored=True))
 
@@ -115,10 +112,7 @@ def report_change(
 
 
 class JournalAccess:
-    """The journal as one call uses it: off the event loop, and within the call's deadline.
-
-    The deadline is on the backend's monotonic clock; by default, that of a call that begins now.
-    """
+    """The journal as one call uses it: off the event loop, until `deadline` on the backend's monotonic clock."""
 
     def __init__(self, session: Session[Any], journal: Journal, reference: str, deadline: float | None = None) -> None:
         self.session = session
@@ -291,13 +285,12 @@ class Sender:
 
     async def _record_failure(self, lease: Lease, draft: Draft, error: BaseException) -> None:
         state = JournalState.NOT_SENT
-        seen_id: str | None = None
+        seen_id = error.transaction_id if isinstance(error, OutcomeUnknownError) else None
         code: str | None = None
         if not isinstance(error, MomoPayError):  # a cancellation, an interrupt, or a bug in the user's transport
             state = JournalState.UNKNOWN if self._call.may_have_been_sent else state
         elif error.may_have_executed:
             state = JournalState.UNKNOWN
-            seen_id = error.transaction_id if isinstance(error, OutcomeUnknownError) else None
         elif isinstance(error, APIError):
             state, code = JournalState.REFUSED, error.code
         offset = self._session.clock.offset

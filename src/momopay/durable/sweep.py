@@ -8,7 +8,7 @@ by id, in random order, so that none is always last. The next pass takes what th
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Generator, Iterable
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -256,12 +256,8 @@ class Sweep:
     def _record(self, followed: Followed, record: TransactionSummary) -> None:
         entry, known = followed.entry, followed.transaction
         if (known.is_open or record.status != known.status) and (differing := differences(entry, record)):
-            logger.error(
-                "transaction %s is not the payment of reference %s: the service's record has another %s",
-                record.transaction_id,
-                redacted_repr(entry.reference),
-                ", ".join(differing),
-            )
+            text = "transaction %s is not the payment of reference %s: the service's record has another %s"
+            logger.error(text, record.transaction_id, redacted_repr(entry.reference), ", ".join(differing))
             del self._followed[record.transaction_id]
             if self._parts.store.contradict(entry, record.transaction_id):
                 self._changes.append((entry, JournalState.UNKNOWN, record))
@@ -302,11 +298,8 @@ class Sweep:
                 self._handled += await self._session.backend.in_thread(self._call, transaction, handler)
         except Exception as error:  # noqa: BLE001  whatever a handler raises, the other ends are delivered
             self._failed += 1
-            logger.error(  # noqa: TRY400  see `trace_of`
-                "the handler failed on the end of %s; the next sweep delivers it again\n%s",
-                transaction.transaction_id,
-                trace_of(error),
-            )
+            text = "the handler failed on the end of %s; the next sweep delivers it again\n%s"
+            logger.error(text, transaction.transaction_id, trace_of(error))  # noqa: TRY400  see `trace_of`
 
     def _call(self, transaction: Transaction, handler: Callable[[Transaction], Any]) -> bool:
         with self._held(transaction) as is_first:
@@ -321,7 +314,7 @@ class Sweep:
         return is_first
 
     @contextmanager
-    def _held(self, transaction: Transaction) -> Iterator[bool]:
+    def _held(self, transaction: Transaction) -> Generator[bool]:
         """Hold an end while it is handled. Yield whether it is to be handled here."""
         with ExitStack() as stack:
             is_first = False

@@ -73,10 +73,8 @@ class Channels(Resource[BackendT]):
         request = ChannelRequest.checked(
             name=name, type=type, shortcode=shortcode, account_number=account_number, is_default=is_default
         )
-        details = PaymentDetails(reference=request.name)
-        return await Call(
-            self._session, CREATE, "/payment-wallet/channels", body=request.to_json(), details=details
-        ).run()
+        body, details = request.to_json(), PaymentDetails(reference=request.name)
+        return await Call(self._session, CREATE, "/payment-wallet/channels", body=body, details=details).run()
 
     @operation
     async def update(

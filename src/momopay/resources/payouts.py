@@ -53,8 +53,7 @@ class Payouts(Resource[BackendT]):
         Args:
             amount: KES, at least 10, with at most two decimals.
             phone: The recipient's number, in any form that `normalise_phone` takes.
-            reference: Your own unique reference, by which the payout is found. Unicode NFC, no outer spaces, nothing
-                invisible.
+            reference: Your own unique reference. Unicode NFC, without outer spaces or invisible characters.
             description: A short purpose.
             currency: Only KES.
             channel_id: A payment channel, or its id.
@@ -195,8 +194,7 @@ class Payouts(Resource[BackendT]):
         REVERSED ones do not. See the service page, "POST /b2c/payouts".
 
         Args:
-            of: The reference of a collection that ``stk.collect_once`` recorded. If it is still open in the journal,
-                its status is read first.
+            of: The reference of a collection of ``stk.collect_once``. If the journal has it as open, it is read first.
             amount: KES, at least 10, with at most two decimals. By default all that is left to refund; if more than one
                 prompt was paid, what was paid beyond one; if the reference already has a refund, its amount.
             reference: The refund's own reference, by default ``<of>-R1``. A second refund needs another one.
@@ -207,8 +205,7 @@ class Payouts(Resource[BackendT]):
             journal: The account's journal, by default the client's.
 
         Returns:
-            The payment, as from `pay_once`. If it ends FAILED, the money returns to the B2C wallet. Once it is
-            REVERSED, refund under another reference.
+            The payment, as from `pay_once`. If it ends FAILED, wait until it is REVERSED, then use another reference.
 
         Raises:
             RequestValidationError: The collection is not in the journal or was not paid, or the amount is below KES 10
@@ -227,9 +224,8 @@ class Payouts(Resource[BackendT]):
             callback_url=self._session.callback_url(callback_url, plan.reference),
             **vars(plan),
         )
-        call = DurableCall(
-            self._session, journal, plan.reference, request, metadata=metadata, refund_of=of, until=until
-        )
+        name = plan.reference
+        call = DurableCall(self._session, journal, name, request, metadata=metadata, refund_of=of, until=until)
         return await call.run()
 
     @operation
@@ -244,9 +240,8 @@ class Payouts(Resource[BackendT]):
     ) -> JournalEntry:
         """Allow an unresolved payment to be sent again, on a person's decision, unless the service's list shows it.
 
-        First look into the account console, because the list may lag. This call sends no money, but the next `pay_once`
-        or ``collect_once`` may. It is logged at WARNING, and a sweep ten minutes later searches once more. See the
-        service page, "GET /transactions".
+        Check the account console first: the list may lag. The next `pay_once` or ``collect_once`` may then send money.
+        Logged at WARNING. A sweep searches again ten minutes later. See the service page, "GET /transactions".
 
         Args:
             reference: The reference of a payout or an order whose outcome is unknown.

@@ -50,8 +50,7 @@ class Stk(Resource[BackendT]):
         Args:
             amount: KES, at least 1, with at most two decimals.
             phone: The customer's number, in any form that `normalise_phone` takes.
-            account_reference: At most 12 characters, shown on the customer's statement. Unicode NFC, with no leading or
-                trailing spaces and no invisible characters.
+            account_reference: At most 12 characters, shown on the statement. Text as for ``payouts.initiate``.
             transaction_desc: At most 13 characters, shown on the PIN prompt.
             callback_url: Public HTTPS URL that receives the result.
             channel_id: A payment channel, or its id; by default the default channel.
@@ -101,8 +100,7 @@ class Stk(Resource[BackendT]):
         even in another process. See the service page, "POST /payments/stk" and "GET /transactions".
 
         Args:
-            reference: Your own reference for the order. It belongs to this amount forever. Text as for
-                ``payouts.initiate``.
+            reference: Your own reference for the order, bound to its amount forever. Text as for ``payouts.initiate``.
             amount: KES, at least 1, with at most two decimals.
             phone: The customer's number, in any form that `normalise_phone` takes. You may change it while no prompt is
                 open or unresolved.
@@ -121,14 +119,12 @@ class Stk(Resource[BackendT]):
             journal: The account's journal, by default the client's.
 
         Returns:
-            The payment, PENDING until the customer acts; ``.is_new`` if this call sent the prompt. Otherwise the open
-            or paid prompt, as the service has it now.
+            The open or paid prompt, as the service has it now; PENDING and ``.is_new`` if this call sent it.
 
         Raises:
             RequestValidationError: The arguments in ``.fields`` are invalid; nothing was sent. For `account_reference`:
                 another order with the same amount is open under it.
-            DuplicateCollectionError: The order was used with another amount, or has an open prompt on another phone;
-                nothing was sent.
+            DuplicateCollectionError: Nothing was sent: the order has another amount, or is open on another phone.
             OutcomeUnknownError: The customer may have a prompt, and may pay. The service's list does not show it, shows
                 ``.near_matches``, or could not be searched within the deadline. Call again later. If the error
                 persists, look into the account console, then ``payouts.release(reference=...)``.

@@ -72,8 +72,8 @@ class Transactions(Resource[BackendT]):
     ) -> TransactionPage:
         """Read one page of the list, newest first. Retried as needed. See the service page, "GET /transactions".
 
-        The page has counts over the whole filtered set. Filters may be combined. The service does not specify their
-        formats: times are sent as ISO 8601, amounts as numbers.
+        The page has counts over the whole filtered set. Filters may be combined. Their formats are not specified: times
+        are sent as ISO 8601, amounts as numbers.
 
         Args:
             limit: Transactions on the page, 1 to 100.
@@ -139,8 +139,10 @@ class Transactions(Resource[BackendT]):
             amount_max=amount_max,
             q=q,
         )
-        fetch = partial(as_operation, self._session, "transactions.iter", read_page, None, query)
-        return TransactionIterator(self._session, fetch)
+        return TransactionIterator(
+            self._session,
+            lambda cursor: as_operation(self._session, "transactions.iter", read_page, None, query, cursor),
+        )
 
     @operation
     async def find(
@@ -171,22 +173,18 @@ class Transactions(Resource[BackendT]):
         """
         wanted = Search.checked(reference=reference, since=since, amount=amount, phone=phone, type=type)
         (matches,) = await search(self._session, [wanted])
+        text = "transaction %s has reference %s, and another amount, phone, type or time than the one searched for"
         for item in matches.near:
-            logger.warning(
-                "transaction %s has reference %s, and another amount, phone, type or time than the one searched for",
-                item.transaction_id,
-                redacted_repr(reference),
-            )
+            logger.warning(text, item.transaction_id, redacted_repr(reference))
         return matches.exact
 
     @operation
     async def confirm(self, callback: Callback) -> Transaction:
         """Confirm a callback, which is not signed, by the service's own record.
 
-        Compares status, amount, phone and reference, except what the callback leaves out. Any two statuses of an end
-        without success agree. A single confirmation reads the transaction by id; several at the same time on one client
-        share a page of the list if it shows what they say. See the service page, "Callbacks" and
-        "GET /transactions/{id}".
+        Compares status, amount, phone and reference, if the callback has them. All ends without success agree. A single
+        confirmation reads the transaction by id; several at once on one client share a page of the list if it shows
+        what they say. See the service page, "Callbacks" and "GET /transactions/{id}".
 
         Args:
             callback: From `parse_callback`.
@@ -224,12 +222,10 @@ class Transactions(Resource[BackendT]):
         Polls on the schedule, by default the service's guidance (service page, "GET /transactions/{id}"), and at once
         after `notify`. Waits on one client share their reads, so a success may come from the list, without the fields
         that only a single read has. An end without success is read by id for its result code, unless the rate budget
-        has no slot within three poll intervals. Transient failures, 429s and a single malformed response do not end the
-        wait.
+        has no slot within three poll intervals. A transient failure, a 429 or one malformed response does not end it.
 
         Args:
-            transaction_id: A transaction's id, or a record that has it. A `Transaction` that has already ended is
-                returned at once, without a request.
+            transaction_id: An id or a record. A `Transaction` that has already ended is returned without a request.
             until: What counts as an end: `terminal`, `settled`, or a function of your own.
             schedule: When to poll, in seconds.
 
@@ -285,9 +281,8 @@ class Transactions(Resource[BackendT]):
         """Compare one or several days of the service's list with the journal and, if given, with your own orders.
 
         Finds unknown payments, entries that the service does not have, orders paid twice, other amounts, money that
-        came back, and unresolved payments. Records what the service reports in the journal, as ``journal.settle`` does.
-        Sends no payment. Reconcile a day after it is over, because the list may lag by minutes. See the service page,
-        "GET /transactions".
+        came back, and unresolved payments. Records what the service reports, as ``journal.settle`` does. Sends no
+        payment. Reconcile a day after it is over: the list may lag. See the service page, "GET /transactions".
 
         Args:
             day: A date in Nairobi (UTC+3).
@@ -311,10 +306,9 @@ class Transactions(Resource[BackendT]):
     ) -> SweepReport:
         """Follow everything in the journal that has not ended, for example because a response or a callback was lost.
 
-        One pass makes at most 15 requests, without retries. Call it every minute or so, from any number of processes.
-        It searches for unresolved payments, reads accepted ones that have not settled, and records status, result code,
-        fee and end. Then it calls the handler once for each settled end, also if the end was recorded elsewhere and not
-        handled. Callbacks of the same end share ``journal.handling`` with it.
+        Call it every minute or so, from any number of processes: one pass makes at most 15 requests, retries aside. It
+        searches for unresolved payments, reads accepted ones that have not settled, and records status, result code,
+        fee and end. Then it calls the handler once for each settled end, unless ``journal.handling`` has it as handled.
 
         A payout that FAILED has settled once it is REVERSED. A prompt that ended without success is read once more ten
         minutes later, because a late PIN may pay it; a released payment is searched for once more then. See the service
