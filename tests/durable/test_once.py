@@ -154,7 +154,7 @@ def test_a_reference_with_another_description_is_the_same_payment(shop: Shop, ca
     caplog.set_level(logging.INFO, "momopay")
     first = shop.pay(description="salary")
     assert shop.pay(description="wages").transaction_id == first.transaction_id
-    assert "differs in more than money" in caplog.text
+    assert "differs from it in something other than amount and phone" in caplog.text
 
 
 @over_both_clients

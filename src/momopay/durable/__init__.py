@@ -1,13 +1,13 @@
-"""The calls that write a journal before they send, and those that follow what was sent.
+"""The durable calls: they write to a journal before they send, and follow what was sent to its end.
 
-| module | what it is |
+| module | contents |
 |---|---|
-| once | one call of ``pay_once`` or ``collect_once``: what it does about a payment |
-| send | send a payment once; the journal as one call uses it, and the check of the account |
-| known | read and search for what was sent before; let a person release it |
-| search | find payments in the service's list, and say what that proves |
-| payment | what these calls take and return |
-| pay_all, refund | many payouts; pay back |
+| once | one call of ``pay_once`` or ``collect_once``: choose and take the next step for a payment |
+| send | commit the row, send the request, record the outcome; access to the journal, and its account check |
+| known | read and search for earlier attempts; release a payment |
+| search | search the service's list, and say what the result proves |
+| payment | the arguments and results of these calls |
+| pay_all, refund | many payouts; pay back a collection |
 | sweep | follow everything to its end, and call a handler once for each |
-| reconcile | compare days with the service's list |
+| reconcile | compare days of the service's list with the journal |
 """

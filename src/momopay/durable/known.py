@@ -1,6 +1,6 @@
-"""A payment that was attempted before: read its transactions, search the service's list for more, let a person decide.
+"""Payments that were attempted before: read their transactions, search the list for them, let a person release them.
 
-Nothing here sends a payment. What a person releases, the next call may send.
+Nothing here sends a payment. The next call may send one that was released.
 """
 
 from __future__ import annotations
@@ -32,12 +32,11 @@ if TYPE_CHECKING:  # at run time it needs SQLAlchemy
 
 logger: logging.Logger = logging.getLogger("momopay")
 
-# Of several transactions of one order, the one that the caller gets.
-_PREFERRED: Final = (Stage.PAID, Stage.OPEN, Stage.ENDED)
+_PREFERRED: Final = (Stage.PAID, Stage.OPEN, Stage.ENDED)  # of several transactions of an order, the one to return
 
 
 class KnownPayment:
-    """What one call does about a payment that was attempted before."""
+    """Reads and searches for a payment that was attempted before, on behalf of one call."""
 
     def __init__(self, journal: JournalAccess) -> None:
         self._journal = journal
@@ -45,7 +44,7 @@ class KnownPayment:
         self._store = journal.store
 
     async def read(self, entry: JournalEntry, known: JournalTransaction) -> Transaction:
-        """Read a known transaction and record its status; raise OutcomeUnknownError if it is another payment."""
+        """Read a known transaction and record its status. Raise OutcomeUnknownError if it is a different payment."""
         transaction = await self._get(known.transaction_id)
         differing = differences(entry, transaction)
         if transaction.transaction_id != known.transaction_id:
@@ -57,7 +56,7 @@ class KnownPayment:
             why = f"the service's record of transaction {known.transaction_id} has another {', '.join(differing)}"
             raise outcome_unknown(entry, why)
         if transaction.status != known.status:
-            # Another attempt goes out only if the end of this one is recorded.
+            # An end that allows another attempt must be recorded first, so a failed write is raised then.
             is_free = not blocks(entry.kind, stage_of(transaction.status))
             run = self._journal.run if is_free else self._journal.run_or_log
             if await run(self._store.record, entry, self._report(transaction), may_add=False):
@@ -65,12 +64,9 @@ class KnownPayment:
         return transaction
 
     async def reconcile(self, entry: JournalEntry) -> Transaction | None:
-        """Search for an attempt that is unresolved; return it, or None if the list does not show it.
-
-        Raise OutcomeUnknownError if the list shows a transaction that may be it, or could not be searched.
-        """
+        """Search for an unresolved attempt, as `search`. Raise OutcomeUnknownError also if the list cannot be read."""
         matches: Matches | None = None
-        with suppress(MomoPayError):  # the list may show it
+        with suppress(MomoPayError):  # the list may still show it
             matches = await self._find_by_id(entry)
         try:
             matches = matches or await self._matches(entry)
@@ -79,16 +75,12 @@ class KnownPayment:
         return await self._proven(entry, matches)
 
     async def search(self, entry: JournalEntry, *, whole_list: bool) -> Transaction | None:
-        """Return the payment if it is proven that it was made, None if nothing shows it.
-
-        Raise OutcomeUnknownError if the list shows a transaction that may be it, or MomoPayError if it cannot be read.
-        It is searched for by the id that a broken response showed, and by its reference.
-        """
+        """Return the payment's transaction, None if not found. Raise OutcomeUnknownError if a listed one may be it."""
         matches = await self._find_by_id(entry) or await self._matches(entry, whole_list=whole_list)
         return await self._proven(entry, matches)
 
     async def refresh(self, entry: JournalEntry) -> None:
-        """Read what has not ended, and search for what is unresolved, without raising for an unknown outcome."""
+        """Read open transactions and search for an unresolved attempt. An outcome that stays unknown does not raise."""
         with suppress(OutcomeUnknownError):
             if entry.state is JournalState.UNKNOWN:
                 await self.reconcile(entry)
@@ -97,24 +89,22 @@ class KnownPayment:
                     await self.read(entry, known)
 
     async def _matches(self, entry: JournalEntry, *, whole_list: bool = False) -> Matches:
-        # Another payment may have the same reference.
         sharing = await self._journal.run(self._store.sharing, entry)
         if is_contested(entry, sharing):
             problem = "is that of another order too, whose outcome is not known: what the list shows may be that one's"
             raise RequestValidationError({"account_reference": problem})
         wanted = search_for(entry, sharing)
         (matches,) = await search(self._session, [wanted], self._journal.deadline, whole_list=whole_list)
-        # The pages show the known transactions too: a late PIN may have paid one.
-        paid = {each.transaction_id for each in entry.transactions if each.is_paid}
+        # The pages also show known transactions. A late PIN may have paid one of them since.
+        unpaid = {each.transaction_id for each in entry.transactions if not each.is_paid}
         for found in matches.known:
-            is_own = found.transaction_id in entry.transaction_ids
-            if is_own and stage_of(found.status) is Stage.PAID and found.transaction_id not in paid:
+            if found.transaction_id in unpaid and stage_of(found.status) is Stage.PAID:
                 await self._journal.run(self._store.record, entry, self._report(found), may_add=False)
                 report_change(self._session, entry, entry.state, entry.state, found)
         return matches
 
     async def _find_by_id(self, entry: JournalEntry) -> Matches | None:
-        """Read the transaction whose id a broken response showed; None if it is none, or not this payment."""
+        """Read the transaction whose id a broken response showed. Return None if it is not this payment."""
         if entry.seen_id is None or await self._journal.run(self._store.by_transaction, entry.seen_id) is not None:
             return None
         try:
@@ -123,7 +113,7 @@ class KnownPayment:
             if is_transient(error):
                 raise
             return None
-        # The response was broken, so its id may be that of another payment.
+        # The response was broken, so its id may belong to another payment.
         return Matches(exact=[transaction]) if search_for(entry).fit(transaction) is Fit.EXACT else None
 
     async def _proven(self, entry: JournalEntry, matches: Matches) -> Transaction | None:
@@ -137,9 +127,9 @@ class KnownPayment:
         raise outcome_unknown(entry, describe(matches), matches)
 
     async def _adopt(self, entry: JournalEntry, matches: Matches) -> Transaction:
-        """Record all transactions that fit; return one that was paid, else one that is open, else the newest."""
+        """Record all transactions that fit. Return a paid one if there is one, else an open one, else the newest."""
         stages = {found.transaction_id: stage_of(found.status) for found in matches.exact}
-        # As in `read`. Of what is open or paid the caller learns even if it cannot be recorded.
+        # As in `read`: if one is open or paid, the caller gets it even if it cannot be recorded.
         is_free = not any(blocks(entry.kind, stage) for stage in stages.values())
         run = self._journal.run if is_free else self._journal.run_or_log
         service_now = self._session.clock.service_now_if_known()
@@ -159,13 +149,9 @@ class KnownPayment:
         return transaction
 
 
-# Without a call that wants to send.
-
-
 async def reconcile_all(session: Session[BackendT], journal: Journal) -> list[JournalEntry]:
-    """Search for all that is unresolved in one walk of the list, and return it as it is then."""
+    """Search for all unresolved payments in one walk of the list. Return their entries as they are afterwards."""
     parts, in_thread = parts_of(journal), session.backend.in_thread
-    store = parts.store
     await check_account(session, journal)
     searched = await in_thread(to_search, parts)
     if not searched:
@@ -176,7 +162,7 @@ async def reconcile_all(session: Session[BackendT], journal: Journal) -> list[Jo
         for each in await in_thread(record_found, parts, entry, matches, service_now):
             report_change(session, entry, entry.state, JournalState.ACCEPTED, each)
     unresolved = [entry for entry, _ in searched if entry.state is JournalState.UNKNOWN]
-    return await in_thread(lambda: [store.get(each.kind, each.reference) or each for each in unresolved])
+    return await in_thread(lambda: [parts.store.get(each.kind, each.reference) or each for each in unresolved])
 
 
 async def release(
@@ -188,16 +174,16 @@ async def release(
     *,
     searched_elsewhere: bool,
 ) -> JournalEntry:
-    """Do what `Payouts.release` promises."""
+    """Release a payment as `Payouts.release` documents it."""
     if not isinstance(by, str) or not by.strip():
         raise RequestValidationError({"by": "must be the name of who decides, as text"})
-    # The list of another account would show nothing, whatever was paid.
+    # The list of another account would not show the payment, even if it was made.
     access = await check_account(session, journal)
     store = access.store
     entry = await access.run(journal.get, reference, kind)
     if entry is None or entry.state is not JournalState.UNKNOWN:
         return _check_free(entry)
-    # What was sent may still be on its way, and a sender that is frozen may go on.
+    # A request may still be on its way, and a frozen sender may resume.
     seconds = await access.run(store.seconds_to_release, entry)
     if seconds > 0:
         problem = f"its last attempt may still reach the service; release it in {seconds:.0f} s"
@@ -206,8 +192,7 @@ async def release(
     if searched_elsewhere:
         logger.warning("reference %s is released without a search, as %s says", redacted_repr(reference), by)
     else:
-        # By the reference alone, and without a bound in time: a wrong clock, a fee in the amount or a masked phone must
-        # not hide a payment that was made.
+        # By reference alone in the whole list: a wrong clock, a fee in the amount or a masked phone must not hide it.
         found = await KnownPayment(JournalAccess(session, journal, reference, inf)).search(entry, whole_list=True)
     in_thread = session.backend.in_thread  # the search may have taken longer than the deadline
     if found is None and await in_thread(store.release, entry, by):
@@ -217,7 +202,7 @@ async def release(
 
 
 def _check_free(entry: JournalEntry | None) -> JournalEntry:
-    """Return the entry of a payment that may be sent; else raise RequestValidationError."""
+    """Return the entry if its payment may be sent, else raise RequestValidationError."""
     if entry is None:
         raise RequestValidationError({"reference": "is not in the journal"})
     if entry.state in MAY_BE_SENT:
@@ -230,7 +215,7 @@ def _check_free(entry: JournalEntry | None) -> JournalEntry:
 
 
 def to_search(parts: Parts) -> list[tuple[JournalEntry, Search]]:
-    """Return what is unresolved, or was released by a person ten minutes ago, and how to search for it."""
+    """Return the payments that are unresolved, or were released ten minutes ago, each with its search."""
     entries = {(each.kind, each.reference): each for each in [*parts.reports.released(), *parts.store.unresolved()]}
     shared = [(each, parts.store.sharing(each)) for each in entries.values()]
     return [(each, search_for(each, sharing)) for each, sharing in shared if not is_contested(each, sharing)]
@@ -239,7 +224,7 @@ def to_search(parts: Parts) -> list[tuple[JournalEntry, Search]]:
 def record_found(
     parts: Parts, entry: JournalEntry, matches: Matches, service_now: datetime | None
 ) -> list[TransactionSummary]:
-    """Record what a search for one of these found, and return the transactions that are proven to be the entry's."""
+    """Record the result of a search from `to_search`. Return the transactions that it proves to be the entry's."""
     made = record_made(parts.store, entry, matches, service_now)
     is_released = entry.state is not JournalState.UNKNOWN
     if is_released:
@@ -254,7 +239,7 @@ def record_found(
 def record_made(
     store: Store, entry: JournalEntry, matches: Matches, service_now: datetime | None
 ) -> list[TransactionSummary]:
-    """Record the transactions that a search proves to be those of an entry, oldest first, and return them."""
+    """Record the transactions that a search proves to be the entry's. Return those recorded, oldest first."""
     if proof(entry.kind, matches.exact, matches.near) is not Proof.MADE:
         return []
     exact = [each for each in matches.exact[::-1] if is_keepable(each.transaction_id)]

@@ -1,8 +1,8 @@
-"""One durable call: what it does about a payment, by what the journal says about it and its transactions.
+"""One call of ``pay_once`` or ``collect_once``: choose the next step for a payment from the journal, and take it.
 
-A new attempt goes out only if every earlier one ended in a way that allows it, as the service's own record says, or was
-refused or not sent and is absent from the list; and only if nobody else sent one, and none was paid, since that was
-read. Absence from the list never makes UNKNOWN free. `Sender` does the sending.
+A new attempt is sent only if the service's own record shows that each earlier one ended in a way that allows it, or it
+was refused or not sent and is absent from the list. The row must not have changed since that was read. Absence from the
+list never resolves an UNKNOWN payment. `Sender` does the sending.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ from momopay.phones import same_phone
 
 logger: logging.Logger = logging.getLogger("momopay")
 
-# Errors that say that this call must not be made, whatever was sent before.
+# Errors about this call alone. Their `may_have_executed` does not depend on earlier attempts.
 _ABOUT_THIS_CALL: Final = (ConfigurationError, DuplicateCollectionError, DuplicatePayoutError, RequestValidationError)
-# Seconds between two reads of the row of another call that is sending.
+# Seconds between two reads of a row that another call is sending.
 _PAUSE: Final = 0.25
-# The ``Date`` header, by which the service's time is known, has whole seconds.
+# The service's time is known from the ``Date`` header, which has whole seconds.
 _DATE_RESOLUTION: Final = timedelta(seconds=1)
 
 
 class DurableCall(Generic[BackendT]):
-    """One call of ``pay_once`` or ``collect_once``. It belongs to one task or thread."""
+    """One call of ``pay_once`` or ``collect_once``, used by one task or thread."""
 
     _session: Session[BackendT]
 
@@ -67,7 +67,7 @@ class DurableCall(Generic[BackendT]):
         abandon_after: float | None = None,
         until: float = inf,
     ) -> None:
-        """Prepare a call. An open prompt does not block another one `abandon_after` seconds after it was sent."""
+        """Prepare the call. An open prompt stops blocking another one `abandon_after` seconds after it was sent."""
         self._session = session
         self._kind = EntryKind.PAYOUT if isinstance(request, PayoutRequest) else EntryKind.COLLECTION
         self._reference = reference
@@ -79,14 +79,13 @@ class DurableCall(Generic[BackendT]):
         self._store = self._journal.store
         self._sender = Sender(self._journal, self._call, self._identity)
         self._has_read_others = False
-        # The open transactions that this call has read and passed over.
+        # The ids of open prompts that this call has read and found older than `abandon_after`.
         self._abandoned = set[str]()
         kept = checked_metadata(metadata)
         self._draft = Draft(self._kind, reference, request.amount, request.phone, "", "", kept, refund_of)
         self._send_as(request)
 
     def _send_as(self, request: PayoutRequest | StkRequest) -> None:
-        """Set what is sent."""
         wire_reference = request.reference if isinstance(request, PayoutRequest) else request.account_reference or ""
         self._call.body = request.to_json()
         self._call.details = PaymentDetails(wire_reference, request.amount, request.phone)
@@ -94,23 +93,23 @@ class DurableCall(Generic[BackendT]):
         self._draft = replace(self._draft, wire_reference=wire_reference, body_hash=body_hash)
 
     async def run(self, *, has_slot: bool = False) -> Payment:
-        """Send if the journal allows it, else return what is known; with `has_slot`, the caller has taken a slot."""
+        """Send if the journal allows it, else return the known payment. `has_slot`: a rate slot was taken already."""
         self._session.before_payment(self._reference)
         entry, is_tenant_known = await self._journal.run(
             self._store.open_call, self._identity, self._kind, self._reference
         )
-        self._call.has_slot = has_slot and entry is None  # else it would be old when this sends
+        self._call.has_slot = has_slot and entry is None  # after other requests, the slot would be too old to send
         try:
             if not is_tenant_known:
                 await learn_tenant(self._journal, self._identity)
             while True:
-                payment = await (self._send(None) if entry is None else self._go_on(entry))
+                payment = await (self._send(None) if entry is None else self._take_next_step(entry))
                 if payment is not None:
                     return payment
                 self._call.has_slot = False  # as above
                 entry = await self._journal.run(self._store.get, self._kind, self._reference)
         except MomoPayError as error:
-            # An earlier attempt may have executed, or that of another call, or a prompt that was passed over.
+            # An earlier attempt, another call's, or an abandoned prompt may have executed.
             if not error.may_have_executed and not isinstance(error, _ABOUT_THIS_CALL):
                 error.may_have_executed = not await self._sender.is_free(self._draft)
             raise
@@ -119,8 +118,8 @@ class DurableCall(Generic[BackendT]):
     def _known(self) -> KnownPayment:
         return KnownPayment(self._journal)
 
-    async def _go_on(self, entry: JournalEntry) -> Payment | None:
-        """Do the next step about a payment that has a row; return None if the row must be read again."""
+    async def _take_next_step(self, entry: JournalEntry) -> Payment | None:
+        """Take the next step for a payment that has a row. Return None if the row must be read again."""
         self._check_same_payment(entry)
         stages = [stage_of(each.status) for each in entry.transactions]
         passed_over = [index for index, each in enumerate(entry.transaction_ids) if each in self._abandoned]
@@ -128,7 +127,9 @@ class DurableCall(Generic[BackendT]):
             case Step.SEND | Step.SEARCH_THEN_SEND as step:
                 return await self._send(entry, search=step is Step.SEARCH_THEN_SEND)
             case Step.WAIT:
-                await self._wait_for(entry)
+                if self._session.backend.now() + _PAUSE > self._call.deadline:
+                    raise outcome_unknown(entry, "another call was still sending it at this one's deadline")
+                await self._session.backend.sleep(_PAUSE)
                 return None
             case Step.READ:
                 return await self._read_blocking(entry)
@@ -136,31 +137,29 @@ class DurableCall(Generic[BackendT]):
                 return await self._reconcile(entry)
 
     async def _send(self, entry: JournalEntry | None, *, search: bool = False) -> Payment | None:
-        """Send if the row is as it was read, with `search` after a search; return None if it must be read again."""
+        """Send if the row is unchanged, with `search` after a search. Return None if the row must be read again."""
         try:
             if search and entry is not None:
-                # A refusal may have been a proxy's, and what a transport calls not sent may have been sent. If the
-                # clock's offset was unknown then, no time bounds the search: if the deadline comes before the end of
-                # the list, nothing is sent.
+                # A proxy may have refused it, and what a transport reported as not sent may have been sent. Without the
+                # clock's offset at that time, nothing is sent unless the search reaches the end of the list.
                 whole_list = entry.attempts > 0 and entry.clock_offset is None
                 found = await self._known.search(entry, whole_list=whole_list)
                 if found is not None:
                     return self._unless_ended(entry, found)
             record = await self._sender.try_to_send(self._draft, entry)
         except RequestValidationError:
-            # Another order is open under the same reference, as far as is known. It may have ended since.
+            # As far as the journal knows, another order is open under this account_reference. It may have ended since.
             if self._kind is EntryKind.PAYOUT or self._has_read_others:
                 raise
             self._has_read_others = True
-            others = await self._journal.run(self._store.by_wire_reference, self._draft.wire_reference)
-            for other in others:
+            for other in await self._journal.run(self._store.by_wire_reference, self._draft.wire_reference):
                 if other.kind is EntryKind.COLLECTION and other.reference != self._reference:
                     await self._known.refresh(other)
             return None
         return None if record is None else payment_of(self._kind, self._reference, record, is_new=True)
 
     async def _read_blocking(self, entry: JournalEntry) -> Payment | None:
-        """Read what was paid, or blocks another attempt as far as is known; return it if it does."""
+        """Read the paid transaction, else those that block another attempt. Return one that still does, else None."""
         paid = [each for each in entry.transactions if each.is_paid][:1]
         blocking: Transaction | None = None
         for known in paid or entry.transactions:
@@ -177,43 +176,36 @@ class DurableCall(Generic[BackendT]):
         return None if blocking is None else self._existing(entry, blocking)
 
     async def _reconcile(self, entry: JournalEntry) -> Payment | None:
-        """Search for an attempt that is unresolved, and never send again if the list does not show it."""
+        """Search for an unresolved attempt. If the list does not show it, never send again."""
         found = await self._known.reconcile(entry)
         if found is not None:
             return self._unless_ended(entry, found)
-        # The search may have shown that an earlier prompt was paid.
-        again = await self._journal.run(self._store.get, self._kind, self._reference)
-        if again == entry:
+        # The search may have recorded that an earlier prompt was paid.
+        if await self._journal.run(self._store.get, self._kind, self._reference) == entry:
             raise outcome_unknown(entry, "the list does not show it, which proves nothing")
         return None
 
-    async def _wait_for(self, entry: JournalEntry) -> None:
-        """Sleep until the row of another call that is sending is to be read again."""
-        if self._session.backend.now() + _PAUSE > self._call.deadline:
-            raise outcome_unknown(entry, "another call was still sending it at this one's deadline")
-        await self._session.backend.sleep(_PAUSE)
-
     def _unless_ended(self, entry: JournalEntry, found: Transaction) -> Payment | None:
-        """Return a transaction that was found; None if it ended so that another attempt may go out."""
+        """Return the payment, or None if the transaction ended in a way that allows another attempt."""
         return self._existing(entry, found) if blocks(self._kind, stage_of(found.status)) else None
 
     def _existing(self, entry: JournalEntry, transaction: Transaction) -> Payment:
-        """Return a transaction that an earlier call sent; raise Duplicate...Error if this call wants another phone."""
+        """Return a payment that was made before. Raise Duplicate...Error if this call wants another phone."""
         if not same_phone(self._draft.phone, transaction.phone):
-            if self._kind is EntryKind.PAYOUT or entry.is_anonymised:  # else `_check_same_payment` compared it
+            # Of payouts, only an anonymised one can differ here: `_check_same_payment` has compared the others.
+            if self._kind is EntryKind.PAYOUT or entry.is_anonymised:
                 raise self._duplicate(entry, "was used with another phone")
             if stage_of(transaction.status) is Stage.OPEN:
                 since = f"{transaction.created_at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
-                raise self._duplicate(
-                    entry, f"has an open prompt on {mask_phone(transaction.phone)} since {since}; wait for its end"
-                )
+                how = f"has an open prompt on {mask_phone(transaction.phone)} since {since}; wait for its end"
+                raise self._duplicate(entry, how)
         return payment_of(self._kind, self._reference, transaction, entry=entry)
 
     def _is_abandoned(self, known: JournalTransaction, transaction: Transaction) -> bool:
-        """Return whether `abandon_after` has passed since an open prompt was sent."""
+        """Return whether an open prompt was sent at least `abandon_after` seconds ago."""
         if self._abandon_after is None:
             return False
-        # By the service's clock where its responses show it: this machine's may not be the one that sent the prompt.
+        # By the service's clock if its responses show it: another machine may have sent the prompt.
         now = self._session.clock.service_now_if_known()
         if now is None or is_missing(transaction.created_at):
             age = datetime.now(UTC) - known.sent_at
@@ -222,37 +214,30 @@ class DurableCall(Generic[BackendT]):
         return age + _DATE_RESOLUTION >= timedelta(seconds=self._abandon_after)
 
     def _check_same_payment(self, entry: JournalEntry) -> None:
-        """Raise Duplicate...Error if the reference was used for another payment.
-
-        The phone of an order may change: while a prompt is open or unresolved, `_existing` and the search compare it.
-        """
+        """Raise Duplicate...Error if the reference was used for another payment. An order may change its phone."""
         is_payout = self._kind is EntryKind.PAYOUT
         if entry.amount != self._draft.amount:
             raise self._duplicate(entry, f"was used with another amount, KES {entry.amount}")
-        # A refund that was not sent must not be sent without its limit, and what is no refund must not pass for one.
+        # A refund must not be repeated as a plain payout, which has no refund limit, nor a plain payout as a refund.
         if entry.refund_of != self._draft.refund_of:
             raise self._duplicate(entry, "was used for another refund, or for none")
         if entry.is_anonymised:
-            # The service's record of one that was made has the phone, with which this call's is compared.
+            # If it was made, `_existing` compares the phone with the service's record. Else nothing shows the phone.
             was_made = entry.state not in MAY_BE_SENT if is_payout else any(each.is_paid for each in entry.transactions)
             if not was_made:
                 raise self._duplicate(entry, "was anonymised")
         elif is_payout and entry.phone != self._draft.phone:
             raise self._duplicate(entry, "was used with another phone")
-        # A description or a callback URL may change between two runs of one program. No money depends on it.
+        # The description or the callback URL may change between two runs of a program. That does not affect the money.
         if is_payout and entry.body_hash and entry.body_hash != self._draft.body_hash:
-            logger.info(
-                "reference %s: the first payout counts, and differs in more than money", redacted_repr(entry.reference)
-            )
+            what = "the first payout counts, and this call differs from it in something other than amount and phone"
+            logger.info("reference %s: %s", redacted_repr(entry.reference), what)
         if entry.wire_reference != self._draft.wire_reference:
-            logger.warning(
-                "order %s goes on with its first account_reference, by which its prompts are found",
-                redacted_repr(entry.reference),
-            )
+            text = "order %s goes on with its first account_reference, by which its prompts are found"
+            logger.warning(text, redacted_repr(entry.reference))
             self._send_as(self._request.model_copy(update={"account_reference": entry.wire_reference}))
 
     def _duplicate(self, entry: JournalEntry, how: str) -> DuplicatePayoutError | DuplicateCollectionError:
-        """Return the error for a reference that was used before."""
         is_payout = self._kind is EntryKind.PAYOUT
         error = DuplicatePayoutError if is_payout else DuplicateCollectionError
         message = f"reference {entry.reference!r} of {entry.created_at:%Y-%m-%d} {how}"

@@ -1,19 +1,18 @@
-"""Many payouts, one after another: each through `DurableCall`, with an outcome for each.
+"""Many payouts, one after another, each through a `DurableCall`.
 
-Nobody is paid twice, because `DurableCall` and the journal decide what is sent. This module decides only when to wait,
-what needs no request, and when to stop; a mistake in it can leave payouts unpaid, but not pay them again.
+`DurableCall` and the journal decide what is sent. A mistake in this module can leave payouts unpaid, but not pay twice.
 
 Invariants:
 - Nothing is read from the source while a payout is under way, or after an outcome that stops the run.
-- A payout that the journal has as accepted costs no request: a run that was killed would else read thousands, one by
-  one, before it pays the next.
-- A new payout begins when it has a slot in the rate budget. So its deadline is its own, and a program that is
-  interrupted while it waits leaves nothing unresolved.
+- A payout that the journal has as accepted costs no request, so that a run that was killed continues at once.
+- A new payout begins once it has a rate slot, so that the wait does not use up its deadline, and a program that is
+  interrupted during the wait leaves nothing unresolved.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import partial
@@ -53,7 +52,7 @@ from momopay.money import format_amount, parse_amount
 Given: TypeAlias = PayoutItem | Mapping[str, Any]
 Source: TypeAlias = Iterable[Given] | AsyncIterable[Given]
 
-# Refusals that every other payout would meet too. One of a single payout, such as of its phone, is not among them.
+# Refusals that every other payout would meet too, unlike that of one phone.
 _STOPPING: Final = (
     ChannelNotFoundError,
     InsufficientFundsError,
@@ -62,11 +61,11 @@ _STOPPING: Final = (
     KycNotVerifiedError,
     ThrottledError,
 )
-# So many unknown outcomes one after another mean that the service is in trouble.
+# As many unknown outcomes in a row mean that the service is in trouble.
 _MAX_UNKNOWN_IN_A_ROW: Final = 3
-# Tries for a payout whose search finds no slot. A search may need more pages than the budget has in a deadline.
+# Tries for a payout whose search runs out of slots: it may need more pages than the budget has within a deadline.
 _MAX_TRIES: Final = 3
-# References above `max_each` that an error names.
+# How many payouts above `max_each` an error names.
 _NAMED: Final = 5
 _END: Final = object()
 
@@ -82,14 +81,14 @@ class _Payee(Protocol):  # a `PayoutRequest`, an entry of the journal, a row of 
 
 @dataclass(frozen=True)
 class PayoutLimits:
-    """The most that a run may pay, KES; None is without a limit."""
+    """The most that a run may pay, in KES. None is no limit."""
 
     total: Decimal | None
     each: Decimal | None
 
     @classmethod
     def checked(cls, max_total: object, max_each: object) -> Self:
-        """Return the limits; raise RequestValidationError if one is not an amount."""
+        """Return the limits. Raise RequestValidationError if one is not an amount."""
         amounts: list[Decimal | None] = []
         for name, value in (("max_total", max_total), ("max_each", max_each)):
             try:
@@ -99,7 +98,7 @@ class PayoutLimits:
         return cls(*amounts)
 
     def check(self, payouts: Sequence[_Payee]) -> None:
-        """Raise RequestValidationError that names what exceeds a limit."""
+        """Raise RequestValidationError if the payouts exceed a limit."""
         problems: dict[str, str] = {}
         total = sum((each.amount for each in payouts), Decimal(0))
         if self.total is not None and total > self.total:
@@ -115,7 +114,7 @@ class PayoutLimits:
 
 
 class PayAll(Generic[BackendT]):
-    """One run. It belongs to one task or thread."""
+    """One run, used by one task or thread."""
 
     _session: Session[BackendT]
 
@@ -137,7 +136,7 @@ class PayAll(Generic[BackendT]):
         self.waiting: bool = False
 
     async def next(self) -> list[PayoutOutcome] | None:
-        """Pay the next one and return what happened; None after the last one, and after one that stops the run."""
+        """Pay the next one and return its outcome. Return None after the last one, or one that stops the run."""
         if self._reads_first:
             self._reads_first, self._has_ended = False, True  # nothing is paid if this raises
             self._source = iter(await self._read_within_limits())
@@ -146,11 +145,10 @@ class PayAll(Generic[BackendT]):
         if given is _END:
             self._has_ended = True
             return None
-        reference = reference_in(given)
-        outcome = await as_operation(self._session, "payouts.pay_all", self._pay, reference, given)
+        outcome = await as_operation(self._session, "payouts.pay_all", self._pay, reference_in(given), given)
         self._has_ended = outcome.stops
         if outcome.error is not None:
-            clear_frames(outcome.error)  # it is returned and not raised, and its traceback holds the whole call
+            clear_frames(outcome.error)  # it is returned, not raised, and its traceback holds the whole call
         return [outcome]
 
     async def _take(self) -> object:
@@ -159,17 +157,14 @@ class PayAll(Generic[BackendT]):
         return next(self._source, _END)
 
     async def _read_within_limits(self) -> list[object]:
-        """Read the whole source; raise RequestValidationError if it exceeds a limit, or two look the same."""
+        """Read the whole source. Raise RequestValidationError if it exceeds a limit, or two payouts look the same."""
         everything: list[object] = []
         requests: list[PayoutRequest] = []
         while (given := await self._take()) is not _END:
-            try:
-                item = item_of(given)
-                requests.append(self._request(item))
-            except RequestValidationError:  # it is never sent, and has an outcome of its own
-                everything.append(given)
-            else:
-                everything.append(item)  # a mapping could change after it was counted
+            with suppress(RequestValidationError):  # it is never sent, and gets its own outcome later
+                given = item_of(given)  # a mapping could change after it was counted
+                requests.append(self._request(given))
+            everything.append(given)
         self._limits.check(requests)
         if not self._similar:
             check_similar(None, requests)
@@ -197,11 +192,11 @@ class PayAll(Generic[BackendT]):
             return PayoutOutcome(request.reference, JournalState.ACCEPTED, payment)
         except MomoPayError as error:
             outcome = await self._failed(request, error)
-            # What was unknown before was only searched for: it says nothing of the service as it is now.
+            # A payout that was unknown before was only searched for, which does not show how the service is now.
             if entry is None or entry.state is not JournalState.UNKNOWN:
                 self._unknown_in_a_row = self._unknown_in_a_row + 1 if outcome.state is JournalState.UNKNOWN else 0
             is_in_trouble = self._unknown_in_a_row >= _MAX_UNKNOWN_IN_A_ROW
-            # What no service refused, such as no connection, no journal, or a reference like another one, stops it too.
+            # Errors that do not come from the service, such as no connection or no journal, stop the run too.
             is_of_one = isinstance(error, APIError | OutcomeUnknownError | DuplicatePayoutError)
             return replace(outcome, stops=isinstance(error, _STOPPING) or not is_of_one or is_in_trouble)
 
@@ -228,27 +223,26 @@ class PayAll(Generic[BackendT]):
             self.waiting = False
 
     async def _failed(self, request: PayoutRequest, error: MomoPayError) -> PayoutOutcome:
-        """Return the outcome by the journal, which knows more than the error: another process may have paid it."""
+        """Return the outcome with the journal's state, because another process may have paid it."""
         outcome = partial(PayoutOutcome, request.reference, error=error)
-        if isinstance(error, OutcomeUnknownError):
-            return outcome(JournalState.UNKNOWN)
-        if isinstance(error, DuplicatePayoutError):  # the entry is that of another payout
+        if isinstance(error, DuplicatePayoutError):  # the entry belongs to another payout
             return outcome(JournalState.REFUSED)
-        nothing_known = JournalState.UNKNOWN if error.may_have_executed else JournalState.NOT_SENT
-        # The journal may be that of another account.
-        if isinstance(error, ConfigurationError | RequestValidationError) or not self._is_account_checked:
-            return outcome(nothing_known)
+        by_error = JournalState.UNKNOWN if error.may_have_executed else JournalState.NOT_SENT
+        # The journal may belong to another account.
+        needs_no_entry = isinstance(error, ConfigurationError | OutcomeUnknownError | RequestValidationError)
+        if needs_no_entry or not self._is_account_checked:
+            return outcome(by_error)
         try:
             access = JournalAccess(self._session, self._journal, request.reference)
             entry = await access.run(self._store.get, EntryKind.PAYOUT, request.reference)
         except JournalError:
-            return outcome(nothing_known)
+            return outcome(by_error)
         if entry is None:
             return outcome(JournalState.NOT_SENT)
         return outcome(entry.state, payment_in(entry))
 
     def _get(self, request: PayoutRequest) -> JournalEntry | None:
-        """Return the entry of a payout; raise RequestValidationError if another one looks like it."""
+        """Return the entry of a payout. Raise RequestValidationError if a new payout looks like another one."""
         entry = self._store.get(EntryKind.PAYOUT, request.reference)
         if entry is None and not self._similar:
             check_similar(self._journal, [request])
@@ -261,7 +255,7 @@ class PayAll(Generic[BackendT]):
 
 
 class PayoutIterator(OperationIterator[BackendT, PayoutOutcome]):
-    """Outcomes of `Payouts.pay_all`, each as it comes. It goes through the payouts once, however often it is used."""
+    """Outcomes of `Payouts.pay_all`, each as it comes. A second loop continues the first one; nothing is paid again."""
 
     _run: PayAll[BackendT]
 
@@ -271,16 +265,12 @@ class PayoutIterator(OperationIterator[BackendT, PayoutOutcome]):
 
     @property
     def waiting(self) -> bool:
-        """Whether it waits for the rate budget now, so that no payout is under way. Safe to read from any thread."""
+        """Whether it is waiting for the rate budget, with no payout under way. Any thread may read it."""
         return self._run.waiting
 
 
 def find_similar(journal: Journal | None, payouts: Iterable[_Payee]) -> dict[str, str]:
-    """Return, for each new payout that looks like another one or like one in the journal, the reference of that.
-
-    References that differ only in case, dashes or spaces, with one phone and amount: one is probably the other, written
-    twice.
-    """
+    """Return each new payout that looks like another one, or like one in the journal, with the other's reference."""
     payouts = [*payouts]
     new = {each.reference: each for each in payouts}
     everything: list[_Payee] = []
@@ -300,13 +290,9 @@ def find_similar(journal: Journal | None, payouts: Iterable[_Payee]) -> dict[str
 
 
 def check_similar(journal: Journal | None, payouts: Iterable[_Payee]) -> None:
-    """Raise RequestValidationError for what `find_similar` finds."""
-    problems = [
-        f"{redacted_repr(reference)} looks like {redacted_repr(other)}"
-        for reference, other in find_similar(journal, payouts).items()
-    ]
-    if problems:
-        what = "; ".join(problems)
-        raise RequestValidationError(
-            {"reference": f"{what}, with the same phone and amount: pass similar=True if both are to be paid"}
-        )
+    """Raise RequestValidationError if `find_similar` finds any."""
+    found = find_similar(journal, payouts).items()
+    if found:
+        pairs = "; ".join(f"{redacted_repr(reference)} looks like {redacted_repr(other)}" for reference, other in found)
+        problem = f"{pairs}, with the same phone and amount: pass similar=True if both are to be paid"
+        raise RequestValidationError({"reference": problem})

@@ -1,4 +1,4 @@
-"""What the durable calls take and return: `Payment`; `PayoutItem` and `PayoutOutcome` of a payroll."""
+"""What the durable calls take and return: `Payment`, `PayoutItem` and `PayoutOutcome`."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from momopay.models.transactions import Payout, StkTransaction, Transaction
 
 
 class Payment(MaskedModel):
-    """A payment that the service accepted, now or before. ``transactions.wait`` takes it as any record.
+    """A payment that the service accepted, now or before. You can pass it to ``transactions.wait``.
 
     Attributes:
         kind: Payout or collection.
-        reference: Your own.
+        reference: Your own reference.
         transaction_id: The service's id.
-        status: As the service reported it last.
+        status: The last status that the service reported.
         amount: KES.
         phone: ``254XXXXXXXXX``; the repr masks it.
-        result_code: The provider's code for how it ended, where the service reported one.
-        fee: The service's fee, KES, where it was reported.
-        receipt: The provider's receipt, which only a callback brings.
+        result_code: The provider's code for how it ended, if the service reported one.
+        fee: The service's fee, KES, if it was reported.
+        receipt: The provider's receipt, which only a callback carries.
         is_new: Whether this call sent it.
-        transaction: The service's record as it came; None if no request was needed.
+        transaction: The service's record, unchanged; None if no request was needed.
     """
 
     kind: EntryKind
@@ -49,12 +49,12 @@ class Payment(MaskedModel):
 
     @property
     def type(self) -> TransactionType:
-        """The type that the service's transactions of this kind have."""
+        """The type of the service's transactions of this kind."""
         return self.kind.transaction_type
 
     @property
     def is_paid(self) -> bool | None:
-        """Whether the money moved: True, False, or None while that is open."""
+        """Whether the money moved: True, False, or None while the payment is open."""
         if self.status is TransactionStatus.SUCCESS:
             return True
         return False if self.status.is_terminal else None
@@ -68,7 +68,7 @@ def payment_of(
     is_new: bool = False,
     entry: JournalEntry | None = None,
 ) -> Payment:
-    """Return the payment that a record of the service is, with what only the journal knows of it."""
+    """Return the payment for a record of the service, with what only the journal's `entry` has."""
     status, result_code, fee, receipt = record.status, record.result_code, record.transaction_fee, None
     for known in () if entry is None else entry.transactions:
         if known.transaction_id == record.transaction_id:
@@ -76,7 +76,7 @@ def payment_of(
             result_code, receipt = result_code or known.result_code, known.receipt
             fee = known.fee if fee is None else fee
             if known.is_paid and status is not TransactionStatus.SUCCESS:
-                # A callback was first: a record of the service that is behind it takes no payment back.
+                # A callback came first: an older record of the service does not undo the payment.
                 status, result_code, fee = TransactionStatus.SUCCESS, known.result_code, known.fee
     return Payment.model_construct(
         kind=kind,
@@ -94,7 +94,7 @@ def payment_of(
 
 
 def payment_in(entry: JournalEntry) -> Payment | None:
-    """Return the payment that the journal has as accepted, without a request; None if it has none."""
+    """Return the payment of an entry that was accepted, without a request; None for any other entry."""
     known = entry.transaction
     if known is None or entry.state is not JournalState.ACCEPTED:
         return None
@@ -114,7 +114,7 @@ def payment_in(entry: JournalEntry) -> Payment | None:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class PayoutItem:
-    """One payout for `Payouts.pay_all`: the arguments of `Payouts.pay_once`. They are checked when it is paid."""
+    """One payout for `Payouts.pay_all`: the arguments of `Payouts.pay_once`, which are checked when it is paid."""
 
     reference: str
     amount: int | Decimal
@@ -135,14 +135,13 @@ class PayoutOutcome:
     """What happened to one payout of `Payouts.pay_all`.
 
     Attributes:
-        reference: The caller's reference.
-        state: What the journal says of it. ACCEPTED is not paid yet: the service may still reverse it. NOT_SENT also
-            where the arguments were refused here, and REFUSED where the reference is that of another payout.
-        payment: The payment, None if it was not accepted. One that the journal has as accepted is as the journal has
-            it, without a request: its status is the last that the service reported.
-        error: Why it was not accepted, or is not known to be; None if all went well.
-        stops: Whether the run ends here, because every other payout would meet this error too. Fix the reason, then
-            run again.
+        reference: Your own reference.
+        state: The state in the journal. ACCEPTED is not paid yet: the service may still reverse it. It is NOT_SENT if
+            the arguments are invalid, and REFUSED if another payout has the reference.
+        payment: The payment, or None if it was not accepted. If the journal already had it as accepted, it comes from
+            the journal without a request, with the last status that the service reported.
+        error: Why it was not accepted, or may not have been; None if it was.
+        stops: Whether the run ends here, because every other payout would fail too. Fix the cause, then run again.
     """
 
     reference: str
@@ -161,16 +160,15 @@ _NAMES: Final = [each.name for each in fields(PayoutItem)]
 _REQUIRED: Final = [each.name for each in fields(PayoutItem) if each.default is MISSING]
 
 
-def is_mapping(given: object) -> TypeGuard[Mapping[object, Any]]:
-    """Return whether it is a mapping."""
+def _is_mapping(given: object) -> TypeGuard[Mapping[object, Any]]:
     return isinstance(given, Mapping)
 
 
 def item_of(given: object) -> PayoutItem:
-    """Return an item as given, or made from a mapping; raise RequestValidationError if it is none."""
+    """Return the given item, or one made from a mapping. Raise RequestValidationError if it is neither."""
     if isinstance(given, PayoutItem):
         return given
-    if not is_mapping(given):
+    if not _is_mapping(given):
         raise RequestValidationError({"payouts": "must be PayoutItems, or mappings of the arguments of pay_once"})
     problems = {name: "is missing" for name in _REQUIRED if name not in given}
     problems |= {redact(str(name)): "is not an argument of a payout" for name in given if name not in _NAMES}
@@ -180,6 +178,6 @@ def item_of(given: object) -> PayoutItem:
 
 
 def reference_in(given: object) -> str:
-    """Return the reference of an item that cannot be paid, to report it under; "" if it has none."""
-    found = given.get("reference") if is_mapping(given) else getattr(given, "reference", None)
+    """Return the reference of what may not be a valid item, "" if it has none."""
+    found = given.get("reference") if _is_mapping(given) else getattr(given, "reference", None)
     return found if isinstance(found, str) else ""

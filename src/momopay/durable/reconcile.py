@@ -1,4 +1,4 @@
-"""Compare days of the service's list with the journal and the orders: what does not agree, and what to do about it."""
+"""Compare days of the service's list with the journal and the merchant's orders; say what to do about differences."""
 
 from __future__ import annotations
 
@@ -29,13 +29,12 @@ from momopay.money import format_amount
 
 OrderState = Literal["PAID", "FAILED", "WAITING"]
 _STATES: Final = frozenset({"PAID", "FAILED", "WAITING"})
-# Neither the day after, nor a zone, leads out of what a datetime holds.
+# Within these, neither the next day nor a time zone overflows a datetime.
 _YEARS: Final = range(1970, 9999)
 _NAIROBI: Final = timezone(timedelta(hours=3))
-# What a spreadsheet would take for a formula.
+# A spreadsheet takes a text that begins so for a formula.
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
-
-# An entry whose reference was first used so long before may have been sent on the day.
+# Entries are selected by when they were created. One that was created earlier may have been sent on the day.
 _EARLIER: Final = timedelta(days=7)
 
 
@@ -44,9 +43,9 @@ class BookedOrder:
     """One order in the merchant's own books.
 
     Attributes:
-        reference: That of the collection.
+        reference: The collection's reference.
         amount: KES.
-        state: ``PAID`` if it was shipped, ``WAITING`` if it waits for its payment, ``FAILED`` if it was given up.
+        state: ``PAID`` if you shipped it, ``WAITING`` if it waits for its payment, ``FAILED`` if you gave it up.
     """
 
     reference: str
@@ -58,7 +57,7 @@ class BookedOrder:
         """Read orders from a CSV file with the columns reference, amount and state.
 
         Raises:
-            RequestValidationError: The file is not UTF-8, a line cannot be read, or two have one reference.
+            RequestValidationError: The file is not UTF-8, a line cannot be read, or two lines have one reference.
             OSError: The file cannot be read.
         """
         orders: dict[str, Self] = {}
@@ -86,11 +85,11 @@ class BookedOrder:
 
 @dataclass(frozen=True)
 class Difference:
-    """One thing in which the service, the journal and the orders do not agree.
+    """A difference between the service, the journal and the orders.
 
     Attributes:
-        reference: The caller's reference.
-        ours: What the journal and the orders have.
+        reference: Your own reference.
+        ours: What your orders have, else what the journal has.
         theirs: What the service has.
         remedy: What to do about it.
         transactions: The ids of the service's transactions, separated by spaces.
@@ -105,19 +104,19 @@ class Difference:
 
 @dataclass(frozen=True)
 class DayReport:
-    """A day, or several, of the service against the journal and the orders. Sums are in KES.
+    """The comparison of one or several days. Sums are in KES.
 
     Attributes:
-        since: When it begins.
-        until: When it ends; not included.
+        since: When the days begin.
+        until: When they end (exclusive).
         transactions: How many transactions the service has.
-        collected: By collections that succeeded.
-        paid_out: By payouts that succeeded, refunds not included.
-        refunded: By refunds that succeeded.
-        fees: The service's fees of all transactions, as far as it reports them.
-        came_back: By payouts that were reversed.
+        collected: Sum of the collections that succeeded.
+        paid_out: Sum of the payouts that succeeded, without refunds.
+        refunded: Sum of the refunds that succeeded.
+        fees: Sum of the fees that the service reports.
+        came_back: Sum of the payouts that were reversed.
         open: How many transactions have not ended.
-        differences: What does not agree, by reference.
+        differences: What does not agree.
     """
 
     since: datetime
@@ -137,7 +136,7 @@ class DayReport:
         return not self.differences
 
     def write_csv(self, path: str | PathLike[str]) -> None:
-        """Write the differences into a CSV file, a line for each, below a line of names."""
+        """Write the differences to a CSV file: a header, then one line for each."""
         with Path(path).open("w", newline="", encoding="utf-8") as file:
             lines = csv.writer(file)
             lines.writerow(each.name for each in fields(Difference))
@@ -146,7 +145,7 @@ class DayReport:
 
 
 def day_bounds(day: date, last_day: date | None, *, utc: bool) -> tuple[datetime, datetime]:
-    """Return when the days begin and end, in Nairobi unless in UTC; raise RequestValidationError if they do not."""
+    """Return the begin and the end of the days, of Nairobi unless `utc`. Raise RequestValidationError if invalid."""
     problems: dict[str, str] = {}
     for name, each in ({"day": day} | ({} if last_day is None else {"last_day": last_day})).items():
         if isinstance(each, datetime) or not isinstance(each, date):
@@ -164,26 +163,26 @@ def day_bounds(day: date, last_day: date | None, *, utc: bool) -> tuple[datetime
 
 @dataclass(frozen=True)
 class Seen:
-    """One transaction of the service, and what the journal had for it."""
+    """One transaction of the service, and what the journal has for it."""
 
     transaction: TransactionSummary
-    entry: JournalEntry | None = None  # that of the transaction
-    before: JournalEntry | None = None  # as `entry` was before this was recorded, None if it did not have this
-    namesake: JournalEntry | None = None  # another entry, which has the reference
+    entry: JournalEntry | None = None  # the transaction's own
+    before: JournalEntry | None = None  # `entry` as it was before this run, None if it did not have the transaction
+    namesake: JournalEntry | None = None  # another entry with the transaction's reference
 
     @property
     def known(self) -> JournalEntry | None:
-        """The entry of the transaction, else another one that has its reference."""
+        """The transaction's entry, else another one with its reference."""
         return self.entry or self.namesake
 
     @property
     def reference(self) -> str:
-        """The caller's reference: the service may have a token of it."""
+        """The caller's reference: the service may have a token instead."""
         return (self.transaction.account_reference or "") if self.known is None else self.known.reference
 
     @property
     def is_new(self) -> bool:
-        """Whether the journal learned of the transaction just now."""
+        """Whether this run added the transaction to the journal."""
         return self.entry is not None and self.before is None
 
     @property
@@ -201,11 +200,10 @@ async def reconcile_days(
     orders: Iterable[BookedOrder] | None,
     utc: bool,
 ) -> DayReport:
-    """Do what `Transactions.reconcile` promises."""
+    """Reconcile days as `Transactions.reconcile` documents it."""
     since, until = day_bounds(day, last_day, utc=utc)
     booked = None if orders is None else {each.reference: each for each in orders}
     in_thread = session.backend.in_thread
-    # The list of another account would show nothing of what is in this journal.
     await check_account(session, journal, restored=True)
     theirs = await _listed(session, since, until)
     missing: list[tuple[JournalEntry, str]] = []
@@ -215,12 +213,11 @@ async def reconcile_days(
             found = await read_transaction(session, transaction_id)
         except TransactionNotFoundError:
             missing.append((entry, "the service does not have it"))
-            continue
-        except (ProtocolError, ServerError):  # of this transaction alone, perhaps
+        except (ProtocolError, ServerError):  # perhaps for this transaction alone
             missing.append((entry, "the service's record of it cannot be read"))
-            continue
-        if since <= found.created_at < until:
-            theirs.append(found)
+        else:
+            if since <= found.created_at < until:
+                theirs.append(found)
     seen = await in_thread(lambda: [_look_up(journal, each) for each in theirs])
     for each in seen:
         if each.entry is not None and (each.before is None or each.before.status != each.entry.status):
@@ -245,10 +242,10 @@ async def reconcile_days(
 
 
 async def _listed(session: Session[BackendT], since: datetime, until: datetime) -> list[TransactionSummary]:
-    """Return the transactions of the days. The formats of the filters are not specified, so they are compared again."""
+    """Return the transactions of the days. Times are checked here too: the format of the filters is not specified."""
     query = TransactionQuery.checked(page_size=100, from_=since, to=until)
     walk = PageWalk(partial(read_page, session, query))
-    found: dict[str, TransactionSummary] = {}  # by id: a list that grows while it is walked shows some twice
+    found: dict[str, TransactionSummary] = {}  # by id, because a list that grows during the walk shows some twice
     while (page := await walk.next()) is not None:
         found |= {each.transaction_id: each for each in page.items if since <= each.created_at < until}
         oldest = oldest_time(page)
@@ -258,7 +255,7 @@ async def _listed(session: Session[BackendT], since: datetime, until: datetime) 
 
 
 def _unseen(journal: Journal, since: datetime, until: datetime, ids: set[str]) -> list[tuple[JournalEntry, str]]:
-    """Return the transactions that were sent on the days, as far as the journal knows, and are not listed."""
+    """Return the journal's transactions that were sent on the days and are not listed, each after its entry."""
     return [
         (entry, each.transaction_id)
         for entry in journal.entries(since=since - _EARLIER, until=until)
@@ -268,21 +265,19 @@ def _unseen(journal: Journal, since: datetime, until: datetime, ids: set[str]) -
 
 
 def _look_up(journal: Journal, transaction: TransactionSummary) -> Seen:
-    """Return what the journal has for a transaction. An outcome that is unknown there is thereby resolved."""
+    """Record a transaction in the journal, which may resolve an unknown outcome. Return what the journal has for it."""
     kind = next((each for each in EntryKind if each.transaction_type is transaction.type), None)
-    if kind is None:  # a top-up, or a type that is new
+    if kind is None:  # a top-up, or a new type
         return Seen(transaction)
     before = parts_of(journal).store.by_transaction(transaction.transaction_id)
     settled = journal.settle(transaction)
     if settled is not None and transaction.transaction_id in settled.transaction_ids:
         return Seen(transaction, settled, before)
     reference = transaction.account_reference
-    namesake = settled or before or (None if not reference else journal.get(reference, kind))
-    return Seen(transaction, namesake=namesake)
+    return Seen(transaction, namesake=settled or before or (journal.get(reference, kind) if reference else None))
 
 
 def _total(seen: Iterable[Seen]) -> Decimal:
-    """Return the sum of the amounts, KES."""
     return sum((each.transaction.amount for each in seen), Decimal(0))
 
 
@@ -293,15 +288,14 @@ def _differences(
     missing: Iterable[tuple[JournalEntry, str]],
     until: datetime,
 ) -> Iterator[Difference]:
-    """Yield what does not agree; `missing` are entries with a transaction that the service does not show, and why."""
+    """Yield the differences. `missing` are entries with a transaction that the service does not show, and why."""
     collections: defaultdict[str, list[Seen]] = defaultdict(list)
     for each in seen:
         if each.transaction.type is TransactionType.STK:
             collections[each.reference].append(each)
     for reference in sorted(collections.keys() | (orders or {}).keys()):
         booked, prompts = None if orders is None else orders.get(reference), collections[reference]
-        remedy = _of_order(journal, reference, booked, prompts, has_books=orders is not None)
-        if remedy:
+        if remedy := _of_order(journal, reference, booked, prompts, has_books=orders is not None):
             yield _difference(reference, booked, prompts, remedy)
     for each in seen:
         if each.transaction.type is TransactionType.B2C and (remedy := _of_payout(each)):
@@ -333,7 +327,7 @@ def _of_order(  # noqa: PLR0911  one for each remedy
 ) -> str:
     paid = [each for each in seen if each.is_paid]
     entry = next((each.entry for each in reversed(seen) if each.entry is not None), None)
-    if not seen:  # it may be unresolved, or was paid on another day
+    if not seen:  # it may be unresolved, or paid on another day
         entry = journal.get(reference, EntryKind.COLLECTION)
     refundable = partial(parts_of(journal).store.refundable, reference)
 
@@ -376,7 +370,6 @@ def _difference(reference: str, booked: BookedOrder | None, seen: Sequence[Seen]
 
 
 def _ours(booked: BookedOrder | None, entry: JournalEntry | None) -> str:
-    """Return what the orders have, else what the journal has."""
     if booked is not None:
         return f"{booked.state} {format_amount(booked.amount)}"
     if entry is None:

@@ -1,4 +1,4 @@
-"""Pay back what was paid of a collection: a payout of ``pay_once`` that never exceeds what is left."""
+"""Plan the refund of a collection: a payout that never exceeds what is left to pay back."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from momopay.money import format_amount
 
 @dataclass(frozen=True)
 class RefundPlan:
-    """What a refund would pay back: its reference, KES, and the payer's phone."""
+    """A refund's reference, its amount in KES, and the payer's phone."""
 
     reference: str
     amount: int | Decimal
@@ -31,7 +31,7 @@ class RefundPlan:
 def preview_refund(
     client: momopay.Client, journal: Journal, *, of: str, amount: int | Decimal | None, reference: str | None
 ) -> RefundPlan:
-    """Return what ``payouts.refund`` would pay back, for a program that asks first; sends nothing but reads."""
+    """Return what ``payouts.refund`` would pay back, for a program that asks first. Sends only reads."""
     session = client._session  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
     return run_sync(plan_refund(session, journal, of=of, amount=amount, reference=reference))
 
@@ -39,10 +39,10 @@ def preview_refund(
 async def plan_refund(
     session: Session[BackendT], journal: Journal, *, of: str, amount: int | Decimal | None, reference: str | None
 ) -> RefundPlan:
-    """Return what is to be paid back; raise RequestValidationError or DuplicatePayoutError if nothing is."""
+    """Return what to pay back. Raise RequestValidationError or DuplicatePayoutError if nothing may be paid back."""
     if not is_keepable(of) or not of:
         raise RequestValidationError({"of": "must be the reference of a collection, as text"})
-    # Two calls without a reference are one refund.
+    # Two calls without a reference are the same refund.
     name = refund_reference(of) if reference is None else reference
     access = await check_account(session, journal, of)
     store = access.store

@@ -1,7 +1,7 @@
-"""Find payments in the service's list by what is known of them, and say what that proves.
+"""Search the service's list for payments, and say what the result proves.
 
-The list proves that a payment was made, and never that it was not: a transaction may appear in it late. So only a match
-changes an entry of the journal.
+The list can prove that a payment was made, but never that it was not: a transaction may appear in it late. So only a
+match changes an entry of the journal.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from momopay.journal.entries import EntryKind, JournalEntry
 from momopay.models.requests import CLOCK_TOLERANCE, Fit, Search, comparable
 from momopay.models.transactions import TransactionSummary
 
-# How far before the service's present a search begins for a payment whose time is in the service's future.
+# If a payment's time is in the service's future, how far before the service's present its search begins.
 _FUTURE_MARGIN: Final = timedelta(days=1)
 
 
 @dataclass
 class Matches:
-    """What a search found for one payment, newest first, and whether it reached back to the payment's time."""
+    """What a search found for one payment, newest first, and whether the walk reached back to the payment's time."""
 
     exact: list[TransactionSummary] = field(default_factory=list[TransactionSummary])
     near: list[TransactionSummary] = field(default_factory=list[TransactionSummary])
@@ -42,12 +42,12 @@ async def search(
     whole_list: bool = False,
     walk: PageWalk | None = None,
 ) -> list[Matches]:
-    """Walk the list once, back to the oldest of the wanted payments, and return what was found of each.
+    """Walk the list once, back to the oldest wanted payment, and return the matches of each.
 
-    With `whole_list`, go on to its end as long as any of them was not found at all. A `walk` of the caller's may end
+    With `whole_list`, continue towards the list's end while any payment has no match. The caller's `walk` may end
     earlier. Each page has the deadline of a call; the walk as a whole ends by the monotonic time `until`.
     """
-    # Not filtered by type: what has the reference and another type must be seen.
+    # Not filtered by type: a transaction with the reference and another type is a near match.
     walk = walk or PageWalk(partial(read_page, session, EVERYTHING, until=until))
     by_reference: dict[str, dict[str, TransactionSummary]] = {comparable(each.reference): {} for each in wanted}
 
@@ -62,9 +62,9 @@ async def search(
     while page is not None:
         last = page
         for item in page.items:
-            # By id, because a list that grows while it is walked shows some transactions twice.
+            # Keyed by id, because a list that grows during the walk shows some transactions twice.
             by_reference.get(comparable(item.account_reference), {})[item.transaction_id] = item
-        # What is older than a payment can only be a near match, and one of those is enough.
+        # A transaction older than the payment can only be a near match, and one near match is enough.
         is_done = oldest.is_past(page) and (not whole_list or all(map(is_found, wanted)))
         page = None if is_done else await walk.next()
     found = list[Matches]()
@@ -77,31 +77,29 @@ async def search(
 
 
 def _in_service_time(session: Session[Any], wanted: list[Search]) -> list[Search]:
-    """Return the same searches with times of the service's clock, which this client has observed."""
-    # Times in the list are the service's, those of the wanted payments are this machine's.
+    """Return the searches with times of the service's clock: times in the list are the service's."""
     wanted = [each.shifted(session.clock.ahead) for each in wanted]
-    # What was sent in the service's future was sent by a clock that was ahead, even if it is right by now.
+    # A time in the service's future comes from a clock that was ahead at sending, even if it is right by now.
     now = session.clock.service_now()
     recently = {"since": now - _FUTURE_MARGIN}
     return [each.model_copy(update=recently) if each.since > now + CLOCK_TOLERANCE else each for each in wanted]
 
 
 def search_for(entry: JournalEntry, sharing: Iterable[JournalEntry] = ()) -> Search:
-    """Return what to search for; `sharing` are other entries under the same reference, with transactions of theirs."""
+    """Return the search for an entry's payment. Transactions of entries `sharing` its reference count as known."""
     is_order = entry.kind is EntryKind.COLLECTION
-    # The reference alone may also be that of the other kind, or of an older payment.
     wanted = Search.checked(
         reference=entry.wire_reference,
-        # Any attempt of an order may have become a prompt, the first one too.
+        # Any attempt of an order may have become a prompt, even the first one.
         since=min(entry.created_at, entry.sent_at) if is_order else entry.sent_at,
         amount=entry.amount,
         phone=None if entry.is_anonymised else entry.phone,
         type=entry.kind.transaction_type.value,
-        # It only makes the search reach further back: what it finds there is a near match, whose time a person checks.
+        # If False, the search reaches further back. What it finds there is a near match, which a person must compare.
         is_measured=entry.clock_offset is not None,
         known=frozenset(entry.transaction_ids).union(*(each.transaction_ids for each in sharing)),
     )
-    # The time is the payer's, whose clock may have been ahead of the service's when it was sent.
+    # `sent_at` is by the sender's clock, which may have been ahead of the service's.
     return wanted.shifted(max(0.0, entry.clock_offset or 0.0))
 
 
@@ -115,7 +113,7 @@ def describe(matches: Matches) -> str:
 
 
 def outcome_unknown(entry: JournalEntry, why: str, matches: Matches | None = None) -> OutcomeUnknownError:
-    """Return the error for a payment that stays unresolved."""
+    """Return the error for a payment that is still unresolved."""
     found = matches or Matches()
     what = "the payout" if entry.kind is EntryKind.PAYOUT else "a prompt"
     return OutcomeUnknownError(

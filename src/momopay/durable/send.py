@@ -1,14 +1,13 @@
-"""Send a payment once: the journal is written first, then the request is sent, then the journal again.
+"""Send a payment once: commit its row as SENDING, send the request, record the outcome.
 
 Invariants:
-- A payment is sent only by the call whose `Store.begin` committed its row as SENDING. The commit is on disk before the
+- Only the call whose `Store.begin` committed the row as SENDING sends the payment. The commit is on disk before the
   first byte goes out, so a crash at any later moment leaves a row that says that the payment may have been made.
-- An outcome is recorded as REFUSED or NOT_SENT only if it is known that no money moved. Whatever else happens,
-  interrupts included, leaves UNKNOWN, or a row in SENDING that reads as UNKNOWN once this call has ended.
-- No event is delivered between the two while the request may be under way, because an observer may raise: they are held
-  until the outcome is recorded, or until a request that was not sent is to be repeated.
-- The body of the request is not written after the deadline (by the transport), nor on behalf of a row that another
-  call or a person has changed meanwhile.
+- REFUSED or NOT_SENT is recorded only if it is known that no money moved. Anything else, interrupts included, leaves
+  UNKNOWN, or a row in SENDING that reads as UNKNOWN once this call has ended.
+- Events are held while the request may be under way, because an observer may raise. They are delivered once the outcome
+  is recorded, or before a request that was not sent is repeated.
+- The transport does not write the body after the deadline, nor if another call or a person has changed the row.
 """
 
 from __future__ import annotations
@@ -57,22 +56,21 @@ ENDPOINTS: Final[dict[EntryKind, tuple[Endpoint[Any], str]]] = {
         "/payments/stk",
     ),
 }
-"""How each kind of payment is sent, and its path."""
-# Seconds for which a lease outlives the deadline of its call, to read the answer and to record it.
+"""The endpoint and the path for each kind of payment."""
+# Seconds that a lease outlives the deadline of its call, to read the response and record it.
 _GRACE: Final = 30.0
-# Seconds after the row was committed for which it is taken to be unchanged when the body is written.
+# Seconds after the commit of a row within which the body is written without reading the row again.
 _ROW_IS_FRESH: Final = 1.0
-# Seconds for a write after the deadline: the answer that came just before it should still be recorded.
+# Minimum seconds for a write, so that a response that came just before the deadline is still recorded.
 _LEAST_SECONDS: Final = 0.5
 
 
 async def check_account(
     session: Session[Any], journal: Journal, reference: str = "", *, restored: bool = False
 ) -> JournalAccess:
-    """Raise ConfigurationError if the journal must not be used with the client's key; nothing was sent then.
+    """Return a call's access to the journal. Raise ConfigurationError if the journal must not be used with its key.
 
-    With `restored`, one that went back in time may be used: for what compares it with the service. Return access to
-    the journal, about a payment if it has a reference, for what is left of the call's deadline.
+    `restored` allows a journal that went back in time, for calls that compare it with the service.
     """
     access = JournalAccess(session, journal, reference)
     identity = KeyIdentity.of(session.account.api_key, session.account.base_url)
@@ -82,29 +80,23 @@ async def check_account(
 
 
 def check_client(client: momopay.Client, journal: Journal) -> None:
-    """Raise ConfigurationError if the journal is not that of the client's account, as every durable call does.
-
-    For a check without a payment. Whether the journal went back in time, ``journal.check`` says.
-    """
+    """Raise ConfigurationError if the journal is another account's. ``journal.check`` shows whether it went back."""
     session = client._session  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
     run_sync(check_account(session, journal, restored=True))
 
 
 async def learn_tenant(access: JournalAccess, identity: KeyIdentity) -> None:
-    """Ask the service for the tenant of a key that the journal does not know; raise ConfigurationError for another's.
-
-    It costs a request the first time that a key is used with a journal.
-    """
+    """Read the tenant of a key that is new to the journal. Raise ConfigurationError if it is another account's."""
     tenant_id: str | None = None
     try:
         balance = await read_balance(access.session, lane=Lane.PAYMENT, until=access.deadline)  # a payment waits for it
         tenant_id = balance.tenant_id
     except APIError as error:
-        # A key that may pay and not read the wallet shows its tenant with its first payment.
+        # This key may not read the wallet. The response to its first payment shows the tenant.
         if error.status_code != HTTPStatus.FORBIDDEN:
             raise
     await access.run(access.store.accounts.learn, identity, tenant_id)
-    await access.run(access.store.check, identity, restored=True)  # that it did not go back in time was checked before
+    await access.run(access.store.check, identity, restored=True)  # the callers have checked whether it went back
 
 
 def report_change(
@@ -114,19 +106,13 @@ def report_change(
     new: JournalState,
     record: object = None,
 ) -> None:
-    """Report to the client's observer, if there is one, that an entry's state or the status of its transaction changed.
-
-    `record` is the service's.
-    """
+    """Report to the client's observer, if any, that an entry changed its state, or a transaction its status."""
     if session.operation is not None:
         session.operation.journal_changed(payment.kind, payment.reference, old, new, record)
 
 
 class JournalAccess:
-    """The journal for one call about one payment: from its event loop or thread, and no longer than its deadline.
-
-    The deadline is on the backend's monotonic clock, by default that of a call that begins now.
-    """
+    """The journal as one call uses it: off the event loop, until `deadline` on the backend's monotonic clock."""
 
     def __init__(self, session: Session[Any], journal: Journal, reference: str, deadline: float | None = None) -> None:
         self.session = session
@@ -135,14 +121,14 @@ class JournalAccess:
         self._reference = reference
 
     async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Do something with the database, which ends by the deadline with JournalError at the latest."""
+        """Do work with the database and return its result. Raise JournalError if the deadline passes first."""
         result: T = await self.session.backend.in_thread(self._bounded, 0.0, work, args, kwargs)
         return result
 
     async def run_or_log(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
-        """Write and return the result; log a failure and return None."""
-        # A failure is never raised: the caller has an answer of the service to return or to raise, which would be lost.
-        # A row that could not be written stays in SENDING, and reads as UNKNOWN when its lease ends.
+        """Write and return the result. Log a failure and return None."""
+        # Raising would lose the service's response, which the caller is about to return or raise. A row that could not
+        # be written stays in SENDING, and reads as UNKNOWN when its lease ends.
         write = partial(self.session.backend.in_thread, self._bounded, _LEAST_SECONDS, work, args, kwargs)
         try:
             result: T = await write()
@@ -150,8 +136,8 @@ class JournalAccess:
             self._log(error)
             return None
         except Exception as error:
-            # Out of a signal handler, such as Celery's time limit: it is raised once the answer is written. Or an error
-            # in SQLAlchemy, which comes again, and must not lose the answer either.
+            # From a signal handler, such as Celery's time limit: raised once the response is recorded. Or an error in
+            # SQLAlchemy: it comes again, and must not lose the response either.
             try:
                 await write()
             except Exception:  # noqa: BLE001
@@ -161,10 +147,10 @@ class JournalAccess:
         return result
 
     async def finish(self, cause: BaseException, work: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> bool:
-        """Write the outcome of a call that ends with an exception; log a failure, and return whether it was written."""
+        """Write the outcome of a call that ends with an exception. Log a failure. Return whether it was written."""
         if isinstance(cause, Exception):
             return bool(await self.run_or_log(work, *args, **kwargs))
-        # A cancelled task does not wait for a locked database. The write goes on in its thread.
+        # A cancelled task does not wait for a locked database. The write continues in its thread.
         done = list[object]()
         write = partial(self._bounded, _LEAST_SECONDS, work, args, kwargs)
         try:
@@ -179,13 +165,13 @@ class JournalAccess:
             return work(*args, **kwargs)
 
     def _log(self, error: Exception) -> None:
-        # A JournalError, or the journal was closed meanwhile. Of anything else a trace or a text may show values.
+        # A JournalError, or the journal was closed meanwhile. The text or traceback of any other may show values.
         problem = str(error) if isinstance(error, MomoPayError) else f"not recorded: {type(error).__name__}"
         logger.error("reference %s: %s", redacted_repr(self._reference), problem)
 
 
 class Sender:
-    """The sending of one durable call. It belongs to one task or thread; calls meet only in the database."""
+    """Sends for one durable call, in one task or thread. Calls share nothing but the database."""
 
     def __init__(self, journal: JournalAccess, call: Call[Any], identity: KeyIdentity) -> None:
         self._journal = journal
@@ -195,9 +181,8 @@ class Sender:
         self._identity = identity
 
     async def try_to_send(self, draft: Draft, read: JournalEntry | None) -> Sent | None:
-        """Send if the row is as it was read; return None if it must be read again."""
-        # The slot first: while a call waits for the rate budget, no row says SENDING, so a process that dies in the
-        # queue leaves nothing unresolved.
+        """Send if the row is unchanged since it was `read`. Return None if it must be read again."""
+        # Before the row is SENDING: a process that dies while it waits for a slot must leave nothing unresolved.
         await self._call.acquire_slot()
         operation = self._session.operation
         try:
@@ -207,7 +192,7 @@ class Sender:
                     self._call.before_body = partial(self._check_row, lease, draft, began)
                     try:
                         record: Sent = await self._call.run()
-                    except GeneratorExit:  # a coroutine that is thrown away cannot await; its row reads as UNKNOWN
+                    except GeneratorExit:  # a discarded coroutine cannot await; its row reads as UNKNOWN
                         raise
                     except BaseException as error:
                         await self._record_failure(lease, draft, error)
@@ -215,7 +200,7 @@ class Sender:
                     await self._record_acceptance(lease, draft, record)
                     return record
         except RateLimitExceededError as error:
-            # Not repeated by the call itself: one search goes before any second send, also after this refusal.
+            # Not repeated by `Call`, because a search must precede any second send, even after this refusal.
             pause = max(error.retry_after or 0.0, BASE_BACKOFF)
             is_last = self._call.attempts >= self._session.limits.max_attempts
             if error.may_have_executed or is_last or self._session.backend.now() + pause >= self._call.deadline:
@@ -225,25 +210,22 @@ class Sender:
         return None
 
     async def is_free(self, draft: Draft) -> bool:
-        """Return whether the journal shows that nothing was sent; False if it cannot be read."""
+        """Return whether the journal shows that no attempt may have executed; False if it cannot be read."""
         row = await self._journal.run_or_log(lambda: (self._store.get(draft.kind, draft.reference),))
         return row is not None and (row[0] is None or not may_have_executed(row[0]))
 
     async def _begin(self, lease: Lease, draft: Draft, read: JournalEntry | None) -> bool:
-        """Write the row as SENDING; return whether this call may send, as nobody else changed it."""
-        seconds, service_now = self._session.limits.deadline + _GRACE, self._session.clock.service_now_if_known()
+        """Write the row as SENDING. Return whether this call may send: nobody else has changed the row."""
+        seconds, now = self._session.limits.deadline + _GRACE, self._session.clock.service_now_if_known()
         try:
-            may_send = await self._journal.run(
-                self._store.begin, lease, draft, seconds, read=read, service_now=service_now
-            )
+            may_send = await self._journal.run(self._store.begin, lease, draft, seconds, read=read, service_now=now)
         except GeneratorExit:  # as above
             raise
         except BaseException as error:
-            # The statement may be waiting for a lock still, in a thread that was left behind. It undoes itself when it
-            # finds the lease ended. If it was committed before it failed, this undoes it.
+            # The statement may still wait for a lock in its thread, and rolls back once the lease has ended. If it was
+            # committed before it failed, the outcome below undoes it.
             self._store.leases.end(lease)
-            # An interrupt may have struck while the row was written: the frames of its traceback then hold the
-            # connection whose transaction keeps all writers out.
+            # The traceback of an interrupt may hold the connection, whose open transaction keeps out all writers.
             clear_frames(error)
             await self._journal.finish(error, self._store.record_outcome, lease, draft, JournalState.NOT_SENT)
             if isinstance(error, JournalError):
@@ -254,7 +236,7 @@ class Sender:
         return may_send
 
     async def _record_acceptance(self, lease: Lease, draft: Draft, record: Sent) -> None:
-        """Record the service's answer; raise OutcomeUnknownError if it is not about this payment."""
+        """Record the service's response. Raise OutcomeUnknownError if it is not about this payment."""
         differing, clock = draft.requested.differences(reference_of(record), record), self._session.clock
         is_accepted: bool | None = False
         if not differing:
@@ -277,9 +259,8 @@ class Sender:
         if is_accepted:
             report_change(self._session, draft, JournalState.SENDING, JournalState.ACCEPTED, record)
         accounts = self._store.accounts
-        if accounts.knows(self._identity, record.tenant_id):
-            return
-        if await self._journal.run_or_log(accounts.learn, self._identity, record.tenant_id) is False:
+        is_known = accounts.knows(self._identity, record.tenant_id)
+        if not is_known and await self._journal.run_or_log(accounts.learn, self._identity, record.tenant_id) is False:
             logger.error(
                 "reference %s was sent by tenant %s, to which the journal does not belong: nothing more is sent with"
                 " this key",
@@ -288,8 +269,8 @@ class Sender:
             )
 
     async def _check_row(self, lease: Lease, draft: Draft, began: float) -> None:
-        """Raise if the row is not this call's any more. Called just before the body is written."""
-        # A process that was frozen since it wrote the row may be taken for dead, and the row released, meanwhile.
+        """Raise if the row no longer belongs to this call. Called just before the body is written."""
+        # While this process was frozen, others may have taken it for dead, and released the row.
         if self._session.backend.now() - began <= _ROW_IS_FRESH:
             return
         try:
@@ -304,13 +285,12 @@ class Sender:
 
     async def _record_failure(self, lease: Lease, draft: Draft, error: BaseException) -> None:
         state = JournalState.NOT_SENT
-        seen_id: str | None = None
+        seen_id = error.transaction_id if isinstance(error, OutcomeUnknownError) else None
         code: str | None = None
         if not isinstance(error, MomoPayError):  # a cancellation, an interrupt, or a bug in the user's transport
             state = JournalState.UNKNOWN if self._call.may_have_been_sent else state
         elif error.may_have_executed:
             state = JournalState.UNKNOWN
-            seen_id = error.transaction_id if isinstance(error, OutcomeUnknownError) else None
         elif isinstance(error, APIError):
             state, code = JournalState.REFUSED, error.code
         offset = self._session.clock.offset
@@ -318,5 +298,5 @@ class Sender:
         if await self._journal.finish(error, record, lease, draft, state):
             report_change(self._session, draft, JournalState.SENDING, state)
         elif isinstance(error, MomoPayError) and not error.may_have_executed:
-            # The row is another call's by now: this one was frozen, and taken for dead.
+            # The row belongs to another call by now: this one was frozen, and taken for dead.
             error.may_have_executed = not await self.is_free(draft)

@@ -1,15 +1,15 @@
-"""Follow everything in the journal that has not ended, in one bounded pass; call a handler once for each end.
+"""Follow everything in the journal that has not ended, in one bounded pass, and call a handler once for each end.
 
-The newest pages of the list come first: each shows a hundred transactions for one request. A pass goes on to the next
-page as long as pages show what it looks for, or something unresolved may be deeper. What is left is read by id, at
-random, so that nothing is always last. What a pass does not reach is left to the next one.
+A pass reads the newest pages of the list first, because one request shows a hundred transactions. It reads further
+pages while they show transactions that it follows, or while an unresolved payment may be deeper. Then it reads others
+by id, in random order, so that none is always last. The next pass takes what this one does not reach.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Coroutine, Iterable
-from contextlib import AsyncExitStack, ExitStack, suppress
+from collections.abc import Callable, Coroutine, Generator, Iterable
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import chain, zip_longest
@@ -48,15 +48,15 @@ if TYPE_CHECKING:  # at run time it needs SQLAlchemy
 logger: logging.Logger = logging.getLogger("momopay")
 
 TransactionHandler: TypeAlias = Callable[[Transaction], object]
-"""A function that is called with each transaction that has ended. What it returns is ignored."""
+"""A function that is called with each transaction that has ended. Its result is ignored."""
 
 AsyncTransactionHandler: TypeAlias = Callable[[Transaction], Coroutine[Any, Any, object]]
 """An ``async def`` function that is awaited with each transaction that has ended."""
 
-# Requests of one pass, of which some are for what lies deeper than its pages.
+# Requests of one pass. Fewer of them are for pages, so that some reads by id are left.
 _REQUESTS: Final = 14
 _PAGES: Final = 12
-# A further page is worth its request if the last one showed at least as many as could be read by id instead.
+# Read a further page only if the last one showed at least so many transactions that this pass follows.
 _WORTH_A_PAGE: Final = 2
 
 
@@ -65,10 +65,10 @@ class SweepReport:
     """What one sweep did, and what it left.
 
     Attributes:
-        settled: How many payments it found ended and recorded so; each prompt of an order counts.
-        open: How many transactions have not settled after it, without what is unresolved.
-        unknown: How many entries are unresolved after it.
-        handled: How many ends the handler handled.
+        settled: How many transactions it found and recorded as settled.
+        open: How many known transactions have still not settled.
+        unknown: How many entries are still unresolved.
+        handled: For how many ends the handler succeeded.
         failed: For how many ends the handler raised. They are delivered again.
     """
 
@@ -80,10 +80,7 @@ class SweepReport:
 
 
 class Sweep:
-    """One sweep: its requests, what it records of their responses, and the ends that its handler gets.
-
-    What begins with ``_record`` writes to the journal, in a thread.
-    """
+    """One sweep. Its methods whose names begin with ``_record`` write to the journal, in a thread."""
 
     def __init__(
         self, session: Session[Any], journal: Journal, handler: TransactionHandler | AsyncTransactionHandler | None
@@ -93,28 +90,23 @@ class Sweep:
         self._session = session
         self._journal = journal
         self._handler: Callable[[Transaction], Any] | None = handler
-        self._since: str | None = None  # from when on ends are for the handler, None without one
+        self._since: str | None = None  # ends from then on are for the handler
         self._parts = parts_of(journal)
-        # By id: what is open, what ended for a handler, and what is to be read once more.
-        self._followed: dict[str, Followed] = {}
-        # Of these, the ends that no handler handled yet, and the prompts that ended without success and were not read
-        # again since.
+        self._followed: dict[str, Followed] = {}  # by id; all that this pass wants to read
+        # Of these, the ends that no handler has handled, and the ended prompts to read once more.
         self._unhandled = frozenset[str]()
         self._ended_prompts: dict[str, Followed] = {}
-        # What is unresolved, or was released by a person ten minutes ago, and how to search for it.
-        self._searched: list[tuple[JournalEntry, Search]] = []
-        # Ids that are still to be read: at all, and by id for a result code.
-        self._unread = set[str]()
-        self._without_code = set[str]()
+        self._searched: list[tuple[JournalEntry, Search]] = []  # from `to_search`
+        self._unread = set[str]()  # ids that this pass has still to read, from a page or by id
+        self._without_code = set[str]()  # ids that a page showed, to be read by id for the result code
         self._requests = 0
-        # Reported by the task or thread that sweeps, after the thread that wrote them.
+        # Changes to report, which the sweeping task or thread does after the thread that recorded them.
         self._changes: list[tuple[JournalEntry, JournalState, TransactionSummary]] = []
-        # What was read and has ended, and the figures of the report.
-        self._ends: dict[str, Transaction] = {}
+        self._ends: dict[str, Transaction] = {}  # by id; what this pass read and has ended
         self._settled = self._handled = self._failed = 0
 
     async def run(self) -> SweepReport:
-        """Do what `Transactions.sweep` promises."""
+        """Sweep once, as `Transactions.sweep` documents it."""
         in_thread, reports = self._session.backend.in_thread, self._parts.reports
         await check_account(self._session, self._journal)
         if self._handler is not None:
@@ -122,13 +114,13 @@ class Sweep:
         failure: MomoPayError | None = None
         try:
             await self._read()
-        except MomoPayError as error:  # what was read before is recorded, and is delivered first
+        except MomoPayError as error:  # raised after the ends that were read before it are delivered
             failure = error
         if self._handler is not None and self._since is not None:
             for each in await in_thread(reports.unhandled, self._since):
                 transaction = self._ends.get(each.transaction.transaction_id)
                 status = each.transaction.status
-                # What this pass did not reach is left to the next one.
+                # The next pass delivers the ends that this one did not read.
                 if transaction is not None and status is not None and end_of(transaction.status) is end_of(status):
                     await self._deliver(transaction, self._handler)
         if failure is not None:
@@ -141,10 +133,9 @@ class Sweep:
 
     async def _read(self) -> None:
         """Make the requests, and record each response at once."""
-        in_thread = self._session.backend.in_thread
-        await in_thread(self._find_due)
+        await self._session.backend.in_thread(self._find_due)
         failure: MomoPayError | None = None
-        # One alone is read by id. For prompts that ended without success, a page also shows the service's time.
+        # A single transaction is read by id, unless an ended prompt needs the service's time, which a page shows first.
         if self._searched or self._ended_prompts or len(self._unread) > 1:
             failure = await self._failure_of(self._read_pages())
         shows_list = failure is None
@@ -152,12 +143,12 @@ class Sweep:
             error = await self._failure_of(self._read_by_id(transaction_id))
             failure = error or failure
             if error is not None and not shows_list:
-                break  # the service is down: what is left would fail too, each after its retries
+                break  # the service is down: the other reads would fail too, each after its retries
         if failure is not None:
             raise failure
 
     async def _failure_of(self, read: Coroutine[Any, Any, None]) -> MomoPayError | None:
-        """Make a read, and return an error that may be of a single transaction."""
+        """Make a read. Return its error if it may concern this transaction alone; raise any other."""
         try:
             await read
         except (APIError, ProtocolError) as error:
@@ -170,7 +161,7 @@ class Sweep:
         reports = self._parts.reports
         unhandled: list[Followed] = []
         if self._since is not None:
-            reports.forget_handled(self._since)  # what callbacks brought need not be read
+            reports.forget_handled(self._since)  # ends that callbacks delivered need no read
             unhandled = reports.unhandled(self._since)
         self._unhandled = frozenset(each.transaction.transaction_id for each in unhandled)
         self._ended_prompts = reports.ended_prompts()
@@ -188,21 +179,21 @@ class Sweep:
             await walk.next()
         while self._unread and unread - len(self._unread) >= _WORTH_A_PAGE:
             unread = len(self._unread)
-            await walk.next()  # after the last page, it shows nothing, which ends the loop
+            await walk.next()  # after the last page, this shows nothing, which ends the loop
 
     async def _search(self, walk: PageWalk) -> None:
-        """Search the pages for what is unresolved. What is older than a pass reaches stays so."""
+        """Search the pages for unresolved payments. One that is older than the pages reach stays unresolved."""
         found = await search(self._session, [wanted for _, wanted in self._searched], walk=walk)
         for (entry, _), matches in zip(self._searched, found, strict=True):
             if matches.is_complete:
-                await self._recorded(self._record_found, entry, matches)
+                await self._write_and_report(self._record_found, entry, matches)
             else:
                 why = "older than a sweep reaches, which reconcile_all searches too"
                 logger.info("reference %s stays unknown: %s", redacted_repr(entry.reference), why)
 
     def _to_read_by_id(self) -> list[str]:
-        """Return the ids that are still to be read, the kinds in turn."""
-        # At random, so that nothing is always last, and several sweeps at once do not read the same.
+        """Return the ids that are still to be read, of each kind in turn."""
+        # In random order, so that none is always last, and sweeps at the same time read different ones.
         unhandled, ended = self._unread & self._unhandled, self._unread & self._ended_prompts.keys()
         kinds = [
             self._unread - unhandled - ended,
@@ -218,7 +209,7 @@ class Sweep:
         self._requests += 1
         page = await read_page(self._session, EVERYTHING, cursor, lane=Lane.POLL)
         self._session.clock.observe(page.response.headers)
-        await self._recorded(self._record_all, page.items)
+        await self._write_and_report(self._record_all, page.items)
         return page
 
     async def _read_by_id(self, transaction_id: str) -> None:
@@ -228,9 +219,9 @@ class Sweep:
             logger.warning("the service knows no transaction %s, which is in the journal", transaction_id)
             return
         self._session.clock.observe(transaction.response.headers)
-        await self._recorded(self._record_all, [transaction])
+        await self._write_and_report(self._record_all, [transaction])
 
-    async def _recorded(self, record: Callable[..., None], *args: object) -> None:
+    async def _write_and_report(self, record: Callable[..., None], *args: object) -> None:
         """Write to the journal in a thread, then report what has changed."""
         await self._session.backend.in_thread(record, *args)
         while self._changes:
@@ -238,7 +229,6 @@ class Sweep:
             report_change(self._session, entry, entry.state, new, shown)
 
     def _record_found(self, entry: JournalEntry, matches: Matches) -> None:
-        """Record what a search found."""
         service_now = self._session.clock.service_now_if_known()
         for record in record_found(self._parts, entry, matches, service_now):
             self._changes.append((entry, JournalState.ACCEPTED, record))
@@ -246,18 +236,18 @@ class Sweep:
             self._note_end(record, needs_code=True)
 
     def _record_all(self, records: Iterable[TransactionSummary]) -> None:
-        """Record what a page, or a read by id, shows."""
+        """Record what a page or a read by id shows."""
         checked = list[str]()
         for record in records:
             followed = self._followed.get(record.transaction_id)
             if followed is not None:
                 if not isinstance(record, Transaction) and differences(followed.entry, record):
-                    continue  # a page may show another amount, such as one with the fee: it is read by id
+                    continue  # a page may show a different amount, such as one with the fee, so it is read by id
                 self._unread.discard(record.transaction_id)
                 self._record(followed, record)
                 if self._is_due_again(record.transaction_id):
                     checked.append(record.transaction_id)
-            elif isinstance(record, Transaction):  # the id was in a broken response; a page is searched as a whole
+            elif isinstance(record, Transaction):  # its id was in a broken response; `_search` covers the pages
                 for entry, wanted in self._searched:
                     if entry.seen_id == record.transaction_id and wanted.fit(record) is Fit.EXACT:
                         self._record_found(entry, Matches(exact=[record]))
@@ -266,12 +256,8 @@ class Sweep:
     def _record(self, followed: Followed, record: TransactionSummary) -> None:
         entry, known = followed.entry, followed.transaction
         if (known.is_open or record.status != known.status) and (differing := differences(entry, record)):
-            logger.error(
-                "transaction %s is not the payment of reference %s: the service's record has another %s",
-                record.transaction_id,
-                redacted_repr(entry.reference),
-                ", ".join(differing),
-            )
+            text = "transaction %s is not the payment of reference %s: the service's record has another %s"
+            logger.error(text, record.transaction_id, redacted_repr(entry.reference), ", ".join(differing))
             del self._followed[record.transaction_id]
             if self._parts.store.contradict(entry, record.transaction_id):
                 self._changes.append((entry, JournalState.UNKNOWN, record))
@@ -304,7 +290,7 @@ class Sweep:
         self._ends[record.transaction_id] = transaction_from(record)
 
     async def _deliver(self, transaction: Transaction, handler: Callable[[Transaction], Any]) -> None:
-        """Call the handler, unless the end is or was handled elsewhere. A handler that blocks runs in a thread."""
+        """Call the handler, unless the end is or was handled elsewhere. A blocking handler runs in a thread."""
         try:
             if is_async(handler):
                 self._handled += await self._await(transaction, handler)
@@ -312,28 +298,26 @@ class Sweep:
                 self._handled += await self._session.backend.in_thread(self._call, transaction, handler)
         except Exception as error:  # noqa: BLE001  whatever a handler raises, the other ends are delivered
             self._failed += 1
-            logger.error(  # noqa: TRY400  see `trace_of`
-                "the handler failed on the end of %s; the next sweep delivers it again\n%s",
-                transaction.transaction_id,
-                trace_of(error),
-            )
+            text = "the handler failed on the end of %s; the next sweep delivers it again\n%s"
+            logger.error(text, transaction.transaction_id, trace_of(error))  # noqa: TRY400  see `trace_of`
 
     def _call(self, transaction: Transaction, handler: Callable[[Transaction], Any]) -> bool:
-        """Return whether the handler was called."""
-        with ExitStack() as stack:
-            is_first = False
-            with suppress(CallbackError):  # another one is handling it
-                is_first = stack.enter_context(self._journal.handling(transaction))
+        with self._held(transaction) as is_first:
             if is_first:
                 raise_if_awaitable(handler(transaction))
         return is_first
 
     async def _await(self, transaction: Transaction, handler: Callable[[Transaction], Any]) -> bool:
-        """Return whether the handler was called."""
-        async with AsyncExitStack() as stack:
-            is_first = False
-            with suppress(CallbackError):  # as above
-                is_first = await stack.enter_async_context(entered_in_thread(self._journal.handling(transaction)))
+        async with entered_in_thread(self._held(transaction)) as is_first:
             if is_first:
                 await handler(transaction)
         return is_first
+
+    @contextmanager
+    def _held(self, transaction: Transaction) -> Generator[bool]:
+        """Hold an end while it is handled. Yield whether it is to be handled here."""
+        with ExitStack() as stack:
+            is_first = False
+            with suppress(CallbackError):  # on entering: another call is handling it
+                is_first = stack.enter_context(self._journal.handling(transaction))
+            yield is_first

@@ -28,13 +28,12 @@ DELETE: Endpoint[Record] = Endpoint("channels.delete", "DELETE", IDEMPOTENT, Lan
 class Channels(Resource[BackendT]):
     """Payment channels (service page, "Payment channel"). All calls but `create` are retried as needed.
 
-    A change or a deletion that failed may be in force if its error says ``may_have_executed``: read the channel. A
-    channel may be given by its id or its record.
+    If `update` or `delete` raises an error with ``may_have_executed``, it may have taken effect: read the channel.
     """
 
     @operation
     async def list(self) -> builtins.list[PaymentChannel]:
-        """List the account's channels: the default first, then newest to oldest, without deleted ones.
+        """Read all channels of the account: the default first, then newest to oldest, without deleted ones.
 
         See the service page, "GET /payment-wallet/channels".
         """
@@ -42,10 +41,10 @@ class Channels(Resource[BackendT]):
 
     @operation
     async def get(self, channel_id: ChannelRef) -> PaymentChannel:
-        """Read one channel. See the service page, "GET /payment-wallet/channels/{id}".
+        """Read one channel, given its id or its record. See the service page, "GET /payment-wallet/channels/{id}".
 
         Raises:
-            ChannelNotFoundError: Unknown, another account's, or deleted.
+            ChannelNotFoundError: The channel is unknown, another account's, or deleted.
         """
         return await Call(self._session, GET, channel_path(channel_id)).run()
 
@@ -66,18 +65,16 @@ class Channels(Resource[BackendT]):
             type: ``PAYBILL``, ``TILL_NUMBER`` or ``SEND_MONEY``; it cannot be changed later.
             shortcode: The Paybill or Till number; it cannot be changed later.
             account_number: Required for ``PAYBILL``.
-            is_default: Whether STK requests without a channel go here; the previous default loses the flag.
+            is_default: Whether STK requests without a channel use this one, instead of the previous default.
 
         Raises:
-            OutcomeUnknownError: The channel may exist; list the channels before you create it again.
+            OutcomeUnknownError: The channel may exist: list the channels before you create it again.
         """
         request = ChannelRequest.checked(
             name=name, type=type, shortcode=shortcode, account_number=account_number, is_default=is_default
         )
-        details = PaymentDetails(reference=request.name)
-        return await Call(
-            self._session, CREATE, "/payment-wallet/channels", body=request.to_json(), details=details
-        ).run()
+        body, details = request.to_json(), PaymentDetails(reference=request.name)
+        return await Call(self._session, CREATE, "/payment-wallet/channels", body=body, details=details).run()
 
     @operation
     async def update(
@@ -88,9 +85,9 @@ class Channels(Resource[BackendT]):
         account_number: str | UNSET | None = UNSET,
         is_default: bool | UNSET = UNSET,
     ) -> PaymentChannel:
-        """Change a channel, and return it; only what is given changes, and None is sent as null.
+        """Change the given fields of a channel and return it. None is sent as null.
 
-        Active transactions are unaffected. See the service page, "PATCH /payment-wallet/channels/{id}".
+        Active transactions are not affected. See the service page, "PATCH /payment-wallet/channels/{id}".
 
         Args:
             channel_id: The channel's id, or the channel.
@@ -111,12 +108,12 @@ class Channels(Resource[BackendT]):
         """Delete a channel. See the service page, "DELETE /payment-wallet/channels/{id}".
 
         Raises:
-            ChannelInUseError: It has transactions or customers; it cannot be deleted.
-            ChannelNotFoundError: Unknown, another account's, or deleted before.
+            ChannelInUseError: The channel has transactions or customers, so it cannot be deleted.
+            ChannelNotFoundError: The channel is unknown, another account's, or already deleted.
         """
         try:
             await Call(self._session, DELETE, channel_path(channel_id)).run()
         except APIError as error:
-            # "Not found" after an attempt with an unknown outcome counts as success: that attempt deleted it.
+            # "Not found" after an attempt whose outcome is unknown is a success: that attempt deleted it.
             if not (error.status_code == HTTPStatus.NOT_FOUND and error.may_have_executed):
                 raise

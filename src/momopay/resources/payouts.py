@@ -29,9 +29,8 @@ INITIATE = Endpoint("payouts.initiate", "POST", AT_MOST_ONCE, Lane.PAYMENT, Enve
 class Payouts(Resource[BackendT]):
     """B2C payouts (service page, "POST /b2c/payouts").
 
-    No money moved if a call raises another `MomoPayError` than its description names, unless ``.may_have_executed``. Of
-    `pay_once`, `refund` and `release`, make the same call again once the cause is fixed. They write to `journal`, by
-    default the client's.
+    A call may raise other `MomoPayError`s than it lists: no money moved then, unless ``error.may_have_executed``. Once
+    the cause is fixed, you can repeat the same call of `pay_once`, `refund` or `release`.
     """
 
     @operation
@@ -46,27 +45,26 @@ class Payouts(Resource[BackendT]):
         channel_id: ChannelRef | None = None,
         callback_url: str | None = None,
     ) -> Payout:
-        """Send money to a phone.
+        """Send money to a phone, at most once per call.
 
-        The B2C wallet is debited as soon as the service accepts. There is no idempotency key, so a failure after which
-        the request may have executed is never retried. See the service page, "POST /b2c/payouts".
+        The B2C wallet is debited as soon as the service accepts the payout. The service takes no idempotency key, so a
+        request that may have executed is never retried. See the service page, "POST /b2c/payouts".
 
         Args:
-            amount: KES, at least 10, no more than two decimals.
+            amount: KES, at least 10, with at most two decimals.
             phone: The recipient's number, in any form that `normalise_phone` takes.
-            reference: Your own reference for this payout; unique, since a payout of unknown outcome is found by it. No
-                space at an end, no character that nobody sees, and in the Unicode form NFC.
+            reference: Your own unique reference. Unicode NFC, without outer spaces or invisible characters.
             description: A short purpose.
-            currency: KES, the only one.
+            currency: Only KES.
             channel_id: A payment channel, or its id.
-            callback_url: Public HTTPS address that receives the result.
+            callback_url: Public HTTPS URL that receives the result.
 
         Returns:
             The payout, PENDING until the provider takes it.
 
         Raises:
-            OutcomeUnknownError: The money may have been sent; look for it with ``transactions.find`` before you send it
-                again. ``pay_once`` does that for you.
+            OutcomeUnknownError: The money may have been sent. Search with ``transactions.find`` before you send again;
+                `pay_once` does this for you.
         """
         request = PayoutRequest.checked(
             on_loopback=self._session.account.on_loopback,
@@ -95,34 +93,33 @@ class Payouts(Resource[BackendT]):
         metadata: Mapping[str, object] | None = None,
         journal: Journal | None = None,
     ) -> Payment:
-        """Send money to a phone, once for each reference, whatever fails and however often this is called.
+        """Send money to a phone once for each reference, however often you call this.
 
-        Call it again with the same arguments after any error, crash or restart: it sends only if the journal says that
-        the payout was refused or not sent and the service's list does not show it, and otherwise returns its
-        transaction. One call at a time sends a reference, across processes; a second one waits for the first. See the
-        service page, "POST /b2c/payouts" and "GET /transactions".
+        After any error, crash or restart, call it again with the same arguments. A payout that was attempted before is
+        sent again only if the journal has it as refused or not sent and the service's list does not show it; otherwise
+        its transaction is returned. A call waits for another one with the same reference, even in another process. See
+        the service page, "POST /b2c/payouts" and "GET /transactions".
 
         Args:
-            reference: Your own reference for this payout. It belongs to this amount and phone forever, and must not be
-                used for payouts outside the journal. Text as for `initiate`.
-            amount: KES, at least 10, no more than two decimals.
+            reference: Your own reference. It belongs to this amount and phone forever. Do not use it for payouts
+                outside the journal. Text as for `initiate`.
+            amount: KES, at least 10, with at most two decimals.
             phone: The recipient's number, in any form that `normalise_phone` takes.
             description: A short purpose.
-            currency: KES, the only one.
+            currency: Only KES.
             channel_id: A payment channel, or its id.
-            callback_url: Public HTTPS address that receives the result.
-            metadata: A JSON object of your own, kept in the journal's entry and never sent.
+            callback_url: Public HTTPS URL that receives the result.
+            metadata: Your own JSON object, kept in the journal's entry and never sent.
             journal: The account's journal, by default the client's.
 
         Returns:
-            The payment; ``.is_new`` if this call sent it. One that an earlier call made is as the service has it now,
-            and may have ended in any state.
+            The payment; ``.is_new`` if this call sent it. Otherwise it is as the service has it now, in any status.
 
         Raises:
             DuplicatePayoutError: The reference was used with another amount or phone; nothing was sent.
-            OutcomeUnknownError: The money may be gone, and the service's list does not show it, shows several
-                ``.matches`` or ``.near_matches``, or could not be searched within the deadline. Call again later; if
-                it stays so, look into the account console, then `release` what was certainly not paid.
+            OutcomeUnknownError: The money may be gone. The service's list does not show the payout, shows several
+                ``.matches`` or ``.near_matches``, or could not be searched within the deadline. Call again later. If
+                the error persists, look into the account console, then `release` what was certainly not paid.
         """
         request = PayoutRequest.checked(
             on_loopback=self._session.account.on_loopback,
@@ -146,30 +143,29 @@ class Payouts(Resource[BackendT]):
         similar: bool = False,
         journal: Journal | None = None,
     ) -> PayoutIterator[BackendT]:
-        """Pay many people, each once, one after another; each payout as `pay_once` makes it.
+        """Pay many people one after another, each as `pay_once` does.
 
-        Run it again with the same payouts after any error, crash or restart: it continues. It waits for the rate budget
-        between payouts, however long. See the service page, "POST /b2c/payouts" and "Limits".
+        After any error, crash or restart, run it again with the same payouts, and it continues. Between payouts it
+        waits for the rate budget, however long. See the service page, "POST /b2c/payouts" and "Limits".
 
         Args:
-            payouts: `PayoutItem`s, or mappings of the arguments of `pay_once`, from any iterable; with an
-                `AsyncClient`, from an asynchronous one too. Read one by one as they are paid, unless a limit is given:
-                then all are read first.
-            max_total: The most that all of them together may come to, KES, those that were paid before included.
-            max_each: The most that each may be, KES.
+            payouts: An iterable (with an `AsyncClient`, also an asynchronous one) of `PayoutItem`s, or of mappings of
+                `pay_once`'s arguments. It is read one by one as they are paid, or completely first if there is a limit.
+            max_total: Maximum sum of all payouts, in KES, including those that were paid before.
+            max_each: Maximum amount of each payout, in KES.
             similar: Whether to pay references that differ from one another, or from one in the journal, only in case,
                 dashes or spaces, with the same phone and amount. By default the first such payout ends the run.
             journal: The account's journal, by default the client's.
 
         Returns:
-            An iterable for ``for`` or, from an `AsyncClient`, ``async for``: a `PayoutOutcome` for each payout, in
-            order. A refusal of one payout is its outcome, and the next one follows. An error that all others would meet
-            too, such as missing funds or a third unknown outcome in a row, is the last outcome, with ``stops``; the
-            rest was not begun. No `MomoPayError` is raised for a payout. Iterate once; to run again, call again.
+            An iterable for ``for`` or, from an `AsyncClient`, ``async for``, which gives a `PayoutOutcome` for each
+            payout, in order. If one payout is refused, the run continues. An error that all others would meet too, such
+            as missing funds or a third unknown outcome in a row, is the last outcome, with ``stops``. No `MomoPayError`
+            is raised for a payout. Iterate once; to run again, call `pay_all` again.
 
         Raises:
-            RequestValidationError: A limit is no amount, or `payouts` no iterable; during the iteration, before
-                anything is sent, the payouts exceed a limit, and ``.fields`` says which ones, or two look the same.
+            RequestValidationError: A limit is not an amount, or `payouts` is not iterable. With a limit, raised during
+                the iteration before anything is sent: the payouts exceed it (see ``.fields``), or two look the same.
         """
         limits = PayoutLimits.checked(max_total, max_each)
         kinds = (Iterable, AsyncIterable) if self._is_async else (Iterable,)
@@ -191,33 +187,31 @@ class Payouts(Resource[BackendT]):
         metadata: Mapping[str, object] | None = None,
         journal: Journal | None = None,
     ) -> Payment:
-        """Pay back to the payer what was paid of a collection, or a part, once for each reference.
+        """Pay back to the payer what was paid of a collection, or a part of it, once for each reference.
 
-        It is a payout, made as `pay_once` makes one: call it again with the same arguments after any error. All refunds
-        of a collection together never exceed what was paid, in all processes. Unresolved ones count; those that were
-        refused, not sent or REVERSED do not. See the service page, "POST /b2c/payouts".
+        A refund is a payout as by `pay_once`: after any error, call again with the same arguments. All refunds of a
+        collection together, from any process, never exceed what was paid. Unresolved refunds count; refused, unsent and
+        REVERSED ones do not. See the service page, "POST /b2c/payouts".
 
         Args:
-            of: The reference of a collection that ``stk.collect_once`` recorded. If its last known status is open, it
-                is read first.
-            amount: KES, at least 10, no more than two decimals. By default all that is left to refund; where more than
-                one prompt was paid, what was paid beyond one. If the reference has a refund already, its amount.
-            reference: Of this refund, by default ``<of>-R1``. Give a second refund of the same collection another one.
+            of: The reference of a collection of ``stk.collect_once``. If the journal has it as open, it is read first.
+            amount: KES, at least 10, with at most two decimals. By default all that is left to refund; if more than one
+                prompt was paid, what was paid beyond one; if the reference already has a refund, its amount.
+            reference: The refund's own reference, by default ``<of>-R1``. A second refund needs another one.
             description: A short purpose.
             channel_id: A payment channel, or its id.
-            callback_url: Public HTTPS address that receives the result.
-            metadata: A JSON object of your own, kept in the journal's entry and never sent.
-            journal: As for `pay_once`.
+            callback_url: Public HTTPS URL that receives the result.
+            metadata: Your own JSON object, kept in the journal's entry and never sent.
+            journal: The account's journal, by default the client's.
 
         Returns:
-            As `pay_once`. A refund that ended FAILED comes back to the B2C wallet; once it reads as REVERSED, refund
-            under another reference.
+            The payment, as from `pay_once`. If it ends FAILED, wait until it is REVERSED, then use another reference.
 
         Raises:
             RequestValidationError: The collection is not in the journal or was not paid, or the amount is below KES 10
                 or more than what is left; nothing was sent. ``.fields`` says which refunds count.
-            DuplicatePayoutError: The reference was used for something else; or it is the default one, and the
-                collection was paid again since that refund. It names the free one; nothing was sent.
+            DuplicatePayoutError: The reference was used for something else, or it is the default one and the collection
+                was paid again since that refund. Nothing was sent; the message names a free reference.
             OutcomeUnknownError: The money may have been sent; as for `pay_once`.
         """
         journal = self._session.journal_for(journal)
@@ -230,9 +224,8 @@ class Payouts(Resource[BackendT]):
             callback_url=self._session.callback_url(callback_url, plan.reference),
             **vars(plan),
         )
-        call = DurableCall(
-            self._session, journal, plan.reference, request, metadata=metadata, refund_of=of, until=until
-        )
+        name = plan.reference
+        call = DurableCall(self._session, journal, name, request, metadata=metadata, refund_of=of, until=until)
         return await call.run()
 
     @operation
@@ -245,35 +238,33 @@ class Payouts(Resource[BackendT]):
         searched_elsewhere: bool = False,
         journal: Journal | None = None,
     ) -> JournalEntry:
-        """Allow, as a person, that an unresolved payment is sent after all, unless the service's list shows it.
+        """Allow an unresolved payment to be sent again, on a person's decision, unless the service's list shows it.
 
-        Look into the account console before: the list may lag. It sends no money, but the next `pay_once` or
-        ``collect_once`` does. Logged at WARNING; a sweep ten minutes later searches once more. See the service page,
-        "GET /transactions".
+        Check the account console first: the list may lag. The next `pay_once` or ``collect_once`` may then send money.
+        Logged at WARNING. A sweep searches again ten minutes later. See the service page, "GET /transactions".
 
         Args:
-            reference: Of a payout or an order whose outcome is unknown.
+            reference: The reference of a payout or an order whose outcome is unknown.
             by: Who decided; kept in the entry.
-            kind: Payout or collection; by default, whichever there is.
-            searched_elsewhere: Whether you have searched in the account console, so that nothing is searched here. It
-                skips the search, not the wait.
+            kind: Payout or collection; needed only if both have the reference.
+            searched_elsewhere: Whether you have searched in the account console. Skips the search here, not the wait.
             journal: The account's journal, by default the client's.
 
         Returns:
-            The entry as it is now, NOT_SENT or REFUSED. It may be sent.
+            The entry, now NOT_SENT or REFUSED: it may be sent.
 
         Raises:
-            RequestValidationError: The reference is not in the journal; or it was accepted, as the search may have
-                shown; or a minute has not passed since the lease of its latest attempt, and it says how long to wait.
+            RequestValidationError: The reference is not in the journal, the payment was accepted (the search may have
+                found it), or it must wait for a minute after its latest attempt's lease (see the message).
             OutcomeUnknownError: The list shows ``.near_matches`` or several ``.matches``. Compare them by eye. If none
                 is this payment, use another reference, or ``searched_elsewhere=True``.
-            ValueError: A payout and a collection have the reference: name the kind.
+            ValueError: A payout and a collection have the reference: pass `kind`.
         """
         self._session.before_payment(reference)
         journal = self._session.journal_for(journal)
         return await release(self._session, journal, reference, by, kind, searched_elsewhere=searched_elsewhere)
 
     def _reconcile_all(self, journal: Journal) -> Any:
-        """Do what ``journal.reconcile_all(client)`` promises."""
+        """Implement ``journal.reconcile_all(client)``."""
         coroutine = as_operation(self._session, "payouts.reconcile_all", reconcile_all, None, journal)
         return run_async(coroutine) if self._is_async else run_sync(coroutine)

@@ -25,8 +25,8 @@ INITIATE = Endpoint("stk.initiate", "POST", AT_MOST_ONCE, Lane.PAYMENT, Envelope
 class Stk(Resource[BackendT]):
     """STK collections (service page, "POST /payments/stk").
 
-    No prompt was sent if a call raises another `MomoPayError` than its description names, unless
-    ``.may_have_executed``. Of `collect_once`, make the same call again once the cause is fixed.
+    A call may raise other `MomoPayError`s than it lists: no prompt was sent then, unless ``error.may_have_executed``.
+    Once the cause is fixed, you can repeat the same call of `collect_once`.
     """
 
     @operation
@@ -41,28 +41,27 @@ class Stk(Resource[BackendT]):
         channel_id: ChannelRef | None = None,
         credential_id: str | UUID | None = None,
     ) -> StkTransaction:
-        """Send a PIN prompt to a customer's phone.
+        """Send a PIN prompt to a customer's phone, at most once per call.
 
-        Every call is a new prompt and a new transaction; a failure after which it may have executed is never retried,
-        so it is sent at most once. The result arrives at ``callback_url``, or by ``transactions.wait``. The fee is
-        deducted from the service wallet at once. See the service page, "POST /payments/stk" and "Callbacks".
+        Every call is a new prompt and a new transaction. A request that may have executed is never retried. The result
+        comes to `callback_url`, or from ``transactions.wait``. The fee is deducted from the service wallet at once. See
+        the service page, "POST /payments/stk" and "Callbacks".
 
         Args:
-            amount: KES, at least 1, no more than two decimals.
+            amount: KES, at least 1, with at most two decimals.
             phone: The customer's number, in any form that `normalise_phone` takes.
-            account_reference: At most 12 characters; shown on the customer's statement. No space at an end, no
-                character that nobody sees, and in the Unicode form NFC.
-            transaction_desc: At most 13 characters; shown on the PIN prompt.
-            callback_url: Public HTTPS address that receives the result.
-            channel_id: The payment channel, or its id; the default channel if not given.
+            account_reference: At most 12 characters, shown on the statement. Text as for ``payouts.initiate``.
+            transaction_desc: At most 13 characters, shown on the PIN prompt.
+            callback_url: Public HTTPS URL that receives the result.
+            channel_id: A payment channel, or its id; by default the default channel.
             credential_id: The id of a ``MERCHANT_BYOC`` credential profile.
 
         Returns:
             The transaction, PENDING until the customer acts.
 
         Raises:
-            OutcomeUnknownError: The prompt may have been sent and the customer may pay; look for it with
-                ``transactions.find`` before you prompt again. ``collect_once`` does that for you.
+            OutcomeUnknownError: The prompt may have been sent, and the customer may pay. Search with
+                ``transactions.find`` before you prompt again; `collect_once` does this for you.
         """
         request = StkRequest.checked(
             on_loopback=self._session.account.on_loopback,
@@ -93,47 +92,42 @@ class Stk(Resource[BackendT]):
         metadata: Mapping[str, object] | None = None,
         journal: Journal | None = None,
     ) -> Payment:
-        """Collect an order once, with as many prompts as it takes, at most one of them open.
+        """Collect an order once, with as many prompts as it takes, of which at most one is open.
 
-        Call it again with the same arguments whenever the customer tries again, and after any error, crash or restart.
-        It prompts only if every earlier prompt ended without success, or was refused or not sent and the service's list
-        does not show it. Otherwise it returns the prompt that is open or was paid. One call at a time prompts for an
-        order, across processes; a second one waits for the first. See the service page, "POST /payments/stk" and
-        "GET /transactions".
+        Call it again with the same arguments when the customer tries again, and after any error, crash or restart. It
+        sends a prompt only if each earlier one ended without success, or was refused or not sent and the service's list
+        does not show it. Otherwise it returns the open or paid prompt. A call waits for another one for the same order,
+        even in another process. See the service page, "POST /payments/stk" and "GET /transactions".
 
         Args:
-            reference: Your own reference for the order. It belongs to this amount forever. Text as for
-                ``payouts.initiate``.
-            amount: KES, at least 1, no more than two decimals.
-            phone: The customer's number, in any form that `normalise_phone` takes. It may be another one than the last
-                prompt's once no prompt is open or unresolved.
-            transaction_desc: At most 13 characters; shown on the PIN prompt.
-            account_reference: What the service gets as the reference, at most 12 characters; shown on the customer's
-                statement. Prompts are found by it, so the order keeps its first one, and orders that share one (a
-                meter, an admission number) wait for each other if they have the same amount. By default the order's
-                reference where it fits, else a token of 12 letters and digits derived from it, which the entry has as
-                ``wire_reference``.
-            callback_url: Public HTTPS address that receives the result.
-            channel_id: The payment channel, or its id; the default channel if not given.
+            reference: Your own reference for the order, bound to its amount forever. Text as for ``payouts.initiate``.
+            amount: KES, at least 1, with at most two decimals.
+            phone: The customer's number, in any form that `normalise_phone` takes. You may change it while no prompt is
+                open or unresolved.
+            transaction_desc: At most 13 characters, shown on the PIN prompt.
+            account_reference: The reference that the service gets, at most 12 characters, shown on the customer's
+                statement. Prompts are found by it: an order keeps its first one, and orders that share one (a meter, an
+                admission number) wait for each other if their amounts are the same. By default `reference` if it fits,
+                else a token of 12 letters and digits derived from it (the entry's ``wire_reference``).
+            callback_url: Public HTTPS URL that receives the result.
+            channel_id: A payment channel, or its id; by default the default channel.
             credential_id: The id of a ``MERCHANT_BYOC`` credential profile.
-            abandon_after: Seconds after which a prompt that is still open does not block another one. By default it
-                blocks for ever. A customer who answers both pays twice: the entry is ``paid_twice`` then, and it is
-                logged at CRITICAL. It does not apply to a prompt whose outcome is unknown.
-            metadata: A JSON object of your own, kept in the journal's entry and never sent.
+            abandon_after: Seconds after which an open prompt no longer blocks another one; by default it always does. A
+                customer who answers both pays twice: the entry is then ``paid_twice``, and it is logged at CRITICAL. It
+                does not apply to a prompt whose outcome is unknown.
+            metadata: Your own JSON object, kept in the journal's entry and never sent.
             journal: The account's journal, by default the client's.
 
         Returns:
-            The payment, PENDING until the customer acts; ``.is_new`` if this call sent the prompt. Else what was paid,
-            or is open, as the service has it now.
+            The open or paid prompt, as the service has it now; PENDING and ``.is_new`` if this call sent it.
 
         Raises:
-            RequestValidationError: Nothing was sent; fix the arguments in ``.fields``. For ``account_reference``:
+            RequestValidationError: The arguments in ``.fields`` are invalid; nothing was sent. For `account_reference`:
                 another order with the same amount is open under it.
-            DuplicateCollectionError: The order was used with another amount, or has an open prompt on another phone;
-                nothing was sent.
-            OutcomeUnknownError: The customer may have been prompted and may pay, and the service's list does not show
-                it, shows ``.near_matches``, or could not be searched within the deadline. Call again later; if it stays
-                so, look into the account console, then ``payouts.release(reference=...)``.
+            DuplicateCollectionError: Nothing was sent: the order has another amount, or is open on another phone.
+            OutcomeUnknownError: The customer may have a prompt, and may pay. The service's list does not show it, shows
+                ``.near_matches``, or could not be searched within the deadline. Call again later. If the error
+                persists, look into the account console, then ``payouts.release(reference=...)``.
         """
         order = OrderRequest.checked(reference=reference, abandon_after=abandon_after)
         request = StkRequest.checked(

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import builtins
 import logging
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from datetime import date, datetime
 from decimal import Decimal
 from functools import partial
-from typing import Any
 
 from momopay._core.handlers import is_async
 from momopay._core.operation import Resource, as_operation, operation
@@ -40,7 +39,7 @@ GUIDANCE = PollSchedule()
 class Transactions(Resource[BackendT]):
     """Transactions (service page, "Transaction" and "States"). Nothing here moves money.
 
-    A transaction may be given by its id, or by a record that carries it. What fails may be called again.
+    Pass a transaction as its id, or as a record that has it. Any call that failed can be repeated.
     """
 
     def __init__(self, session: Session[BackendT], coordinators: Coordinators) -> None:
@@ -49,7 +48,7 @@ class Transactions(Resource[BackendT]):
 
     @operation
     async def get(self, transaction_id: TransactionRef) -> Transaction:
-        """Read one transaction as it is now. Retried as needed. See the service page, "GET /transactions/{id}".
+        """Read one transaction. Retried as needed. See the service page, "GET /transactions/{id}".
 
         Raises:
             TransactionNotFoundError: The account has no such transaction.
@@ -71,12 +70,22 @@ class Transactions(Resource[BackendT]):
         amount_max: int | Decimal | None = None,
         q: str | None = None,
     ) -> TransactionPage:
-        """Read one page of the list, newest first: 1 to 100 transactions, after the ``next_cursor`` of the page before.
+        """Read one page of the list, newest first. Retried as needed. See the service page, "GET /transactions".
 
-        It has counts over the whole filtered set. The filters ``status`` to ``q`` may be combined: only this status,
-        type and channel, from and to these times, from ``amount_min`` to ``amount_max`` (KES), and what the service
-        finds by the text ``q``. Their formats are not specified: times are sent as ISO 8601, amounts as numbers.
-        Retried as needed. See the service page, "GET /transactions".
+        The page has counts over the whole filtered set. Filters may be combined. Their formats are not specified: times
+        are sent as ISO 8601, amounts as numbers.
+
+        Args:
+            limit: Transactions on the page, 1 to 100.
+            cursor: The ``next_cursor`` of the page before.
+            status: Only this status.
+            type: Only this type.
+            from_: From this time.
+            to: To this time.
+            channel_id: Only this channel.
+            amount_min: Lowest amount, KES.
+            amount_max: Highest amount, KES.
+            q: A text that the service searches for.
         """
         query = TransactionQuery.checked(
             limit=limit,
@@ -106,20 +115,19 @@ class Transactions(Resource[BackendT]):
         q: str | None = None,
         page_size: int = 100,
     ) -> TransactionIterator[BackendT]:
-        """Walk the list, newest first, over as many pages as there are; the filters are those of `list`.
+        """Walk the whole list, newest first, with the filters of `list`.
 
-        Pages of ``page_size`` transactions, 1 to 100, are fetched as the walk reaches them. Each transaction is seen
-        once. Those that arrive meanwhile are not seen, and one that changes its status may be seen with its old status
-        or, under a ``status`` filter, be missed.
+        Pages of `page_size` transactions, 1 to 100, are fetched as the walk reaches them. Each transaction comes once.
+        Transactions that arrive during the walk are not seen. One whose status changes during it may have the old
+        status or, with a `status` filter, be missed.
 
         Returns:
             An iterable for ``for`` or, from an `AsyncClient`, ``async for``; ``.pages()`` gives whole pages.
 
         Raises:
-            ProtocolError: During the walk: the service gave a cursor a second time.
+            ProtocolError: During the walk: the service repeated a cursor, or left one out before the end.
         """
-        # New transactions come before the first page. The cursor keeps the rest from shifting if the service's
-        # cursors are stable, which is not specified.
+        # What the docstring says of new transactions needs stable cursors, which the service does not specify.
         query = TransactionQuery.checked(
             page_size=page_size,
             status=status,
@@ -131,11 +139,10 @@ class Transactions(Resource[BackendT]):
             amount_max=amount_max,
             q=q,
         )
-
-        def fetch(cursor: str | None) -> Coroutine[Any, Any, TransactionPage]:
-            return as_operation(self._session, "transactions.iter", read_page, None, query, cursor)
-
-        return TransactionIterator(self._session, fetch)
+        return TransactionIterator(
+            self._session,
+            lambda cursor: as_operation(self._session, "transactions.iter", read_page, None, query, cursor),
+        )
 
     @operation
     async def find(
@@ -147,52 +154,47 @@ class Transactions(Resource[BackendT]):
         phone: str | None = None,
         type: TransactionType | str | None = None,  # noqa: A002  the wire's name
     ) -> builtins.list[TransactionSummary]:
-        """Search for a payment by what is known of it, for example after an OutcomeUnknownError.
+        """Search for a payment in the list, for example after an OutcomeUnknownError.
 
-        Walks the list back to five minutes before ``since``; further if the ``Date`` of the service's responses shows
-        that this machine's clock is ahead. Finding nothing proves nothing: a transaction may appear in the list later.
-        What has the reference and another amount, phone, type or time is not returned, and logged at WARNING. The
-        deadline applies to each page. See the service page, "GET /transactions".
+        Walks the list back to five minutes before `since`, or further if the ``Date`` headers of the service show that
+        this machine's clock is ahead. An empty result proves nothing: a transaction may appear in the list later. One
+        with the reference but another amount, phone, type or time is only logged, at WARNING. The deadline applies to
+        each page. See the service page, "GET /transactions".
 
         Args:
-            reference: The reference that it was sent with, exactly.
+            reference: The exact reference that the payment was sent with.
             since: When it was sent, an aware datetime.
             amount: Its amount, KES.
             phone: Its phone, in any form that `normalise_phone` takes.
             type: ``STK``, ``B2C`` or ``WALLET_TOPUP``.
 
         Returns:
-            Every transaction that fits, newest first.
+            Every transaction that matches, newest first.
         """
         wanted = Search.checked(reference=reference, since=since, amount=amount, phone=phone, type=type)
         (matches,) = await search(self._session, [wanted])
+        text = "transaction %s has reference %s, and another amount, phone, type or time than the one searched for"
         for item in matches.near:
-            logger.warning(
-                "transaction %s has reference %s, and another amount, phone, type or time than the one searched for",
-                item.transaction_id,
-                redacted_repr(reference),
-            )
+            logger.warning(text, item.transaction_id, redacted_repr(reference))
         return matches.exact
 
     @operation
     async def confirm(self, callback: Callback) -> Transaction:
-        """Compare a callback, which is not signed, with the service's own record.
+        """Confirm a callback, which is not signed, by the service's own record.
 
-        Compares status, amount, phone and reference; any two ends without success agree, and so does what the callback
-        leaves out. See the service page, "Callbacks" and "GET /transactions/{id}".
-
-        One confirmation alone reads the transaction by its id. Those that come while another one on this client is
-        reading share a page of the list, where it shows what the callbacks say.
+        Compares status, amount, phone and reference, if the callback has them. All ends without success agree. A single
+        confirmation reads the transaction by id; several at once on one client share a page of the list if it shows
+        what they say. See the service page, "Callbacks" and "GET /transactions/{id}".
 
         Args:
             callback: From `parse_callback`.
 
         Returns:
-            The transaction as the service has it. Act on this, not on the callback. If it came from the list, the
-            fields that only a single read has are None: `get` reads why a payment failed.
+            The service's record. Act on it, not on the callback. If it came from the list, the fields that only a
+            single read has are None: `get` reads why a payment failed.
 
         Raises:
-            CallbackMismatchError: They disagree; answer non-2xx and act on nothing.
+            CallbackMismatchError: The callback and the record disagree; answer non-2xx and act on nothing.
             TransactionNotFoundError: The account has no such transaction; act on nothing.
             MomoPayError: As for `get`; answer non-2xx, so that the callback comes again.
         """
@@ -201,8 +203,8 @@ class Transactions(Resource[BackendT]):
         operation = self._session.operation
         with nullcontext() if operation is None else operation.confirming(callback):
             transaction = await Confirmation(self._coordinators.confirmations, self._session, callback).read()
-            # Whether a read ever says EXPIRED, and which of FAILED and CANCELLED a cancelled prompt reads as, is not
-            # specified, so the exact status of an end without success is not compared.
+            # The status of an end without success is not compared exactly: the service does not specify whether a read
+            # shows EXPIRED, and whether a cancelled prompt reads as FAILED or CANCELLED.
             check_agreement(callback, transaction)
             mark_confirmed(callback)
             return transaction
@@ -217,27 +219,25 @@ class Transactions(Resource[BackendT]):
     ) -> Transaction:
         """Wait until a transaction has ended.
 
-        Polls by the schedule, by default the service's guidance (service page, "GET /transactions/{id}"), and at once
-        after `notify`. Waits on one client share what they read: a success may come from the list, and the fields that
-        only a single read has are then None. An end without success is read by id for its result code; if no slot of
-        the rate budget is free within three poll intervals, you get the fields that the list has. A transient failure
-        or a 429 does not end the wait, and nor does one answer that is not the service's format.
+        Polls on the schedule, by default the service's guidance (service page, "GET /transactions/{id}"), and at once
+        after `notify`. Waits on one client share their reads, so a success may come from the list, without the fields
+        that only a single read has. An end without success is read by id for its result code, unless the rate budget
+        has no slot within three poll intervals. A transient failure, a 429 or one malformed response does not end it.
 
         Args:
-            transaction_id: The id that an initiation returned, or a record that carries it. A `Transaction` that
-                has already ended is returned at once, without a request.
+            transaction_id: An id or a record. A `Transaction` that has already ended is returned without a request.
             until: What counts as an end: `terminal`, `settled`, or a function of your own.
             schedule: When to poll, in seconds.
 
         Returns:
-            The transaction, ended.
+            The ended transaction.
 
         Raises:
-            WaitTimeoutError: The schedule's limit passed; ``.last`` is the last state read. It may still
-                succeed, so money may yet move: read it again later.
+            WaitTimeoutError: The schedule's limit passed; ``.last`` is the last state read. The payment may still
+                succeed and move money: read it again later.
             TransactionNotFoundError: The account has no such transaction.
-            ProtocolError: Two answers in a row were not the service's format, such as a proxy's page. Check the
-                address; the payment goes on without you.
+            ProtocolError: Two responses in a row were malformed, such as a proxy's page. Check the base URL. The
+                payment continues without the wait.
             APIError: A refusal that waiting does not change, such as a revoked key.
         """
         ended = await self._start_wait([transaction_id], until, schedule).end(self._session)
@@ -251,7 +251,7 @@ class Transactions(Resource[BackendT]):
         until: Callable[[Transaction], bool] = terminal,
         schedule: PollSchedule = GUIDANCE,
     ) -> WaitIterator[BackendT]:
-        """Wait for many transactions and return each as it ends; otherwise as `wait`.
+        """Wait for many transactions, each as by `wait`, and return them as they end.
 
         Returns:
             An iterable for ``for`` or, from an `AsyncClient`, ``async for``.
@@ -261,7 +261,7 @@ class Transactions(Resource[BackendT]):
             MomoPayError: During the iteration, as for `wait`.
         """
         # The iterator may run later or more than once, so the ids are read and checked now.
-        if isinstance(ids, str):  # of which each character would pass for an id
+        if isinstance(ids, str):  # each character would pass for an id
             raise RequestValidationError({"ids": "must be several ids; for one, call wait"})
         wanted = list(ids)
         for each in wanted:
@@ -278,22 +278,21 @@ class Transactions(Resource[BackendT]):
         utc: bool = False,
         journal: Journal | None = None,
     ) -> DayReport:
-        """Compare a day, or several, of the service's list with the journal and, if given, with your own orders.
+        """Compare one or several days of the service's list with the journal and, if given, with your own orders.
 
-        Finds payments that nobody knows, entries that the service does not have, orders paid twice, other amounts,
-        money that came back, and what is unresolved. What the service's record says of an entry is recorded in the
-        journal, as ``journal.settle`` does. Sends no payment. A payment of the last minutes may not be in the list yet,
-        so reconcile a day when it is over. See the service page, "GET /transactions".
+        Finds unknown payments, entries that the service does not have, orders paid twice, other amounts, money that
+        came back, and unresolved payments. Records what the service reports, as ``journal.settle`` does. Sends no
+        payment. Reconcile a day after it is over: the list may lag. See the service page, "GET /transactions".
 
         Args:
-            day: Of Nairobi (UTC+3).
+            day: A date in Nairobi (UTC+3).
             last_day: The last of several days, such as the end of a month.
             orders: Your orders of these days. Without them, a collection that is not in the journal is a difference.
-            utc: The days are of UTC.
+            utc: Whether the days are in UTC.
             journal: The account's journal, by default the client's. It may have gone back in time.
 
         Returns:
-            Sums and differences; ``.agrees`` if there is none.
+            Sums and differences; ``.agrees`` if there are none.
 
         Raises:
             RequestValidationError: Not a date, or the last day is before the first.
@@ -305,46 +304,44 @@ class Transactions(Resource[BackendT]):
     async def sweep(
         self, *, handler: TransactionHandler | AsyncTransactionHandler | None = None, journal: Journal | None = None
     ) -> SweepReport:
-        """Follow everything in the journal that has not ended: when answers or callbacks were lost, or ends are late.
+        """Follow everything in the journal that has not ended, for example because a response or a callback was lost.
 
-        One pass, of at most 15 requests, retries aside: call it every minute or so, from as many processes as you like.
-        It searches for what is unresolved, reads what was accepted and has not settled, and records status, result
-        code, fee and end. Then it calls the handler once for each settled end, also for one that was recorded elsewhere
-        and not handled: a callback and a sweep that bring the same end share ``journal.handling``.
+        Call it every minute or so, from any number of processes: one pass makes at most 15 requests, retries aside. It
+        searches for unresolved payments, reads accepted ones that have not settled, and records status, result code,
+        fee and end. Then it calls the handler once for each settled end, unless ``journal.handling`` has it as handled.
 
-        A payout that FAILED has not settled before it is REVERSED. A prompt that ended without success is read once
-        more ten minutes later, because a late PIN may pay it. What a person released is searched for once more, too.
-        See the service page, "GET /transactions" and "GET /transactions/{id}".
+        A payout that FAILED has settled once it is REVERSED. A prompt that ended without success is read once more ten
+        minutes later, because a late PIN may pay it; a released payment is searched for once more then. See the service
+        page, "GET /transactions" and "GET /transactions/{id}".
 
         Args:
-            handler: Called with each transaction that has settled; an ``async def`` with an `AsyncClient` only. If it
-                raises, that is logged, and the next pass delivers the end again. The fields that only a single read has
-                may be None. The first sweep with a handler delivers ends of the day before it, and no older ones.
+            handler: Called with each transaction that has settled; ``async def`` only with an `AsyncClient`. If it
+                raises, the error is logged, and the next pass delivers the end again. Fields that only a single read
+                has may be None. The first sweep with a handler delivers no ends older than a day.
             journal: The account's journal, by default the client's.
 
         Raises:
-            MomoPayError: What was read before was recorded and handled; sweep again.
+            MomoPayError: A read failed. What was read before it is recorded and handled; sweep again.
         """
         return await Sweep(self._session, self._session.journal_for(journal), handler).run()
 
     def notify(self, callback: Callback | TransactionRef) -> None:
-        """Wake the waits on this client for the transaction of a callback, so that they poll at once.
+        """Wake the waits on this client for a callback's transaction, so that they poll at once.
 
-        One notified wait reads its transaction once; several at about the same time, or while the rate budget is
-        short, share a page of the list. Nothing in the callback is trusted, and nothing is sent from here. With an
-        `AsyncClient`, call it from the client's own event loop, without ``await``.
+        Nothing in the callback is trusted. Several waits at about the same time, or while the rate budget is short,
+        share a page of the list. With an `AsyncClient`, call it from the client's own event loop, without ``await``.
         """
-        # This only makes the wait read by id at once: the callback is not signed, so its status decides nothing.
+        # A failure makes the wait read by id. The callback is not signed, so its status decides nothing else.
         failed = isinstance(callback, Callback) and callback.transaction.status.ended_without_success
         self._coordinators.waits.notify(transaction_id_of(callback), failed=failed)
 
     def _start_wait(
         self, ids: Iterable[TransactionRef], until: Callable[[Transaction], bool], schedule: PollSchedule
     ) -> TransactionWait:
-        if not callable(until) or is_async(until):  # the coroutine of an async def would count as true at once
+        if not callable(until) or is_async(until):  # a coroutine would count as true at once
             raise ConfigurationError("until must be a function of a transaction, such as momopay.settled, not async")
         if not isinstance(schedule, PollSchedule):
             raise ConfigurationError("schedule must be a PollSchedule, such as PollSchedule(limit=60)")
-        # A payment that was read anew may have ended: then it is returned without a request, as a transaction is.
+        # If a payment's own transaction has ended, it is returned without a request.
         wanted = {transaction_id_of(each): each.transaction if isinstance(each, Payment) else each for each in ids}
         return TransactionWait(self._coordinators.waits, self._session, wanted, until, schedule)
