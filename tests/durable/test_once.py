@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from email.utils import format_datetime
 from typing import Any
+from uuid import uuid4
 
 import anyio
 import anyio.from_thread
@@ -38,7 +39,19 @@ from durable.kit import (
     requests,
     with_each_client_and_database,
 )
-from journal.kit import ACCEPTED, COLLECTION, PAYOUT, REFUSED, UNKNOWN, begin, execute, lease_of, put
+from journal.kit import (
+    ACCEPTED,
+    COLLECTION,
+    PAYOUT,
+    PHONE,
+    REFUSED,
+    UNKNOWN,
+    begin,
+    execute,
+    lease_of,
+    put,
+    put_collection,
+)
 from momopay import (
     AsyncClient,
     Client,
@@ -391,3 +404,26 @@ def test_a_call_that_waits_for_another_knows_nothing_if_the_journal_fails(shop: 
         fails.join()
     assert caught.value.may_have_executed
     assert PAYOUTS.sent(shop.sandbox) == 0
+
+
+# What is sent.
+
+
+def test_every_argument_reaches_the_service(shop: Shop) -> None:
+    put_collection(shop.journal)
+    channel = shop(lambda client: client.channels.create(name="Till", type="TILL_NUMBER", shortcode="123456")).id
+    given = {"channel_id": channel, "callback_url": "https://shop.example/momo"}
+    common = {"phone": PHONE, "channelId": channel, "callbackUrl": "https://shop.example/momo"}
+
+    def sent() -> Any:
+        return shop.sandbox.requests[-1].json
+
+    shop.pay(description="Rent", **given)
+    payout = {**common, "description": "Rent", "currency": "KES"}
+    assert sent() == {**payout, "reference": "r", "amount": 10}
+    shop.refund(description="Back", amount=20, **given)
+    assert sent() == {**payout, "reference": "o-R1", "amount": 20, "description": "Back"}
+    profile = str(uuid4())
+    shop.collect(transaction_desc="Meter", account_reference="M-7", credential_id=profile, phone=PHONE, **given)
+    order = {"accountReference": "M-7", "transactionDesc": "Meter", "credential_id": profile}
+    assert sent() == {**common, **order, "amount": 10}

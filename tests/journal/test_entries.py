@@ -73,6 +73,8 @@ def test_the_transaction_that_counts_is_the_first_paid_one_or_the_latest(
     entry = entry_of(*statuses, state=state)
     assert (entry.transaction and entry.transaction.transaction_id) == entry.transaction_id == counts
     assert entry.transaction_ids == tuple(f"t-{number}" for number in range(len(statuses)))
+    reported = (entry.status, entry.result_code, entry.receipt, entry.fee, entry.ended_at)
+    assert counts is not None or reported == (None,) * 5
 
 
 def test_an_id_that_a_broken_response_showed_is_shown_until_a_transaction_is_known() -> None:

@@ -98,18 +98,9 @@ def payment_in(entry: JournalEntry) -> Payment | None:
     known = entry.transaction
     if known is None or entry.state is not JournalState.ACCEPTED:
         return None
-    return Payment(
-        kind=entry.kind,
-        reference=entry.reference,
-        transaction_id=known.transaction_id,
-        status=known.status or TransactionStatus.PENDING,
-        amount=known.amount,
-        phone=known.phone,
-        result_code=known.result_code,
-        fee=known.fee,
-        receipt=known.receipt,
-        is_new=False,
-    )
+    of_entry = {"kind": entry.kind, "reference": entry.reference, "is_new": False}
+    status = known.status or TransactionStatus.PENDING
+    return Payment.model_validate({**vars(known), **of_entry, "status": status})
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

@@ -220,6 +220,7 @@ class Payouts(Resource[BackendT]):
         request = PayoutRequest.checked(
             on_loopback=self._session.account.on_loopback,
             description=description,
+            currency="KES",
             channel_id=channel_id,
             callback_url=self._session.callback_url(callback_url, plan.reference),
             **vars(plan),
