@@ -21,10 +21,10 @@ from momopay.durable.send import JournalAccess, check_account, report_change
 from momopay.errors import MomoPayError, OutcomeUnknownError, RequestValidationError
 from momopay.journal.entries import MAY_BE_SENT, EntryKind, JournalEntry, JournalState, JournalTransaction
 from momopay.journal.evidence import Report, differences, is_keepable, report_of
-from momopay.journal.journal import Journal, Parts, parts_of
+from momopay.journal.journal import Journal
 from momopay.journal.rules import Proof, blocks, is_contested, proof
 from momopay.models.enums import Stage, stage_of
-from momopay.models.requests import Fit, Search
+from momopay.models.requests import Fit
 from momopay.models.transactions import Transaction, TransactionSummary, transaction_from
 
 if TYPE_CHECKING:  # at run time it needs SQLAlchemy
@@ -149,22 +149,6 @@ class KnownPayment:
         return transaction
 
 
-async def reconcile_all(session: Session[BackendT], journal: Journal) -> list[JournalEntry]:
-    """Search for all unresolved payments in one walk of the list. Return their entries as they are afterwards."""
-    parts, in_thread = parts_of(journal), session.backend.in_thread
-    await check_account(session, journal)
-    searched = await in_thread(to_search, parts)
-    if not searched:
-        return []
-    found = await search(session, [wanted for _, wanted in searched])
-    service_now = session.clock.service_now_if_known()
-    for (entry, _), matches in zip(searched, found, strict=True):
-        for each in await in_thread(record_found, parts, entry, matches, service_now):
-            report_change(session, entry, entry.state, JournalState.ACCEPTED, each)
-    unresolved = [entry for entry, _ in searched if entry.state is JournalState.UNKNOWN]
-    return await in_thread(lambda: [parts.store.get(each.kind, each.reference) or each for each in unresolved])
-
-
 async def release(
     session: Session[BackendT],
     journal: Journal,
@@ -212,28 +196,6 @@ def _check_free(entry: JournalEntry | None) -> JournalEntry:
         JournalState.SENDING: "is being sent",
     }.get(entry.state, "was changed meanwhile, and may have been made")
     raise RequestValidationError({"reference": f"{problem}; it must not be sent again"})
-
-
-def to_search(parts: Parts) -> list[tuple[JournalEntry, Search]]:
-    """Return the payments that are unresolved, or were released ten minutes ago, each with its search."""
-    entries = {(each.kind, each.reference): each for each in [*parts.reports.released(), *parts.store.unresolved()]}
-    shared = [(each, parts.store.sharing(each)) for each in entries.values()]
-    return [(each, search_for(each, sharing)) for each, sharing in shared if not is_contested(each, sharing)]
-
-
-def record_found(
-    parts: Parts, entry: JournalEntry, matches: Matches, service_now: datetime | None
-) -> list[TransactionSummary]:
-    """Record the result of a search from `to_search`. Return the transactions that it proves to be the entry's."""
-    made = record_made(parts.store, entry, matches, service_now)
-    is_released = entry.state is not JournalState.UNKNOWN
-    if is_released:
-        parts.reports.mark_searched(entry)
-    if not made and (matches.exact or matches.near or not is_released):
-        what = "was released, and may have been made" if is_released else "stays unknown"
-        level = logging.WARNING if is_released else logging.INFO
-        logger.log(level, "reference %s %s: %s", redacted_repr(entry.reference), what, describe(matches))
-    return made
 
 
 def record_made(

@@ -22,8 +22,8 @@ from momopay._core.session import Session
 from momopay._ratelimit.budget import Lane
 from momopay._redaction import redacted_repr
 from momopay._transport.threads import entered_in_thread
-from momopay.durable.known import record_found, to_search
-from momopay.durable.search import Matches, search
+from momopay.durable.known import record_made
+from momopay.durable.search import Matches, describe, search, search_for
 from momopay.durable.send import check_account, report_change
 from momopay.errors import (
     APIError,
@@ -38,6 +38,7 @@ from momopay.errors import (
 from momopay.journal.entries import JournalEntry, JournalState
 from momopay.journal.evidence import differences, report_of
 from momopay.journal.journal import Journal, parts_of
+from momopay.journal.rules import is_contested
 from momopay.models.enums import end_of, has_settled
 from momopay.models.requests import Fit, Search
 from momopay.models.transactions import Transaction, TransactionPage, TransactionSummary, transaction_from
@@ -83,7 +84,10 @@ class Sweep:
     """One sweep. Its methods whose names begin with ``_record`` write to the journal, in a thread."""
 
     def __init__(
-        self, session: Session[Any], journal: Journal, handler: TransactionHandler | AsyncTransactionHandler | None
+        self,
+        session: Session[Any],
+        journal: Journal,
+        handler: TransactionHandler | AsyncTransactionHandler | None = None,
     ) -> None:
         if handler is not None and (not callable(handler) or (is_async(handler) and not session.backend.is_async)):
             raise ConfigurationError("handler must be a function, and may be async def with an AsyncClient only")
@@ -96,7 +100,7 @@ class Sweep:
         # Of these, the ends that no handler has handled, and the ended prompts to read once more.
         self._unhandled = frozenset[str]()
         self._ended_prompts: dict[str, Followed] = {}
-        self._searched: list[tuple[JournalEntry, Search]] = []  # from `to_search`
+        self._searched: list[tuple[JournalEntry, Search]] = []
         self._unread = set[str]()  # ids that this pass has still to read, from a page or by id
         self._without_code = set[str]()  # ids that a page showed, to be read by id for the result code
         self._requests = 0
@@ -130,6 +134,19 @@ class Sweep:
         if self._session.operation is not None:
             self._session.operation.sweep_ended(**vars(report))
         return report
+
+    async def reconcile_all(self) -> list[JournalEntry]:
+        """Search for all unresolved payments, as far back as it takes. Return their entries as they are afterwards."""
+        in_thread, store = self._session.backend.in_thread, self._parts.store
+        await check_account(self._session, self._journal)
+        await in_thread(self._find_searched)
+        if self._searched:
+            await self._search(None)
+        unresolved = [entry for entry, _ in self._searched if entry.state is JournalState.UNKNOWN]
+        now: list[JournalEntry] = await in_thread(
+            lambda: [store.get(each.kind, each.reference) or each for each in unresolved]
+        )
+        return now
 
     async def _read(self) -> None:
         """Make the requests, and record each response at once."""
@@ -168,7 +185,14 @@ class Sweep:
         followed = [*self._ended_prompts.values(), *unhandled, *reports.not_settled()]
         self._followed = {each.transaction.transaction_id: each for each in followed}
         self._unread = set(self._followed)
-        self._searched = to_search(self._parts)
+        self._find_searched()
+
+    def _find_searched(self) -> None:
+        """Find the payments that are unresolved, or were released ten minutes ago, each with its search."""
+        store, released = self._parts.store, self._parts.reports.released()
+        entries = {(each.kind, each.reference): each for each in [*released, *store.unresolved()]}
+        shared = [(each, store.sharing(each)) for each in entries.values()]
+        self._searched = [(each, search_for(each, others)) for each, others in shared if not is_contested(each, others)]
 
     async def _read_pages(self) -> None:
         walk = PageWalk(self._read_page, most=_PAGES)
@@ -181,8 +205,8 @@ class Sweep:
             unread = len(self._unread)
             await walk.next()  # after the last page, this shows nothing, which ends the loop
 
-    async def _search(self, walk: PageWalk) -> None:
-        """Search the pages for unresolved payments. One that is older than the pages reach stays unresolved."""
+    async def _search(self, walk: PageWalk | None) -> None:
+        """Search the list for unresolved payments. One that is older than the `walk` reaches stays unresolved."""
         found = await search(self._session, [wanted for _, wanted in self._searched], walk=walk)
         for (entry, _), matches in zip(self._searched, found, strict=True):
             if matches.is_complete:
@@ -229,8 +253,15 @@ class Sweep:
             report_change(self._session, entry, entry.state, new, shown)
 
     def _record_found(self, entry: JournalEntry, matches: Matches) -> None:
-        service_now = self._session.clock.service_now_if_known()
-        for record in record_found(self._parts, entry, matches, service_now):
+        made = record_made(self._parts.store, entry, matches, self._session.clock.service_now_if_known())
+        is_released = entry.state is not JournalState.UNKNOWN
+        if is_released:
+            self._parts.reports.mark_searched(entry)
+        if not made and (matches.exact or matches.near or not is_released):
+            what = "was released, and may have been made" if is_released else "stays unknown"
+            level = logging.WARNING if is_released else logging.INFO
+            logger.log(level, "reference %s %s: %s", redacted_repr(entry.reference), what, describe(matches))
+        for record in made:
             self._changes.append((entry, JournalState.ACCEPTED, record))
             self._settled += has_settled(entry.kind.transaction_type, record.status)
             self._note_end(record, needs_code=True)

@@ -11,11 +11,12 @@ from momopay._core.operation import Resource, as_operation, operation, run_async
 from momopay._core.retry import AT_MOST_ONCE
 from momopay._core.wiring import BackendT
 from momopay._ratelimit.budget import Lane
-from momopay.durable.known import reconcile_all, release
+from momopay.durable.known import release
 from momopay.durable.once import DurableCall
 from momopay.durable.pay_all import PayAll, PayoutIterator, PayoutLimits, Source
 from momopay.durable.payment import Payment
 from momopay.durable.refund import plan_refund
+from momopay.durable.sweep import Sweep
 from momopay.errors import RequestValidationError
 from momopay.journal import EntryKind, Journal, JournalEntry
 from momopay.models.arguments import ChannelRef
@@ -267,5 +268,7 @@ class Payouts(Resource[BackendT]):
 
     def _reconcile_all(self, journal: Journal) -> Any:
         """Implement ``journal.reconcile_all(client)``."""
-        coroutine = as_operation(self._session, "payouts.reconcile_all", reconcile_all, None, journal)
+        coroutine = as_operation(
+            self._session, "payouts.reconcile_all", lambda session: Sweep(session, journal).reconcile_all()
+        )
         return run_async(coroutine) if self._is_async else run_sync(coroutine)
