@@ -25,8 +25,7 @@ from momopay.urls import check_base_url, is_loopback
 
 _TIMEOUT = 10.0
 _SKEW_WARNED = 30.0
-# Seconds; the search for a payout of unknown outcome allows for five minutes.
-_SKEW_FAILED = 240.0
+_SKEW_FAILED = 240.0  # seconds; the search for a payout of unknown outcome allows for five minutes
 _LOW_BALANCE = 100
 # What a bug report should name.
 _PACKAGES = ("anyio", "httpx", "pydantic", "tenacity", "typer", "rich", "sqlalchemy", "fastapi", "redis")

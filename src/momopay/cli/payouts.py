@@ -56,8 +56,7 @@ _DOUBTFUL = {
 _COLUMNS = "Columns reference, phone, amount; perhaps description."
 _NEAR = "Transactions with these references"
 _BAR_WIDTH = 12  # makes the whole progress bar fit on 80 columns, even for 10,000 rows
-# The service's list may not show a payment that is younger.
-_FRESH = timedelta(minutes=10)
+_FRESH = timedelta(minutes=10)  # the service's list may not show a payment that is younger
 # Clocks and time zones may be off by this much, so transactions that are this much older are shown too.
 _BEFORE = timedelta(days=1)
 

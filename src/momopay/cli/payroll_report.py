@@ -37,8 +37,7 @@ _TO_DO: Final = {
 }
 _ROWS: Final = {"Line": "line", "Reference": "reference", "Phone": "phone", "KES": "amount"}
 _FAULTS: Final = {"Line": "line", "Reference": "reference", "Column": "column", "Value": "value", "Problem": "problem"}
-# Rows about which there is nothing to do.
-_FINE: Final = frozenset({"ACCEPTED", "SUCCESS"})
+_FINE: Final = frozenset({"ACCEPTED", "SUCCESS"})  # rows that need no action
 
 
 def show_faults(output: Output, faults: list[Fault]) -> None:

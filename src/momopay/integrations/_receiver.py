@@ -52,13 +52,9 @@ from momopay.signing import CallbackSigner
 
 logger: logging.Logger = logging.getLogger("momopay")
 
-# Bytes of a body that are read. One more than a callback may have is enough to refuse it.
-READ_LIMIT: Final = MAX_BODY_BYTES + 1
-
+READ_LIMIT: Final = MAX_BODY_BYTES + 1  # bytes of a body; one more than a callback may have is enough to refuse it
 _OTHER_REFERENCE: Final = "the callback URL was signed for another reference"
-
-# The headers of every response. Only 405 needs them, but the others may have them too.
-HEADERS: Final = {"Allow": "POST"}
+HEADERS: Final = {"Allow": "POST"}  # of every response, although only a 405 needs them
 
 
 def view_name(handler: CallbackHandler) -> str:

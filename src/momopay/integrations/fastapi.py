@@ -27,9 +27,10 @@ def callback_endpoint(
 ) -> Callable[[Request], Awaitable[Response]]:
     """Return the endpoint for a route, as in ``app.post("/momo")(callback_endpoint(handle, signer=signer))``.
 
-    It reads at most 64 KiB of a body. The response is 200 if the callback was handled (service page, "Callbacks"), 403 if
-    the URL's token is wrong or for another reference, and 400 if the body is not a callback. It is 503 if the handler
-    raised an error of momopay and 500 if it raised any other error, so that the service delivers the callback again.
+    It reads at most 64 KiB of a body. The response is 200 if the callback was handled (service page, "Callbacks"), 403
+    if the URL's token is wrong or for another reference, and 400 if the body is not a callback. It is 503 if the
+    handler raised an error of momopay and 500 if it raised any other error, so that the service delivers the callback
+    again.
 
     Args:
         handler: Called with each callback. It may be ``async def``; a plain function runs in a thread. Without a

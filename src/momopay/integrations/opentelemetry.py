@@ -59,10 +59,8 @@ _JUDGED: Final = 100  # the service judges the latest 100 completed payments
 # Ends that are remembered, so that one which is reported again, however late, is not counted twice.
 _REMEMBERED: Final = 10_000
 
-# Seconds. A collection waits no longer for the database, because the exporter's other metrics wait behind it.
-_LONGEST: Final = 5.0
-# Seconds for which a result is reused, so that the four gauges of one collection query the database once.
-_FRESH: Final = 1.0
+_LONGEST: Final = 5.0  # seconds to wait for the database, because the exporter's other metrics wait behind it
+_FRESH: Final = 1.0  # seconds to reuse a result, so that the four gauges of one collection query the database once
 
 _GAUGES: Final = {
     "momopay.journal.open": ("{entry}", "Payments that were accepted and have not settled."),
