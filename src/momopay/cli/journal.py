@@ -277,7 +277,7 @@ def reconcile(
 
 
 def _days(text: str, option: str) -> tuple[date, date]:
-    """Return the first and the last day that a date or a month stands for."""
+    """Return the first and the last day of a month, or a date twice."""
     is_month = text.count("-") == 1
     try:
         if is_month:

@@ -105,7 +105,7 @@ def build(engine: Engine, guard: Guard, wrap: Callable[[ASGIApp], ASGIApp]) -> F
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
-        # It stands for another server, so its spans, with customers' phones in queries, are not for this process.
+        # It acts as another server, so its spans, with customers' phones in queries, are not for this process.
         # Older versions of FastAPI ignore the argument and report nothing by themselves.
         telemetry={"exclude": lambda _scope: True, "auto_configure": False},
     )
