@@ -1,7 +1,7 @@
-"""The command line, extra ``cli``: each command calls the library and shows what came back. It has no rules of its own.
+"""The command line (extra ``cli``). Each command calls the library and shows the result; it has no rules of its own.
 
-The modules write ``momopay.Client`` after ``import momopay``, rather than importing the name: the package loads a name
-at its first use, so that ``momopay --help`` waits for no library that it does not need.
+The modules use ``momopay.Client`` after ``import momopay`` instead of importing the name. The package loads each name
+on first use, so ``momopay --help`` loads no library that it does not need.
 """
 
 from __future__ import annotations
@@ -9,15 +9,11 @@ from __future__ import annotations
 import sys
 
 _OUR_EXTRA = frozenset({"rich", "typer"})
-_CONFIGURATION = 3  # ExitCode.CONFIGURATION, which is in a module that may not be importable here
+_CONFIGURATION = 3  # ExitCode.CONFIGURATION, written out because an import may be what failed
 
 
 def main() -> int:
-    """Run the command line; the installed ``momopay`` and ``python -m momopay`` are this.
-
-    Returns:
-        The exit status; ``momopay --help`` lists them.
-    """
+    """Run the command line and return its exit status, for ``momopay`` and ``python -m momopay``."""
     try:
         from momopay.cli.app import app
     except ModuleNotFoundError as error:

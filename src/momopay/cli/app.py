@@ -1,4 +1,4 @@
-"""The program: its commands, and the options that come before them."""
+"""The ``momopay`` program: its commands and its global options."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ app: typer.Typer = typer.Typer(
     name="momopay",
     cls=App,
     no_args_is_help=True,
-    pretty_exceptions_enable=False,  # they would show the locals of frames, with keys and phones
-    # On a narrow terminal, columns would cut off names.
+    pretty_exceptions_enable=False,  # they show local variables, which hold keys and phones
+    # Columns would cut off names on a narrow terminal.
     rich_markup_mode="rich" if shutil.get_terminal_size().columns >= _WIDE else None,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog=_EPILOG,
@@ -74,9 +74,9 @@ def options(
     ctx.find_root().meta[DEBUG] = debug
     ctx.find_root().meta[JSON] = as_json
     handler = logging.StreamHandler(sys.stderr)
-    # Without --debug too, the log of a payment whose outcome is unknown reaches the terminal.
+    # Errors are shown without --debug too, since they report payments of unknown outcome.
     handler.setLevel(logging.DEBUG if debug else logging.ERROR)
     logger = logging.getLogger("momopay")
     logger.addHandler(handler)
-    # A process that runs several commands, such as a test, would otherwise log each line several times.
+    # Otherwise a process that runs several commands, such as a test, would log each line several times.
     ctx.call_on_close(lambda: logger.removeHandler(handler))

@@ -1,7 +1,7 @@
-"""What all commands share: options, and how an error ends them, with an exit status, a remedy, and no secret.
+"""What all commands share: how options are declared, and how errors are reported.
 
-A command is a function whose first parameter is a dataclass of `momopay.cli.options`: `command` offers the fields of it
-as options of the command, beside those of the function itself.
+A command is a function whose first parameter is a dataclass of `momopay.cli.options`. `command` turns the fields of the
+dataclass into options, beside the function's own. An error ends a command with an exit status and a remedy.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from momopay.cli.exit_codes import CommandError, ExitCode, exit_code_of, missing
 from momopay.cli.output import plain, stderr
 from momopay.errors import APIError, MomoPayError, OutcomeUnknownError, RequestValidationError
 
-# Where the context keeps whether tracebacks are wanted, and whether ``--json`` was given before the command.
+# Keys of the context's `meta`: whether --debug and --json were given before the command.
 DEBUG: Final = "momopay.debug"
 JSON: Final = "momopay.json"
-# Arguments of the library whose option has another name.
+# Arguments of the library whose option has another name on the command line.
 _OPTIONS: Final = {
     "account_reference": "REFERENCE",
     "amount_max": "--max",
@@ -48,7 +48,7 @@ FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 
 def command(app: typer.Typer, name: str | None = None, **settings: Any) -> Callable[[FunctionT], FunctionT]:
-    """Register a command of `app`; what the function returns is the exit status, None if it is 0."""
+    """Return a decorator that registers a command of `app`. The function returns the exit status; None means 0."""
 
     def register(function: FunctionT) -> FunctionT:
         signature = inspect.signature(function, eval_str=True)
@@ -71,7 +71,7 @@ def command(app: typer.Typer, name: str | None = None, **settings: Any) -> Calla
 
 
 class _FlagsWithoutType:
-    """Gives flags no type, which the help would show beside them."""
+    """A mixin that keeps the help from showing a type beside each flag."""
 
     def get_params(self, ctx: Any) -> Any:
         params = cast("Any", super()).get_params(ctx)
@@ -82,11 +82,11 @@ class _FlagsWithoutType:
 
 
 class Group(_FlagsWithoutType, TyperGroup):
-    """Several commands."""
+    """A group of commands."""
 
 
 class App(Group):
-    """The whole program. It reports wrong arguments as `Command` reports every other error."""
+    """The program. It reports wrong arguments in the way that `Command` reports other errors."""
 
     def main(self, args: Any = None, prog_name: str | None = None, *_: Any, **extra: Any) -> NoReturn:
         """Run the command that the arguments name, and exit."""
@@ -110,7 +110,7 @@ class App(Group):
 
 
 class Command(_FlagsWithoutType, TyperCommand):
-    """A command that reports errors as momopay does."""
+    """A command that reports every error with a remedy and an exit status."""
 
     def __init__(self, name: str | None, **settings: Any) -> None:
         settings["help"] = _paragraphs(cleandoc(settings.get("help") or ""))
@@ -119,7 +119,7 @@ class Command(_FlagsWithoutType, TyperCommand):
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""
         meta = ctx.find_root().meta
-        # The option before the command belongs to the group, so the command learns of it here.
+        # A --json before the command belongs to the group, so it is passed on here.
         as_json = bool(meta.get(JSON) or ctx.params.get("as_json"))
         if "as_json" in ctx.params:
             ctx.params["as_json"] = as_json
@@ -127,11 +127,11 @@ class Command(_FlagsWithoutType, TyperCommand):
             return super().invoke(ctx)
         except typer.Exit:
             raise
-        except (typer.Abort, KeyboardInterrupt):  # Abort is an interrupt at a question
+        except (typer.Abort, KeyboardInterrupt):  # typer raises Abort for Ctrl-C at a prompt
             raise typer.Exit(_interrupted()) from None
         except Exception as error:
             if isinstance(error, OSError) and error.errno == errno.EPIPE:
-                # Nobody reads the output any more. Python flushes stdout once more at exit, which must not fail too.
+                # The reader of the pipe is gone. Python flushes stdout again at exit, which must not fail too.
                 sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115  open until the process ends
                 raise typer.Exit(ExitCode.INTERRUPTED) from None
             if meta.get(DEBUG):
@@ -143,7 +143,7 @@ class Command(_FlagsWithoutType, TyperCommand):
 
 @contextmanager
 def on_signals(handle: Callable[[int, FrameType | None], None], *numbers: int) -> Generator[None]:
-    """Have signals handled so while the context lasts."""
+    """Call `handle` for these signals inside the context, then restore the handlers that were there before."""
     before = {number: signal.signal(number, handle) for number in numbers}
     try:
         yield
@@ -158,7 +158,7 @@ def _interrupted() -> ExitCode:
 
 
 def _paragraphs(docstring: str) -> str:
-    """Return a docstring whose paragraphs the terminal wraps, and whose examples keep their lines."""
+    """Return a docstring as help text: one line for each paragraph, so that the terminal wraps it, and the examples."""
     text, _, examples = docstring.partition("\n\nExamples:\n")
     parts = [part.replace("\n", " ") for part in text.split("\n\n")]
     if examples:
@@ -168,10 +168,10 @@ def _paragraphs(docstring: str) -> str:
 
 
 def _refused_by_parser(error: Any) -> CommandError:
-    """Return what the parser of arguments refused; the error masks keys and phones."""
-    # Typer says "Invalid value for '--amount': ..."; of a missing option it has a sentence only.
+    """Return the error for arguments that the parser refused; CommandError masks keys and phones."""
+    # Typer's text would begin with "Invalid value for '--amount'". A missing option has no message of its own.
     param = getattr(error, "param", None)
-    # An argument has no option; its placeholder is what the help shows.
+    # An argument has no option, so it is named by its placeholder, as in the help.
     names = [each for each in getattr(param, "opts", ()) if each.startswith("--")]
     name = names[0] if names else getattr(param, "metavar", None)
     message = str(getattr(error, "message", "")).removeprefix("Value error, ")
@@ -188,12 +188,12 @@ def _as_reported(error: Exception, params: list[Any]) -> MomoPayError:
         return _with_option_names(error, params)
     if isinstance(error, MomoPayError):
         return error
-    # An extra that is not installed is the one import error that the user can fix.
+    # A missing extra is the only import error that the user can fix.
     known = missing_extra(error) if isinstance(error, ModuleNotFoundError) else None
     if known:
         return known
     what, code = "this should not happen: `momopay --debug ...` shows where it did", ExitCode.BUG
-    if isinstance(error, OSError) and error.errno:  # the machine's own refusal
+    if isinstance(error, OSError) and error.errno:  # from the operating system
         what, code = "check the disk, and the files that it reads and writes", ExitCode.CONFIGURATION
     return CommandError(
         f"{type(error).__name__}: {error}",
@@ -203,7 +203,7 @@ def _as_reported(error: Exception, params: list[Any]) -> MomoPayError:
 
 
 def _with_option_names(error: RequestValidationError, params: list[Any]) -> RequestValidationError:
-    """Return the error with names as they are typed: ``--amount``, not the argument of the library."""
+    """Return the error with the names of options, such as ``--amount``, in place of the library's arguments."""
     known = {option for param in params for option in param.opts}
     placeholders = {param.name: param.metavar for param in params if param.metavar and param.name in param.opts}
 
@@ -221,7 +221,7 @@ def _report(error: MomoPayError, *, as_json: bool) -> None:
         console.print(Text.assemble(("Error: ", "bold red"), plain(error)), soft_wrap=True)
         console.print(Text.assemble(("What to do: ", "bold"), plain(remedy_of(error))), soft_wrap=True)
         return
-    # Documented in the guide: programs read these names.
+    # Programs read these names, which the guide documents.
     document: dict[str, object] = {
         "error": type(error).__name__,
         "code": error.code if isinstance(error, APIError) else None,

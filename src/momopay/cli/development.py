@@ -1,4 +1,4 @@
-"""For an application under development: the sandbox, and callbacks (webhooks), made up or forwarded as payments end."""
+"""Commands for developing an application: run the sandbox, send a made-up callback (webhook), forward real ends."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from momopay.cli.transactions import one_of
 from momopay.errors import MomoPayError, RequestValidationError
 from momopay.urls import check_callback_url, is_loopback
 
-if TYPE_CHECKING:  # at run time it loads what sends
+if TYPE_CHECKING:  # at run time it would load the modules that send
     from momopay.integrations._listener import Delivery, Listener
 
 _VARIABLE = "MOMOPAY_CALLBACK_SECRET"
@@ -43,11 +43,9 @@ app: typer.Typer = typer.Typer(
     cls=Group, help="Send callbacks to an application under development.", no_args_is_help=True
 )
 
-# Characters of an answer that are shown.
-_ANSWER_SHOWN = 500
-
+_ANSWER_SHOWN = 500  # characters
 _AGAIN = "Not acknowledged: the service would deliver it again, five times at most."
-# What the statuses mean that momopay's callback views answer, and frameworks before them.
+# What to check for each status that momopay's callback views, or the framework around them, respond with.
 _WHERE_TO_LOOK: dict[int | None, str] = {
     None: "whether the application runs, listens at the host and port of --to, and answers in time",
     400: "the application does not take this body for a callback; its log says why",
@@ -113,16 +111,16 @@ def send(
     else:
         with options.client() as client:
             reported = client.transactions.get(transaction)
-    # Serialised once: a second delivery is the same bytes, as the service's retries are.
+    # Serialised once, because the service's retries have the same bytes.
     body = _body(status, reported)
     secret = os.environ.get(_VARIABLE)
     url = momopay.CallbackSigner(secret).url(to, reference=reported.account_reference or "") if secret else to
-    # The later exit codes are the worse ones: no answer at all, then a refusal.
+    # The highest exit code is the worst: 6 for no answer, then 1 for a refusal.
     return max(_deliver(options.output, url, body) for _ in range(times))
 
 
 def _check_target(url: str, *, anywhere: bool) -> None:
-    # Only the form of the URL: which hosts are allowed differs here, since the sender is this machine.
+    # Checks only the form of the URL. The hosts that are allowed differ from the service's: the sender is this machine.
     try:
         check_callback_url(url, on_loopback=True)
     except ValueError as error:
@@ -144,7 +142,7 @@ def _made_up(*, reference: str, amount: Decimal, phone: str, type_: str | None) 
 
 
 def _body(end: momopay.TransactionStatus, transaction: momopay.Transaction) -> bytes:
-    """Return the callback that reports this end of a payment, with a receipt that is made up: no read shows one."""
+    """Return the callback for this end of a payment. Its receipt is made up, since no read shows one."""
     from momopay.callbacks import callback_body
 
     code, description = _RESULTS[end.value]
@@ -156,18 +154,23 @@ def _body(end: momopay.TransactionStatus, transaction: momopay.Transaction) -> b
 
 def _deliver(output: Output, url: str, body: bytes) -> ExitCode:
     """Send the callback once, and show what came back."""
-    from momopay.integrations._listener import RESPONSE_LIMIT, post_callback  # loads what sends
+    from momopay.integrations._listener import RESPONSE_LIMIT, post_callback  # loads the modules that send
 
     begun = time.monotonic()
     status, answer, problem = post_callback(url, body)
     elapsed = time.monotonic() - begun
     acknowledged = status is not None and HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES
     text = answer.decode("utf-8", "replace")[:_ANSWER_SHOWN]
-    made: dict[str, object] = {"status": status, "acknowledged": acknowledged, "answer": text, "problem": problem}
-    made["elapsed_seconds"] = round(elapsed, 3)
+    document = {
+        "status": status,
+        "acknowledged": acknowledged,
+        "answer": text,
+        "problem": problem,
+        "elapsed_seconds": round(elapsed, 3),
+    }
     took = {"code": status or "none", "took": f"{elapsed:.3f} s of {RESPONSE_LIMIT:.0f} s", "answer": text or problem}
     hint = [] if acknowledged else [_AGAIN, f"Where to look: {_WHERE_TO_LOOK.get(status, _ELSEWHERE)}."]
-    output.result(made, output.table([took], {"Status": "code", "Took": "took", "Answer": "answer"}), *hint)
+    output.result(document, output.table([took], {"Status": "code", "Took": "took", "Answer": "answer"}), *hint)
     return ExitCode.OK if acknowledged else ExitCode.TRY_LATER if status is None else ExitCode.REFUSED
 
 
@@ -189,8 +192,7 @@ def listen(
     Examples:
         momopay listen --forward-to http://127.0.0.1:8000/callbacks
     """
-    # What sends is loaded by this command alone.
-    from momopay.integrations._listener import Listener
+    from momopay.integrations._listener import Listener  # loads the modules that send
 
     output = options.output
     secret = os.environ.get(secret_env)
@@ -262,7 +264,7 @@ def sandbox(
     Examples:
         momopay sandbox --speed 10
     """
-    # An extra that the other commands do without.
+    # From an extra that the other commands do not need.
     from momopay.sandbox import Sandbox
     from momopay.sandbox.__main__ import announce, stop_on_signals
 

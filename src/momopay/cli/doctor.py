@@ -1,4 +1,4 @@
-"""Whether this machine, this key and this address can work: a line and a remedy for each check. Moves no money."""
+"""``momopay doctor``: checks the machine, the key, the address and the account. It moves no money."""
 
 from __future__ import annotations
 
@@ -25,10 +25,9 @@ from momopay.urls import check_base_url, is_loopback
 
 _TIMEOUT = 10.0
 _SKEW_WARNED = 30.0
-# Seconds; the search for a payout of unknown outcome allows for five minutes.
-_SKEW_FAILED = 240.0
+_SKEW_FAILED = 240.0  # seconds; the search for a payout of unknown outcome allows for five minutes
 _LOW_BALANCE = 100
-# What a report of a bug needs to name.
+# What a bug report should name.
 _PACKAGES = ("anyio", "httpx", "pydantic", "tenacity", "typer", "rich", "sqlalchemy", "fastapi", "redis")
 _WAY = "the way to the service"
 
@@ -38,7 +37,7 @@ _STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red", "skipped": "dim"
 
 @dataclass(frozen=True)
 class Check:
-    """One check; whatever is not ok has a remedy."""
+    """The result of one check; it has a remedy unless it is ok."""
 
     name: str
     verdict: Verdict
@@ -60,7 +59,7 @@ def doctor(options: AccountOptions) -> ExitCode:
     checks: list[Check] = []
     for check in _checks(options):
         checks.append(check)
-        if not options.as_json:  # as it ends: a service that does not answer takes ten seconds
+        if not options.as_json:  # at once, because a service that does not answer takes ten seconds
             line = Table.grid("", "", "", padding=(0, 2))
             line.columns[0].width, line.columns[1].width, line.columns[2].overflow = 7, 9, "fold"
             line.add_row(Text(check.verdict, _STYLES[check.verdict]), Text(check.name, "bold"), plain(check.found))
@@ -78,7 +77,7 @@ def _checks(options: AccountOptions) -> Iterator[Check]:
     yield Check("python", "ok", f"{platform.python_version()} ({sys.platform})")
     found = {name: _version(name) for name in ("momopay", *_PACKAGES)}
     yield Check("packages", "ok", ", ".join(f"{name} {which}" for name, which in found.items() if which))
-    # Every check that can be made is made, so that one run shows all that is to be fixed.
+    # Every check that is possible is made, so that one run shows everything that needs fixing.
     address, key = _address(base_url), find_key()
     can_send = address.verdict == "ok"
     key_check = _key(key, base_url if base_url and can_send else "https://service.example/v1")
@@ -93,7 +92,7 @@ def _checks(options: AccountOptions) -> Iterator[Check]:
     with ExitStack() as stack:
         client = None
         if can_send and key_check.verdict == "ok":
-            # One attempt: what a retry would hide, the doctor is to show.
+            # One attempt, because a retry would hide a failure.
             opened = momopay.Client(key, base_url=base_url, timeout=_TIMEOUT, deadline=_TIMEOUT, max_attempts=1)
             client = stack.enter_context(opened)
         if client is None or broken:
@@ -125,7 +124,7 @@ def _key(key: str, base_url: str) -> Check:
     if not key:
         return Check("key", "fail", "not set", KEY_REMEDY)
     try:
-        momopay.Client(key, base_url=base_url).close()  # which checks both together
+        momopay.Client(key, base_url=base_url).close()  # checks the key and the address together
     except ConfigurationError as error:
         return Check("key", "fail", error.message, KEY_REMEDY)
     if not key.removeprefix("pk_test_").removeprefix("pk_live_"):
@@ -145,14 +144,14 @@ def _address(base_url: str | None) -> Check:
 
 
 def _reach(base_url: str) -> Generator[Check, None, list[str]]:
-    """Ask without the key, since a mistyped address may lead to a stranger; return what is broken on the way."""
+    """Send a request without the key, since a mistyped address may be a stranger's; return what is broken."""
     import httpx
 
     secure = base_url.startswith("https:")
     tls = Check("tls", "ok", "the certificate is valid" if secure else "not needed on loopback")
     begun = datetime.now(UTC)
     try:
-        # The library takes no proxy from the environment either. Without TLS, no certificates need be loaded.
+        # Like the library, this uses no proxy from the environment. Without TLS, no certificates are loaded.
         with httpx.Client(timeout=_TIMEOUT, trust_env=False, verify=secure) as client:
             answer = client.get(base_url.rstrip("/") + "/wallets/service/balance")
     except (httpx.HTTPError, httpx.InvalidURL) as error:
@@ -199,7 +198,7 @@ def _clock(date: str | None, now: datetime, *, on_loopback: bool) -> Check:
 
 
 def _journal(options: AccountOptions, client: momopay.Client | None) -> Check:
-    """Check the journal; without a client, not whether it is this account's."""
+    """Check the journal and, with a client, that it is this account's."""
     from momopay.durable.send import check_client
 
     unchecked = "; whether it is this account's could not be checked"

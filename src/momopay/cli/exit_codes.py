@@ -1,7 +1,4 @@
-"""How a command ends: the exit status of each error, and what to do about it. Pure.
-
-Every command loads this module, so it loads nothing but the errors.
-"""
+"""The exit status of each error, and what to do about it. Every command loads this module, so it imports little."""
 
 from __future__ import annotations
 
@@ -37,7 +34,7 @@ class ExitCode(IntEnum):
 
 
 class CommandError(MomoPayError):
-    """What a command itself refuses, with the exit status `code`. Nothing was sent."""
+    """An error that a command itself raises, with the exit status `code`."""
 
     def __init__(self, message: str, *, remedy: str, code: ExitCode = ExitCode.USAGE) -> None:
         super().__init__(message)
@@ -50,7 +47,7 @@ def exit_code_of(error: MomoPayError) -> ExitCode:
     match error:
         case CommandError():
             code = error.code
-        # Before the question whether money moved: a wait sent nothing, and the journal has what is unresolved.
+        # Before `may_have_executed`: a wait sends no payment, and the journal has what is unresolved.
         case errors.WaitTimeoutError():
             code = ExitCode.TRY_LATER
         case errors.RequestValidationError():
@@ -72,21 +69,26 @@ def exit_code_of(error: MomoPayError) -> ExitCode:
 
 def remedy_of(error: MomoPayError) -> str:
     """Return what to do about an error, in one line."""
-    # Whatever its class says: the first thing about a payment that may have been made is not to make it again.
+    # If a payment may have been made, not making it again comes first, whatever the error's class advises.
     is_unknown = exit_code_of(error) is ExitCode.UNKNOWN and not isinstance(error, CommandError)
     remedy = OutcomeUnknownError.remedy if is_unknown else error.remedy
     pause = getattr(error, "retry_after", None)
     return remedy + (f" ({pause:.0f} s)" if pause else "")
 
 
-_JOURNAL, _SANDBOX = {"psycopg", "sqlalchemy"}, {"fastapi", "starlette", "uvicorn"}
+_EXTRAS = {
+    "fastapi": "sandbox",
+    "psycopg": "journal",
+    "sqlalchemy": "journal",
+    "starlette": "sandbox",
+    "uvicorn": "sandbox",
+}
 
 
 def missing_extra(error: ModuleNotFoundError) -> CommandError | None:
-    """Return an error that names the extra which a missing module belongs to; None if it is none of ours."""
-    module = (error.name or "").partition(".")[0]
-    if module not in _JOURNAL | _SANDBOX:
+    """Return an error that names the extra of a missing module; None if no extra of this package has it."""
+    extra = _EXTRAS.get((error.name or "").partition(".")[0])
+    if extra is None:
         return None
-    extra = "journal" if module in _JOURNAL else "sandbox"
     remedy = f"pip install 'momopay[cli,{extra}]'"
     return CommandError(f"this command needs the extra {extra!r}", remedy=remedy, code=ExitCode.CONFIGURATION)

@@ -1,4 +1,4 @@
-"""The journal: list it, check it, back it up, anonymise it, and compare it with the service. Nothing moves money."""
+"""Commands for the journal: list, check, back up, anonymise, sweep and reconcile. None of them moves money."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def show(
 
 
 def as_document(entry: momopay.JournalEntry) -> dict[str, object]:
-    """Return an entry for JSON, without what only the library needs."""
+    """Return an entry as shown, without the fields that only the library needs."""
     of_transaction = ("result_code", "receipt", "fee", "ended_at", "transaction_ids", "paid_twice")
     internal = {"seen_id", "body_hash", "claim", "revision"}
     return {**entry.model_dump(exclude=internal), **{name: getattr(entry, name) for name in of_transaction}}
@@ -116,7 +116,7 @@ def backup(
     """
     with options.open_journal() as journal:
         folder = path.absolute().parent
-        # `is_dir` raises in a folder that may not be entered.
+        # `access` comes first, because `is_dir` raises for a folder inside one that may not be entered.
         if not (os.access(folder, os.W_OK) and folder.is_dir()):
             problem = f"FILE: there is no folder {plain(folder)} that can be written to"
             raise CommandError(problem, remedy="create it, or give another FILE")
@@ -163,7 +163,7 @@ def check(options: AccountOptions) -> ExitCode:
     Examples:
         momopay journal check --journal shop.db
     """
-    from momopay.durable.send import check_client  # loads what sends
+    from momopay.durable.send import check_client  # loads the modules that send
 
     output = options.output
     with options.open_journal() as journal:
@@ -277,13 +277,14 @@ def reconcile(
 
 
 def _days(text: str, option: str) -> tuple[date, date]:
-    """Return the first and the last day of a day, or of a month."""
+    """Return the first and the last day of a month, or a date twice."""
+    is_month = text.count("-") == 1
     try:
-        if text.count("-") == 1:
+        if is_month:
             first = date.fromisoformat(f"{text}-01")
             return first, (first + timedelta(days=31)).replace(day=1) - timedelta(days=1)
         return date.fromisoformat(text), date.fromisoformat(text)
     except (ValueError, OverflowError):
-        kind = "month" if text.count("-") == 1 else "date"
+        kind = "month" if is_month else "date"
         remedy = "give a day or a month, such as 2026-11-30 or 2026-11"
         raise CommandError(f"{option}: {text or repr(text)} is not a {kind}", remedy=remedy) from None

@@ -1,6 +1,6 @@
-"""The options that several commands share, and what is asked in their place: the key, and whether to pay.
+"""The options that several commands share, and the prompts for the API key and for consent to a payment.
 
-The key is no option: other users of the machine see arguments.
+The API key is not an option, because other users of the machine can see a process's arguments.
 """
 
 from __future__ import annotations
@@ -30,17 +30,16 @@ ADDRESS_REMEDY = (
     "set MOMOPAY_BASE_URL or give --base-url; for a trial, `momopay sandbox` runs the service at"
     " http://127.0.0.1:8787/v1"
 )
-# A year, in seconds.
-_LONGEST = 366 * 24 * 60 * 60
+_LONGEST = 366 * 24 * 60 * 60  # seconds in a year
 _TEST_KEY = "pk_test_"
-_SQLITE = b"SQLite format 3\0"  # how its files begin
+_SQLITE = b"SQLite format 3\0"  # the header of its files
 
 
 def amount(value: str | Decimal) -> Decimal:
-    """Return an amount of KES as it was typed, or a default, which typer passes through its parser too."""
+    """Return an amount in KES from what was typed, or from a default, which typer parses too."""
     text = str(value)
     try:
-        # Decimal reads other scripts' digits and 1_000 too; an amount is what everybody reads as the same number.
+        # Decimal also accepts 1_000 and the digits of other scripts, which people may misread.
         parsed = Decimal(text if text.isascii() and "_" not in text else "")
     except ArithmeticError as error:
         raise typer.BadParameter("must be an amount in KES, such as 100 or 99.50, without commas") from error
@@ -51,7 +50,7 @@ def amount(value: str | Decimal) -> Decimal:
 
 
 def whole_phone(text: str) -> str:
-    """Return a phone number as the service has it; raise RequestValidationError if it is none."""
+    """Return a phone number as ``254XXXXXXXXX``; raise RequestValidationError if it is not one."""
     try:
         return normalise_phone(text)
     except ValueError as error:
@@ -59,7 +58,7 @@ def whole_phone(text: str) -> str:
 
 
 def finite(seconds: float | None) -> float | None:
-    """Return the seconds; raise BadParameter if they are more than any clock counts. The callback of options."""
+    """Return the seconds, as a callback of options; raise BadParameter if they are more than a year."""
     if seconds is not None and seconds > _LONGEST:
         raise typer.BadParameter(f"must be at most {_LONGEST:,} seconds")
     return seconds
@@ -76,12 +75,12 @@ def kes_option(name: str, text: str) -> Any:
 
 
 def seconds_option(text: str, least: float = 1) -> Any:
-    """Return an option that takes seconds; its name is that of the parameter."""
+    """Return an option that takes seconds, named after its parameter."""
     return Option(metavar="SECONDS", min=least, callback=finite, help=text)
 
 
 def file_option(text: str) -> Any:
-    """Return an option that takes a file which exists; its name is that of the parameter."""
+    """Return an option that takes an existing file, named after its parameter."""
     return Option(metavar="FILE", exists=True, dir_okay=False, help=text)
 
 
@@ -108,29 +107,29 @@ ConfirmLive: TypeAlias = Annotated[
 ]
 Wait: TypeAlias = Annotated[bool, flag("--wait", "Wait until the money is where it will stay.")]
 Timeout: TypeAlias = Annotated[float, seconds_option("Give up waiting after this long.")]
-# The minimum keeps one wait from using up the rate budget of the key for more than a few seconds.
+# There is a minimum because each poll uses a slot of the key's rate budget.
 Every: TypeAlias = Annotated[float, seconds_option("Time between polls; before the first, half as much more.", 0.1)]
 
 
 def is_interactive() -> bool:
-    """Return whether a person sits at a terminal."""
+    """Return whether stdin is a terminal."""
     return sys.stdin is not None and sys.stdin.isatty()
 
 
 def has_input() -> bool:
-    """Return, without waiting, whether a piped line or the end of the input can be read."""
+    """Return, without blocking, whether stdin has a line to read or has ended."""
     try:
         descriptor = sys.stdin.fileno()
     except (AttributeError, OSError):  # closed before the start, or text in memory
         return True
     try:
         return bool(select.select([descriptor], [], [], 0)[0])
-    except OSError:  # on Windows, select knows sockets alone
+    except OSError:  # on Windows, select takes sockets only
         return False
 
 
 def read_line() -> str | None:
-    """Return a piped line without blanks around it; None at the end of the input, or if it cannot be read."""
+    """Return the next line of stdin, stripped; None at its end, or if it cannot be read."""
     try:
         line = sys.stdin.readline()
     except (AttributeError, OSError, UnicodeDecodeError):  # closed before the start, unreadable, or not text
@@ -139,11 +138,11 @@ def read_line() -> str | None:
 
 
 def ask_for_key() -> str:
-    """Ask for the API key, and show nothing of what is typed; return "" if nobody answers."""
+    """Ask for the API key without echoing it; return "" if nobody answers."""
     if is_interactive():
         typed: str = typer.prompt("API key", hide_input=True, err=True)
         return typed.strip()
-    # A line that is there already answers a question that need not be shown.
+    # A line that was piped in already needs no prompt.
     if not has_input():
         stderr().print("API key:")
     return read_line() or ""
@@ -151,12 +150,12 @@ def ask_for_key() -> str:
 
 def find_key() -> str:
     """Return the key from the environment, or ask for it; "" if there is none."""
-    # A variable that is set to nothing is the usual way to unset one in a script.
+    # Scripts often unset a variable by setting it to nothing.
     return os.environ.get("MOMOPAY_API_KEY") or ask_for_key()
 
 
 def api_key() -> str:
-    """Return the key, or raise CommandError: there is none."""
+    """Return the key from the environment or a prompt; raise CommandError if there is none."""
     key = find_key()
     if not key:
         raise CommandError("no API key", remedy=KEY_REMEDY, code=ExitCode.CONFIGURATION)
@@ -164,7 +163,7 @@ def api_key() -> str:
 
 
 def login_name() -> str | None:
-    """Return the name of the user; None for an id without a name, as in a container."""
+    """Return the login name of the user; None for a user id without a name, as in some containers."""
     try:
         return getpass.getuser()
     except (KeyError, ImportError, OSError):
@@ -172,9 +171,9 @@ def login_name() -> str | None:
 
 
 def check_writable(path: Path | None, option: str, *used: Path | None) -> None:
-    """Raise CommandError if a file cannot be written: to learn that after minutes of requests is too late.
+    """Raise CommandError if a file cannot be written, instead of failing after minutes of requests.
 
-    Also if it is one of `used`, or a database of SQLite, such as a journal: what it has would be lost.
+    Also raise if it is one of `used`, or an SQLite database such as a journal: its content would be lost.
     """
     if path is None:
         return
@@ -182,10 +181,10 @@ def check_writable(path: Path | None, option: str, *used: Path | None) -> None:
     try:
         if not path.exists():
             path.touch()
-            path.unlink()  # an empty file would be taken for a result
+            path.unlink()  # an empty file would look like a result
         else:
             path.open("a").close()
-            if path.is_file():  # no pipe, which would wait for a writer
+            if path.is_file():  # reading a pipe would wait for a writer
                 with path.open("rb") as file:
                     is_database = file.read(len(_SQLITE)) == _SQLITE
     except OSError as error:
@@ -196,23 +195,23 @@ def check_writable(path: Path | None, option: str, *used: Path | None) -> None:
 
 
 def _is_same(path: Path, other: Path) -> bool:
-    """Return whether both name one file: also by a link, or, where the disk takes it for the same, in another case."""
+    """Return whether both are the same file, also through a link, or in another case if the file system ignores it."""
     with suppress(OSError):  # one of them does not exist
         return path.samefile(other)
     return path.resolve() == other.resolve()
 
 
 def journal_exists(where: str) -> bool:
-    """Return whether there is a journal; of a database server this is not known before it is opened."""
+    """Return whether there is a journal; True for a database server, which shows it only once it is opened."""
     try:
         return "://" in where or Path(where).exists()
-    except OSError:  # a name that no file can have, such as one of a thousand characters
+    except OSError:  # no file can have this name, for example because it is too long
         return False
 
 
 @dataclass(frozen=True, kw_only=True)
 class DisplayOptions:
-    """How results are shown: the options of every command."""
+    """Options of every command: how results are shown."""
 
     show_phones: ShowPhones = False
     utc: Utc = False
@@ -220,60 +219,57 @@ class DisplayOptions:
 
     @property
     def output(self) -> Output:
-        """What shows them."""
+        """How this command shows its results."""
         return Output(self.as_json, self.show_phones)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ServiceOptions(DisplayOptions):
-    """The service, for a command that sends requests."""
+    """Options of commands that send requests: the service."""
 
     base_url: BaseUrl = None
 
     def client(self, journal: momopay.Journal | None = None, *, key: str | None = None) -> momopay.Client:
-        """Return a client, whose durable calls use the journal; raise CommandError if there is no key or address.
-
-        Without a key, it is that of the environment.
-        """
+        """Return a client; raise CommandError if there is no key or address. By default, the key is `api_key()`."""
         if not self.base_url:
             raise CommandError("no base URL", remedy=ADDRESS_REMEDY, code=ExitCode.CONFIGURATION)
-        # Passed on rather than left to the client, which knows the environment alone: the key may come from a pipe.
+        # The client alone would read the environment only, but the key may have been typed or piped.
         return momopay.Client(api_key() if key is None else key, base_url=self.base_url, journal=journal)
 
 
 @dataclass(frozen=True, kw_only=True)
 class JournalOptions(DisplayOptions):
-    """The journal, for a command that reads one."""
+    """Options of commands that use a journal."""
 
     journal: JournalAt = None
     account: JournalAccount = "default"
 
     def open_journal(self, *, create: bool = False) -> AbstractContextManager[momopay.Journal]:
-        """Return the journal; only with `create` is there a new one where there was none."""
+        """Return the journal. If there is none, make one with `create`, and otherwise raise CommandError."""
         where = self.journal
         if not where:
             raise CommandError("no journal", remedy="give --journal FILE, or set MOMOPAY_JOURNAL")
-        # Before the library looks, which refuses it too: only here is it known that an option is wrong.
+        # The library refuses it too, but its error cannot name the option.
         if not (create or journal_exists(where)):
             raise CommandError(f"there is no journal at {where}", remedy="check --journal", code=ExitCode.CONFIGURATION)
         url: Any = where
         if "://" not in where:
-            from sqlalchemy import URL  # an extra, which the other commands do without
+            from sqlalchemy import URL  # from an extra that the other commands do not need
 
-            url = URL.create("sqlite", database=where)  # in a text, a ? would end the path
+            url = URL.create("sqlite", database=where)  # in the text of a URL, a "?" would end the path
         return momopay.Journal(url, account=self.account, create=create)
 
 
 @dataclass(frozen=True, kw_only=True)
 class AccountOptions(ServiceOptions, JournalOptions):
-    """The service and the journal."""
+    """Options of commands that use the service and a journal."""
 
 
 class Confirmation:
-    """Whether a payment is agreed to: by the options, or else by an answer, typed or piped.
+    """Consent to a payment: given by the options, or else by an answer that is typed or piped.
 
-    What is not a test key counts as live. `yes` agrees for test keys alone, `confirm_live` if it is exactly what may
-    move. Raise CommandError if it is another sum, or it is certain already that nobody will answer.
+    Every key that is not a test key counts as live. `yes` is consent for test keys only, and `confirm_live` if it is
+    exactly the sum that may move. Raise CommandError if it is another sum, or if nobody can answer.
     """
 
     def __init__(self, key: str, *, may_move: Decimal, yes: bool, confirm_live: Decimal | None) -> None:
@@ -285,14 +281,14 @@ class Confirmation:
         self._is_live = not key.startswith(_TEST_KEY)
         self._is_given = confirm_live is not None or (yes and not self._is_live)
         self._piped: str | None = None
-        # Read a piped answer now: an empty pipe is an error before the first request, not in the middle of a run.
+        # Read a piped answer now, so that an empty pipe fails before the first request.
         if not self._is_given and not is_interactive() and has_input():
             self._piped = self._read()
 
     def ask(self, question: str, *, to_type: str) -> None:
-        """Ask before money moves, unless the options agree; with a live key the answer must be `to_type`.
+        """Ask before money moves, unless the options gave consent. With a live key, the answer must be `to_type`.
 
-        Raise CommandError if the answer was no, or nobody answered; nothing was sent.
+        Raise CommandError if the answer is no or nobody answers.
         """
         if self._is_given:
             return

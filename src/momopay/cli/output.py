@@ -1,7 +1,7 @@
-"""What commands show: JSON for machines, tables for people.
+"""The output of commands: JSON for machines, tables for people.
 
-Values are formatted here alone, by their type: amounts, times, and texts that must not drive the terminal. Phones are
-masked unless ``--show-phones`` is given.
+All values are formatted here, by type: amounts, times, and texts, whose control characters must not reach the terminal.
+Phones are masked unless ``--show-phones`` is given.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from momopay.cli.exit_codes import CommandError
 from momopay.money import format_amount
 
 Columns: TypeAlias = Mapping[str, str]
-"""The headings of a table, each with the names of the fields below it."""
+"""The headings of a table, each with the names of the fields that its cells show."""
 
 _PHONE_FIELDS: Final = frozenset({"phone", "phone_number"})
 # A status that the service adds later is shown without a colour.
@@ -51,13 +51,13 @@ _UUID_WIDTH: Final = 36
 _WIDE: Final = 80
 # Kenya has no daylight saving time, so this needs no database of time zones.
 _NAIROBI: Final = timezone(timedelta(hours=3))
-# Set by each command that has --utc, before it runs, so that what shows a time need not be handed the zone.
+# --utc sets it before the command runs, so that functions which format times need no argument for the zone.
 _ZONE: Final[ContextVar[tzinfo]] = ContextVar("zone", default=_NAIROBI)
 
 
 class _Console(Console):
     def on_broken_pipe(self) -> None:
-        """Raise, for `Command` to say how it ends; rich would exit with 1."""
+        """Raise an error that `Command` handles; rich would exit with 1."""
         raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
 
 
@@ -72,7 +72,7 @@ def stderr() -> Console:
 
 
 def plain(text: object) -> str:
-    """Return a text from elsewhere without what a terminal would act on."""
+    """Return a text with its control characters replaced, because a terminal would act on them."""
     return "".join(each if each.isprintable() or each == "\n" else "\N{REPLACEMENT CHARACTER}" for each in str(text))
 
 
@@ -88,18 +88,18 @@ def use_utc(utc: bool) -> bool:
 
 
 def local(when: datetime) -> datetime:
-    """Return the same moment in the zone of this command; in its own, if it is at the edge of the calendar."""
+    """Return a time in the zone of this command, or unchanged if it is at the edge of the calendar."""
     with suppress(OverflowError):
         return when.astimezone(_ZONE.get())
     return when
 
 
 def moment_of(text: str, option: str) -> datetime:
-    """Parse a time; a date is its beginning, and a time without a zone is in the zone of this command."""
+    """Parse a time. A date means its beginning; a time without a zone is in the zone of this command."""
     try:
         parsed = datetime.fromisoformat(text)
         parsed = parsed if parsed.tzinfo else parsed.replace(tzinfo=_ZONE.get())
-        parsed.astimezone(UTC)  # of the year 1, it may be before all times of UTC
+        parsed.astimezone(UTC)  # raises OverflowError at the edge of the calendar
     except (ValueError, OverflowError):
         kind = "time" if ":" in text else "date"
         remedy = "give one such as 2026-11-30 or 2026-11-30T08:00"
@@ -108,14 +108,14 @@ def moment_of(text: str, option: str) -> datetime:
 
 
 def end_of(text: str, option: str) -> datetime:
-    """Parse a time as `moment_of` does; a date is its last moment, because people mean the whole day."""
+    """Parse a time like `moment_of`, except that a date means its last moment: people mean the whole day."""
     begin = moment_of(text, option)
-    # The smallest step that every ISO 8601 parser reads.
+    # A millisecond is the smallest step that every ISO 8601 parser reads.
     return begin if len(text) > len("2026-11-30") else begin + timedelta(days=1, milliseconds=-1)
 
 
 def moment(when: datetime) -> str:
-    """Format a time for people, in the zone of the command, which is named."""
+    """Format a time for people, in the zone of this command and with its offset."""
     return local(when).isoformat(sep=" ", timespec="seconds")
 
 
@@ -125,7 +125,7 @@ def status(word: str, label: str | None = None) -> Text:
 
 
 class _Table(Table):
-    """A table; below 80 columns, where rich would cut cells off, a line for each cell that the terminal wraps."""
+    """A table. Below 80 columns, where rich would cut off cells, each cell is a line that the terminal wraps."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         if console.width >= _WIDE:
@@ -134,7 +134,7 @@ class _Table(Table):
         if self.title:
             yield Text(str(self.title), "bold")
         for cells in zip(*(column.cells for column in self.columns), strict=True):
-            # A grid has no headings: its first column has the names.
+            # A grid has no headings; its first column has the names.
             names = [column.header for column in self.columns] if self.show_header else cells[:1]
             values = [_one_text(cell) for cell in (cells if self.show_header else cells[1:])]
             for name, value in zip(names, values, strict=True):
@@ -145,47 +145,42 @@ class _Table(Table):
 
 
 def _one_text(cell: object) -> Text:
-    """Return a cell, its further lines below the first one."""
+    """Return a cell as text, with every line after the first one indented."""
     return Text("\n  ").join((cell if isinstance(cell, Text) else Text(str(cell))).split("\n"))
 
 
 @dataclass(frozen=True)
 class Output:
-    """How one command shows its results.
-
-    Attributes:
-        as_json: For a machine.
-        show_phones: Whole, instead of masked.
-    """
+    """How one command shows its results: as JSON or for people, with phones whole or masked."""
 
     as_json: bool
     show_phones: bool = False
 
     def result(self, document: object, *shown: object) -> None:
-        """Show a result on stdout: the document as a line of JSON, or else `shown` for people."""
+        """Write a result to stdout: `document` as a line of JSON, or `shown` for people."""
         if self.as_json:
-            # Flushed, since the reader of a pipe acts on each line as it comes. Nothing, if stdout is closed.
+            # `echo` flushes, so that the reader of a pipe gets each line at once, and does nothing if stdout is closed.
             typer.echo(json.dumps(self._as_json(document)))
             return
         console = stdout()
         for each in shown:
             console.print(each, soft_wrap=isinstance(each, str) or console.width < _WIDE)
 
-    def record(self, document: Any, *besides: str) -> None:
-        """Show one record: as JSON, or a line for each field that has a value, without the fields `besides`."""
+    def record(self, document: Any, *hidden: str) -> None:
+        """Show one record as JSON, or for people as a line for each field that has a value and is not `hidden`."""
         values: dict[str, object] = document.model_dump() if hasattr(document, "model_dump") else document
         grid = _Table.grid(padding=(0, 2))
         grid.add_column(style="bold")
         grid.add_column(overflow="fold")
         for name, value in values.items():
-            if name not in besides and not (value is None or value is False or value in ("", (), [], {})):
+            if name not in hidden and not (value is None or value is False or value in ("", (), [], {})):
                 label = name.removesuffix("_id").removesuffix("_at").replace("_", " ")
                 in_kes = "KES " if isinstance(value, Decimal) else ""
                 grid.add_row(label.capitalize(), Text.assemble(in_kes, self._cell(name, value)))
         self.result(document, grid)
 
     def rows(self, items: Iterable[object], columns: Columns) -> int:
-        """Show a list, and return its length: a line of JSON for each item as it comes, or a table for people."""
+        """Show a list, as a line of JSON for each item as it comes or as a table, and return its length."""
         if not self.as_json:
             items = list(items)
             self.result(None, self.table(items, columns))
@@ -197,12 +192,12 @@ class Output:
         return count
 
     def table(self, items: Iterable[object], columns: Columns, title: str | None = None) -> Table:
-        """Return a table of records: below each heading, these fields of each record, each on a line of its own."""
+        """Return a table of records. A cell shows each field of its column on a line of its own."""
 
         def cell(item: object, names: str) -> Text:
             found = ((name, _field(item, name)) for name in names.split())
             return Text("\n").join(
-                # Below the amount, and without a heading of its own.
+                # A fee is shown below its amount and has no heading of its own.
                 Text.assemble("fee " if name.endswith("fee") else "", self._cell(name, value))
                 for name, value in found
                 if value not in (None, "")
@@ -225,16 +220,16 @@ class Output:
         return made
 
     def note(self, text: str | Text | Table) -> None:
-        """Tell people something that is not a result, on stderr."""
+        """Write something that is not a result to stderr."""
         console = stderr()
         console.print(text, soft_wrap=not isinstance(text, Table) or console.width < _WIDE)
 
     def phone(self, phone: str) -> str:
-        """Return a phone as it may be shown."""
+        """Return a phone, masked unless phones are shown."""
         return phone if self.show_phones else mask_phone(phone)
 
     def text(self, text: str | None) -> str:
-        """Return a text as it may be shown, with the phones in it masked."""
+        """Return a text, with the phones in it masked unless phones are shown."""
         return "" if text is None else text if self.show_phones else redact(text)
 
     def _cell(self, name: str, value: object) -> Text:
@@ -265,7 +260,7 @@ class Output:
         return shown
 
     def _as_json(self, value: Any, name: str = "") -> Any:
-        # To ask for the class of the library's records would load pydantic even for ``--help``.
+        # An `isinstance` check would load pydantic even for ``--help``.
         if hasattr(value, "model_dump"):
             value = value.model_dump()
         match value:
@@ -274,8 +269,10 @@ class Output:
                 return {key: self._as_json(inner, key) for key, inner in pairs}
             case list() | tuple():
                 return [self._as_json(inner, name) for inner in cast("Sequence[object]", value)]
-            case Decimal() | datetime():
-                return format_amount(value) if isinstance(value, Decimal) else value.isoformat()
+            case Decimal():
+                return format_amount(value)
+            case datetime():
+                return value.isoformat()
             case str() if not _is_id(name):
                 return self.phone(value) if name in _PHONE_FIELDS else self.text(value)
             case _:
@@ -287,5 +284,5 @@ def _field(item: object, name: str) -> object:
 
 
 def _is_id(name: str) -> bool:
-    # Ids and cursors are given back to the service as they are. Their digits may look like a phone.
+    # Ids and cursors are never masked: they are sent back to the service, and their digits may look like a phone.
     return name.endswith(("_id", "_ids")) or name in {"id", "next_cursor"}

@@ -1,4 +1,4 @@
-"""Payouts: pay a payroll from a CSV file, pay back a collection, and decide about what is unresolved."""
+"""The ``momopay payouts`` commands: pay a CSV file, refund a collection, and resolve unknown outcomes."""
 
 from __future__ import annotations
 
@@ -55,11 +55,9 @@ _DOUBTFUL = {
 }
 _COLUMNS = "Columns reference, phone, amount; perhaps description."
 _NEAR = "Transactions with these references"
-# All columns of the progress bar together fit on 80 characters, with 10,000 rows.
-_BAR_WIDTH = 12
-# The service's list may not show a payment that is younger.
-_FRESH = timedelta(minutes=10)
-# Clocks and time zones may be off by so much: what has the reference and is that much older is shown too.
+_BAR_WIDTH = 12  # makes the whole progress bar fit on 80 columns, even for 10,000 rows
+_FRESH = timedelta(minutes=10)  # the service's list may not show a payment that is younger
+# Clocks and time zones may be off by this much, so transactions that are this much older are shown too.
 _BEFORE = timedelta(days=1)
 
 
@@ -102,7 +100,7 @@ def run(
         payroll = read_payroll(file)
         PayoutLimits.checked(max_total, max_each).check(payroll.rows)
         if dry_run:
-            # Without the key or the network, and without making a journal that the check would leave behind.
+            # A dry run needs no key and no network, and leaves no new journal behind.
             is_there = options.journal is None or journal_exists(options.journal)
             with options.open_journal() if is_there else nullcontext() as opened:
                 plan = make_plan(payroll, opened, similar=allow_similar)
@@ -114,15 +112,15 @@ def run(
         with options.open_journal(create=True) as journal, options.client(journal, key=key) as client:
             make_plan(payroll, journal, similar=allow_similar)
             with stderr().status("Reading the account"):
-                # Before the plan that is shown: what is found now needs no payment, and its sum must not be asked
-                # about. It refuses the journal of another account.
+                # Before the plan is shown, because rows that are found now need no payment. This also refuses the
+                # journal of another account.
                 journal.reconcile_all(client)
                 plan = make_plan(payroll, journal, similar=allow_similar)
                 wallet = client.wallet.balance().available_balance
             show_plan(output, payroll, plan, wallet)
             owner = Output(as_json=False, show_phones=not mask_phones)
             paying = PayrollRun(client, journal, payroll, plan, similar=allow_similar)
-            # One that cannot be written stops before money moves. There is a journal by now, also if it is a new one.
+            # Checked before money moves, and after a new journal was made, so that the report cannot overwrite it.
             check_writable(report, "--report", file)
             if report is not None:
                 write_report(owner, report, paying.outcomes)
@@ -134,13 +132,13 @@ def run(
             schedule = momopay.PollSchedule(first=0, every=every, limit=timeout) if wait else None
             try:
                 _pay_and_follow(output, paying, plan, schedule)
-            finally:  # also if nobody reads the output any more
+            finally:  # also if the reader of stdout is gone
                 if report is not None:
                     write_report(owner, report, paying.outcomes)
     except FaultyFileError as error:
         show_faults(output, error.faults)
         raise
-    # As shells have it: 128 and the number of the signal.
+    # As in shells: 128 plus the number of the signal.
     ended = exit_code(paying.outcomes.values(), followed=wait)
     code = 128 + paying.signals[0] if paying.signals else ended
     show_end(output, paying, plan, code)
@@ -148,8 +146,8 @@ def run(
 
 
 def _pay_and_follow(output: Output, run: PayrollRun, plan: Plan, schedule: momopay.PollSchedule | None) -> None:
-    # On the first signal, it stops after the payout under way; on the second, it breaks it off. An interrupt is raised
-    # wherever this thread is; what was not yielded is not begun, or is in the journal.
+    # The first signal stops the run after the payout under way, the second breaks that off. The interrupt may be raised
+    # anywhere in this thread. A row that was not yielded by then was not begun, or it is in the journal.
     handling = on_signals(lambda number, _frame: run.stop(number), signal.SIGINT, signal.SIGTERM)
     with handling, suppress(KeyboardInterrupt):
         try:
@@ -166,7 +164,7 @@ def _pay_and_follow(output: Output, run: PayrollRun, plan: Plan, schedule: momop
                     for outcome in run.follow(schedule):
                         advance()
                         show_row(output, "settled", outcome)
-        except MomoPayError as error:  # a search or a wait; all payouts are in the journal
+        except MomoPayError as error:  # of a search or a wait; all payouts are in the journal
             run.stopped_by = run.stopped_by or error
     for outcome in run.read_rest():
         show_row(output, "row", outcome)
@@ -174,7 +172,7 @@ def _pay_and_follow(output: Output, run: PayrollRun, plan: Plan, schedule: momop
 
 @contextmanager
 def _progress(output: Output, run: PayrollRun, rows: int, what: str) -> Generator[Callable[[], None]]:
-    """Show a progress bar; yield what to call after each row."""
+    """Show a progress bar; yield a function to call after each row."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TimeElapsedColumn
 
     class What(ProgressColumn):
@@ -209,10 +207,10 @@ def refund(
         momopay payouts refund INV-43 --journal shop.db
         momopay payouts refund INV-43 --amount 40 --journal shop.db
     """
-    from momopay.durable.refund import preview_refund  # loads what sends
+    from momopay.durable.refund import preview_refund  # loads the modules that send
 
     key = api_key()
-    # An answer that cannot be right is refused before the first request.
+    # If the amount is known already, a wrong --confirm-live is refused before the first request.
     confirmation = None
     if amount_ is not None:
         confirmation = Confirmation(key, may_move=amount_, yes=yes, confirm_live=confirm_live)
@@ -221,7 +219,7 @@ def refund(
         due, phone, name = Decimal(plan.amount), options.output.phone(plan.phone), options.output.text(plan.reference)
         confirmation = confirmation or Confirmation(key, may_move=due, yes=yes, confirm_live=confirm_live)
         confirmation.ask(f"Pay KES {kes(due)} back to {plain(phone)}, as {plain(name)}?", to_type="yes")
-        # The amount that was agreed to, and no other, whatever others refund meanwhile.
+        # Exactly the amount that was agreed to, whatever others refund meanwhile.
         show(options.output, client.payouts.refund(of=of, amount=due, reference=reference, description=description))
 
 
@@ -319,7 +317,7 @@ def release(
                     reference=reference, by=name, kind=entry.kind, searched_elsewhere=searched_elsewhere
                 )
         except OutcomeUnknownError as error:
-            if not options.as_json:  # the error's line has their ids then
+            if not options.as_json:  # the error's JSON has their ids
                 output.note(output.table([*error.matches, *error.near_matches], TRANSACTIONS, _NEAR))
             raise
         except RequestValidationError as error:
@@ -343,7 +341,7 @@ def _ask_for_release(output: Output, entry: momopay.JournalEntry) -> None:
     if datetime.now(UTC) - entry.sent_at < _FRESH:
         console.print("It is younger than ten minutes: the list may not show it yet. Better wait.", style="bold red")
     console.print("If it was paid after all, releasing it pays it twice.", style="bold red")
-    # A pipe cannot have looked into the account console, so it cannot vouch for it.
+    # Only a person can have looked into the account console.
     if not is_interactive():
         raise CommandError("releasing takes a person at a terminal", remedy="run it there; nothing was changed")
     if typer.prompt("Type the reference to release it", err=True).strip() != entry.reference.strip():

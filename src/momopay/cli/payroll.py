@@ -1,8 +1,7 @@
-"""A payroll: which rows are still to be paid, paying them, and following them to their end. Knows no terminal.
+"""A payroll run without its output: which rows are still to be paid, paying them, and following them to their end.
 
-The rules are the library's: `payouts.pay_all` decides what is sent, when to wait and when to stop.
-
-One thread runs a `PayrollRun`. `PayrollRun.stop` may be called from a signal handler.
+`payouts.pay_all` decides what is sent, when to wait and when to stop. One thread uses a `PayrollRun`; a signal handler
+may call `PayrollRun.stop`.
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ NOT_BEGUN: Final = "NOT_BEGUN"
 
 @dataclass(frozen=True)
 class RowOutcome:
-    """What is known of one row: a `JournalState` or NOT_BEGUN, and the payment once the service accepted it.
+    """What is known of one row: its `JournalState` or NOT_BEGUN, and the payment once the service accepted it.
 
-    `error` is why it was not accepted, as this run saw it; `entry` is what the journal had before.
+    `error` is why this run could not pay it; `entry` is what the journal had before.
     """
 
     row: Row
@@ -53,7 +52,7 @@ class RowOutcome:
 
     @property
     def last(self) -> str:
-        """How it ended, or how far it came."""
+        """How it ended, or else its state."""
         return self.end or self.state
 
     @property
@@ -94,7 +93,7 @@ class RowOutcome:
 
 
 def _reason(error: MomoPayError | None) -> BaseException | None:
-    """Return the cause of an unknown outcome, whose own words are the same for every row; or else the error."""
+    """Return the error that caused this one, or this one: an unknown outcome has the same message for every row."""
     return error.__cause__ if error is not None and isinstance(error.__cause__, MomoPayError) else error
 
 
@@ -106,17 +105,17 @@ class Plan:
 
     @property
     def accepted(self) -> list[Row]:
-        """The service has them."""
+        """The rows that the service has accepted."""
         return [each.row for each in self.outcomes.values() if each.state == momopay.JournalState.ACCEPTED]
 
     @property
     def unresolved(self) -> list[Row]:
-        """They may have been paid, and are not sent again."""
+        """The rows that may have been paid, and are not sent again."""
         return [each.row for each in self.outcomes.values() if each.state == momopay.JournalState.UNKNOWN]
 
     @property
     def to_pay(self) -> list[Row]:
-        """New, or refused or not sent before, or being sent by another process, which `pay_once` waits for."""
+        """The rows that are new, refused or not sent, or being sent by another process, which `pay_once` waits for."""
         done = {momopay.JournalState.ACCEPTED, momopay.JournalState.UNKNOWN}
         return [each.row for each in self.outcomes.values() if each.state not in done]
 
@@ -125,8 +124,8 @@ def make_plan(payroll: PayrollFile, journal: momopay.Journal | None, *, similar:
     """Compare a file's rows with the journal; without one, all are new.
 
     Raises:
-        FaultyFileError: A reference is in the journal with another amount or phone; or, unless `similar`, it looks like
-            another one.
+        FaultyFileError: A reference is in the journal with another amount or phone, or it looks like another reference
+            and `similar` is false.
     """
     from momopay.durable.pay_all import find_similar  # loads pydantic
 
@@ -156,7 +155,7 @@ def make_plan(payroll: PayrollFile, journal: momopay.Journal | None, *, similar:
 
 
 class PayrollRun:
-    """Pays rows, one after another, and follows them. `outcomes` has all rows, by reference, as they are known."""
+    """Pays rows one after another and follows them. `outcomes` has what is known of every row, by reference."""
 
     def __init__(
         self, client: momopay.Client, journal: momopay.Journal, payroll: PayrollFile, plan: Plan, *, similar: bool
@@ -177,13 +176,13 @@ class PayrollRun:
         return self._paying is not None and self._paying.waiting
 
     def stop(self, number: int) -> None:
-        """End after the payout under way; the second time, or if none is, raise KeyboardInterrupt."""
+        """Stop after the payout under way; raise KeyboardInterrupt if there is none, or the second time."""
         self.signals.append(number)
         if len(self.signals) > 1 or self._paying is None or self._paying.waiting:
             raise KeyboardInterrupt
 
     def pay(self) -> Iterator[RowOutcome]:
-        """Pay until all is done or there is a reason to stop, and yield what happened to each row."""
+        """Pay until all rows are done or there is a reason to stop; yield the outcome of each row."""
         rows = {row.reference: row for row in self._to_pay}
         kept = {
             "file": self._payroll.name,
@@ -217,7 +216,7 @@ class PayrollRun:
             self._paying = None
 
     def search(self) -> None:
-        """Search once more for rows of unknown outcome; raise MomoPayError if that fails, and they stay so."""
+        """Search once more for rows of unknown outcome; raise MomoPayError if the search fails."""
         unknown = [each for each in self.outcomes.values() if each.state == momopay.JournalState.UNKNOWN]
         if unknown:
             self._journal.reconcile_all(self._client)
@@ -232,7 +231,7 @@ class PayrollRun:
         return [each for each in self.outcomes.values() if each.payment is not None and each.end in moving]
 
     def follow(self, schedule: momopay.PollSchedule) -> Iterator[RowOutcome]:
-        """Wait until accepted rows have settled, record their ends in the journal, and yield each."""
+        """Wait until accepted rows have settled; record each end in the journal and yield it."""
         from momopay.durable.payment import payment_of
 
         waiting = {each.payment.transaction_id: each.row for each in self.open() if each.payment is not None}
@@ -245,9 +244,9 @@ class PayrollRun:
             yield outcome
 
     def read_rest(self) -> Iterator[RowOutcome]:
-        """Read what the journal has now of rows that this run did not end, and yield those of which it says more.
+        """Read the journal again for rows that this run did not finish; yield those whose state has changed.
 
-        An interrupt ends a payout in the middle; another process may be sending rows of the same file.
+        An interrupt may have broken off a payout, and another process may be sending rows of the same file.
         """
         for reference, each in self.outcomes.items():
             if each.state not in {NOT_BEGUN, momopay.JournalState.SENDING}:
@@ -275,7 +274,7 @@ def _reason_to_stop(error: MomoPayError | None) -> MomoPayError | None:
 
 
 def exit_code(outcomes: Iterable[RowOutcome], *, followed: bool) -> ExitCode:
-    """Return the exit status for what happened to a file; what matters most decides."""
+    """Return the exit status of a run, decided by the most serious outcome."""
     outcomes = list(outcomes)
     states = {each.state for each in outcomes}
     # SENDING: another process is sending it, so whether it is paid is not known here.

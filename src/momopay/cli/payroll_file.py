@@ -1,4 +1,4 @@
-"""The payroll file: CSV into rows, or every fault of it at once, by line."""
+"""Reads a payroll file: CSV into rows, or all of its faults at once, by line."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _AMOUNT = re.compile(r"[0-9]+(\.[0-9]{1,2})?")
 
 @dataclass(frozen=True)
 class Row:
-    """One payout of the file, which begins on this line; the phone as ``254XXXXXXXXX``, the amount in KES."""
+    """One payout, with the line that it begins on. The phone is ``254XXXXXXXXX``, the amount is in KES."""
 
     line: int
     reference: str
@@ -42,7 +42,7 @@ class Fault:
 
 
 class FaultyFileError(CommandError):
-    """The file cannot be paid from; nothing was sent. `faults` are all of them, by line."""
+    """The file cannot be paid, and nothing was sent. `faults` has everything that is wrong with it, by line."""
 
     def __init__(self, message: str, faults: list[Fault], *, remedy: str) -> None:
         super().__init__(f"{message}; nothing was sent", remedy=remedy)
@@ -51,7 +51,7 @@ class FaultyFileError(CommandError):
 
 @dataclass(frozen=True)
 class PayrollFile:
-    """A file in which every row can be sent, in the file's order; `ignored` are columns that are not used."""
+    """A file whose rows can all be sent. `ignored` has the names of the columns that are not used."""
 
     rows: list[Row]
     ignored: list[str]
@@ -80,7 +80,7 @@ def people(rows: Sequence[Row]) -> str:
 
 
 def read_payroll(path: Path) -> PayrollFile:
-    """Read a payroll file: CSV in UTF-8 with a heading; raise FaultyFileError with all that is wrong with it."""
+    """Read a payroll file, which is CSV in UTF-8 with a heading; raise FaultyFileError with all of its faults."""
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -94,7 +94,7 @@ def read_payroll(path: Path) -> PayrollFile:
 
 
 def _read(content: bytes, payroll: PayrollFile) -> list[Fault]:
-    """Add the rows that can be sent to the payroll; return every fault of the others."""
+    """Add the rows that can be sent to the payroll; return all faults of the others."""
     records = _records(content)
     if isinstance(records, Fault):
         return [records]
@@ -106,7 +106,7 @@ def _read(content: bytes, payroll: PayrollFile) -> list[Fault]:
     payroll.ignored.extend(name for name in columns if name not in _KNOWN)
     first_line: dict[str, int] = {}
     for line, cells in records[1:]:
-        # A comma inside an amount shifts the columns: such a row must not be guessed at.
+        # A comma inside an amount shifts the columns. What such a row means must not be guessed.
         if len(cells) != len(columns):
             found = f"has {len(cells)} columns, the heading has {len(columns)}"
             faults.append(Fault(line, "", found, value=",".join(cells)))
@@ -128,7 +128,7 @@ def _read(content: bytes, payroll: PayrollFile) -> list[Fault]:
 
 
 def _records(content: bytes) -> list[tuple[int, list[str]]] | Fault:
-    """Return each record that is not empty, with the line that it begins on; or why it is not CSV."""
+    """Return each record that is not empty, with the line that it begins on; or the fault if it is not CSV."""
     records: list[tuple[int, list[str]]] = []
     begins = 1
     try:
@@ -159,13 +159,13 @@ def _faults_of_heading(line: int, columns: list[str]) -> Iterator[Fault]:
 
 
 def _row(line: int, values: dict[str, str]) -> Row | list[Fault]:
-    """Return the row, or its faults; what the service takes is the library's to judge."""
+    """Return the row, or its faults. The library decides what the service accepts."""
     from momopay.models.requests import PayoutRequest  # loads pydantic
 
     problems: dict[str, str] = {}
     if not _AMOUNT.fullmatch(values["amount"]):
         problems["amount"] = "must be digits, such as 2500 or 2500.50, without separators"
-    amount = Decimal(10) if problems else Decimal(values["amount"])  # any good amount, to find the other faults too
+    amount = Decimal(10) if problems else Decimal(values["amount"])  # any valid one, to find the other faults too
     try:
         request = PayoutRequest.checked(
             reference=values["reference"],

@@ -1,4 +1,4 @@
-"""What a payroll shows: its faults, its plan, its rows and its end; and the report, a CSV file for its owner alone."""
+"""Shows the faults, the plan, the rows and the end of a payroll; writes its report, a CSV file."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from momopay.cli.payroll_file import Fault, PayrollFile, Row, people, total
 _LARGEST_SHOWN = 5
 _REASON_WIDTH = 120
 _SHORTEST_PHONE = 9
-_PAYOUTS_A_MINUTE = 58  # as a RateBudget has it, of the 60 requests that the service allows
+_PAYOUTS_A_MINUTE = 58  # what a RateBudget uses of the 60 requests that the service allows
 RELEASE_HINT = "look into the account console; only if it was certainly not paid, `momopay payouts release REFERENCE`"
-# By state: members of JournalState are their names.
+# By state; members of JournalState are strings.
 _TO_DO: Final = {
     "UNKNOWN": f"Run again: that searches for the payout first. If it stays so, {RELEASE_HINT}, then run again.",
     "SENDING": "Another process is sending it: run again when that has ended.",
@@ -37,8 +37,7 @@ _TO_DO: Final = {
 }
 _ROWS: Final = {"Line": "line", "Reference": "reference", "Phone": "phone", "KES": "amount"}
 _FAULTS: Final = {"Line": "line", "Reference": "reference", "Column": "column", "Value": "value", "Problem": "problem"}
-# Rows about which there is nothing to do.
-_FINE: Final = frozenset({"ACCEPTED", "SUCCESS"})
+_FINE: Final = frozenset({"ACCEPTED", "SUCCESS"})  # rows that need no action
 
 
 def show_faults(output: Output, faults: list[Fault]) -> None:
@@ -48,14 +47,14 @@ def show_faults(output: Output, faults: list[Fault]) -> None:
 
 
 def _shown_value(output: Output, fault: Fault) -> str:
-    # A phone at fault is none, so it is not recognised as one in a text. A few digits are nobody's: masked, they would
-    # look like another number.
+    # A malformed phone is not recognised in a text, so it is masked by its column. A few digits are not masked: they
+    # identify nobody, and would look like another number.
     is_phone = fault.column == "phone" and len(fault.value) >= _SHORTEST_PHONE
     return output.phone(fault.value) if is_phone else output.text(fault.value)
 
 
 def show_plan(output: Output, file: PayrollFile, plan: Plan, wallet: Decimal | None) -> None:
-    """Show what would be paid, before anybody is asked; `wallet` is what the service wallet has, None if not read."""
+    """Show what would be paid. `wallet` is the balance of the service wallet, None if it was not read."""
     warnings = [
         f"lines {', '.join(map(str, lines))} pay the same amount to the same phone"
         for lines in file.possible_duplicates
@@ -82,7 +81,7 @@ def show_plan(output: Output, file: PayrollFile, plan: Plan, wallet: Decimal | N
     shown: list[object] = [f"File     {output.text(file.name)}: {people(file.rows)}", f"SHA-256  {file.sha256}", ""]
     shown += [_sums(output, [(label, rows) for label, rows in sums if rows or rows is sums[-1][1]]), ""]
     if plan.to_pay:
-        # A mistyped amount is most dangerous, and easiest to see, among these.
+        # A mistyped amount does most harm, and is easiest to see, among the largest.
         largest = sorted(plan.to_pay, key=lambda row: row.amount, reverse=True)[:_LARGEST_SHOWN]
         shown += [output.table(largest, _ROWS, "The largest"), "", *_costs(plan, wallet)]
     elif len(plan.accepted) == len(file.rows):
@@ -106,16 +105,13 @@ def _costs(plan: Plan, wallet: Decimal | None) -> Iterator[str]:
 
 
 def show_row(output: Output, event: str, outcome: RowOutcome) -> None:
-    """Show a row that is done, or has settled; people see the progress bar instead."""
+    """Show a row that is done or settled, with --json; people see the progress bar instead."""
     if output.as_json:
         output.result({"event": event, **_as_document(outcome)})
 
 
 def show_end(output: Output, run: PayrollRun, plan: Plan, code: int) -> None:
-    """Show what happened to all rows, and what to do about those that were not paid.
-
-    Of what the plan has as accepted before, this run moved no money.
-    """
+    """Show what happened to all rows, and what to do about those that were not paid."""
     outcomes = list(run.outcomes.values())
     rows_by_state: dict[str, list[Row]] = {}
     rows_by_end: dict[str, list[Row]] = {}
@@ -152,7 +148,7 @@ def show_end(output: Output, run: PayrollRun, plan: Plan, code: int) -> None:
 
 
 def _labelled(by_end: dict[str, list[Row]], accepted_before: list[Row]) -> Iterator[tuple[Text, list[Row]]]:
-    """Yield the rows of each state with its label; accepted ones apart, as this run moved no money of the old ones."""
+    """Yield the rows of each state with its label. Rows accepted earlier are apart: this run did not pay them."""
     before = {row.reference for row in accepted_before}
     for state, rows in by_end.items():
         if state != "ACCEPTED":
@@ -192,8 +188,8 @@ def _count(rows: list[Row]) -> dict[str, int | Decimal]:
 
 
 def write_report(output: Output, path: Path, outcomes: dict[str, RowOutcome]) -> None:
-    """Write what happened to every row, readable by its owner alone, or raise OSError: it cannot be written."""
-    # Opened with its mode, since a file that is closed to others only later could be read in between.
+    """Write what happened to every row to a file that only its owner can read; raise OSError if that fails."""
+    # Created with its mode: until a later change of the mode, others could read it.
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as report:
         rows = [

@@ -1,4 +1,4 @@
-"""What the service does where its description leaves it open, asked from a terminal or a nightly job."""
+"""``momopay probe``: finds out what the service does where its description leaves it open."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def probe(
         momopay probe --write --rate --spend 1 --phone 0712345678 --out service.toml
         momopay probe --against service.toml
     """
-    # Reading and writing TOML and HTTP: `momopay --help` waits for neither.
+    # Loads TOML and HTTP, which `momopay --help` does not need.
     from momopay.probe import Profile
     from momopay.probe import probe as ask
 
@@ -103,7 +103,7 @@ def probe(
         try:
             ask(client, write=write, rate=rate, spend=spending, note=lambda text: output.note(plain(text)), save=save)
         finally:
-            # Also after an error or Ctrl-C: it may have cost a shilling.
+            # Also after an error or Ctrl-C: the findings so far may have cost a shilling.
             changes = _show(output, found[-1], before) if found else []
     if problem is not None:
         remedy = "what was found is above; free the disk or name another file, then run the command again"
@@ -153,7 +153,7 @@ def _spend(
     prompts = "one prompt" if spend == 1 else "up to two prompts"
     confirmation.ask(f"Send {prompts}, for KES {kes(spend)} in all?", to_type="yes")
     if journal is None:
-        # One for each key and address, so that a prompt of unknown outcome is found again wherever the command is run.
+        # One for each key and address, so that a prompt of unknown outcome is found again from any folder.
         name = hash_of(Account(key, client.base_url))[:16]
         journal = Path(typer.get_app_dir("momopay")) / f"probe-{name}.db"
         journal.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -162,13 +162,13 @@ def _spend(
 
 
 def _terminate(number: int, _frame: FrameType | None) -> None:
-    """End the command as Ctrl-C does, so that what it created is deleted."""
+    """Exit by an exception, as Ctrl-C does, so that the probe deletes the channel that it created."""
     typer.echo("Terminated.", err=True)
     sys.exit(128 + number)
 
 
 def _show(output: Output, profile: Profile, before: Profile | None) -> list[Change]:
-    """Show a profile, or what has changed since an earlier one, and return the changes."""
+    """Show a profile, or what has changed since an earlier one; return the changes."""
     document: dict[str, object] = {
         "switches": profile.switches,
         "facts": profile.facts,

@@ -1,4 +1,4 @@
-"""Collect an order; list, read, find and wait for transactions; read the service wallet and the channels."""
+"""Commands that collect an order, read, find and wait for transactions, and read the wallet and the channels."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ TransactionId = Annotated[str, Argument(metavar="ID", help="The transaction's id
 
 
 def one_of(words: Iterable[WordT], word: str | None, option: str) -> WordT | None:
-    """Return the one that a word in any case means, None for none, or raise CommandError: there is no such word."""
-    # The library passes on any word, since the service may learn new ones; here it is most likely mistyped, and an
-    # empty list would be taken for an answer. Whether the list can be filtered by EXPIRED, the service decides.
+    """Return the member that a word in any case names, None for None; raise CommandError for an unknown word."""
+    # The library passes on any word, since the service may add new ones. Here an unknown word is most likely a typo,
+    # and the empty list that it gives would look like an answer.
     known = {str(each): each for each in words}
     if word is None or word.upper() in known:
         return None if word is None else known[word.upper()]
@@ -100,7 +100,7 @@ def collect(
         )
     if no_journal and abandon_after is not None:
         raise CommandError("--abandon-after needs a journal", remedy="leave it out: --no-journal prompts each time")
-    # A test key moves no money, so one prompt to it is never asked about.
+    # With a test key no money moves, so a single prompt needs no question.
     confirmation = Confirmation(key, may_move=amount_, yes=True, confirm_live=confirm_live)
     optional: dict[str, Any] = {"transaction_desc": description, "callback_url": callback_url, "channel_id": channel}
     opened = nullcontext() if no_journal else options.open_journal(create=True)
@@ -122,12 +122,12 @@ def collect(
         if not wait:
             show(output, prompt)
             return None
-        # A new prompt is left alone for longer than the time between polls, in the proportion of the library's default.
+        # The first poll of a new prompt comes later than the others do, in the ratio of the library's defaults.
         first = every * momopay.PollSchedule.first / momopay.PollSchedule.every if is_new else 0.0
         try:
             ended = wait_for(client, prompt.transaction_id, first=first, timeout=timeout, every=every)
         except BaseException:
-            # Whatever ends the wait, an interrupt too, must not lose the id of a prompt that can still be paid.
+            # Also after an interrupt: the prompt can still be paid, so its id must not be lost.
             if output.as_json:
                 show(output, prompt)
             output.note(f"The prompt may still be paid: momopay transactions wait {prompt.transaction_id}")
@@ -171,7 +171,7 @@ def list_(
         "amount_max": amount_max,
         "q": q,
     }
-    # A walk that began in the middle would look complete.
+    # A list that began in the middle would look complete.
     if everything and cursor is not None:
         raise CommandError("--all begins at the newest", remedy="give --all or --cursor, not both")
     with options.client() as client:
@@ -222,7 +222,7 @@ def find(
             raise CommandError("a receipt is found in the journal alone", remedy="give --receipt and --journal")
         with options.open_journal() as journal:
             entry = journal.by_receipt(receipt)
-        # An order may have other transactions.
+        # The order may have other transactions, too.
         having = () if entry is None else [each for each in entry.transactions if each.receipt == receipt]
         with options.client() as client:
             found += [client.transactions.get(each.transaction_id) for each in having]
@@ -236,7 +236,7 @@ def find(
                 found += client.transactions.find(reference=reference, phone=phone, since=begin)
             else:
                 found += (each for each in client.transactions.iter(from_=begin) if same_phone(phone or "", each.phone))
-        # A search begins earlier, in case the clock of this machine is ahead.
+        # `find` searches from an earlier time, in case the clock of this machine is ahead.
         found = [each for each in found if each.created_at >= begin]
     _show_all(output, found)
     return ExitCode.OK if found else ExitCode.REFUSED
@@ -283,7 +283,7 @@ def show(
 ) -> None:
     """Show one transaction."""
     seen: Any = getattr(record, "transaction", None)
-    # Of a payment, its transaction says more, unless no request was needed.
+    # The transaction of a Payment has more fields; there is none if no request was needed.
     document: dict[str, Any] = {} if seen is None else seen.model_dump()
     document |= record.model_dump(exclude={"transaction"})
     # While a prompt is PENDING, code 0 says that the provider accepted it. People would read it as a payment.

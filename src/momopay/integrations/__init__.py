@@ -1,1 +1,1 @@
-"""Adapters: views of web frameworks that receive callbacks (webhooks), and an observer for OpenTelemetry."""
+"""Views for web frameworks that receive callbacks (webhooks), a Django app, and an observer for OpenTelemetry."""

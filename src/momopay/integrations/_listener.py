@@ -1,12 +1,12 @@
 """Forwards the ends of payments to an application under development, as the service would call it back.
 
 The service only calls public HTTPS addresses (service page, "Callbacks"), which a laptop does not have. `EndWatch`
-finds the ends by polling the account's list; `Listener` POSTs each to the application, once for each transaction, and
-again after the service's delays while the response is not 2xx. A poll is usually one request, a page of the list, and
-one for each end. It takes more pages while a hundred payments are newer than the oldest that is open.
+finds the ends by polling the account's list. `Listener` POSTs each end to the application, and again after the
+service's delays while the response is not 2xx. A poll usually sends one request for a page of the list and one for each
+end. It reads more pages if a hundred payments are newer than the oldest open one.
 
-Invariants: nothing but reads goes to the service. Callbacks hold real phones and amounts, so they go to this machine,
-or to a host that was named, and redirects are not followed.
+Invariants: only reads go to the service. Callbacks hold real phones and amounts, so they go only to this machine or to
+a host that was named, and redirects are not followed.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ from momopay.models.transactions import Transaction, TransactionSummary, transac
 from momopay.signing import CallbackSigner
 from momopay.urls import check_callback_url, is_loopback
 
-# Seconds that the service gives an application to respond, and its pauses before the next deliveries.
+# Seconds that the service waits for a response, and its delays before the next deliveries.
 RESPONSE_LIMIT: Final = 30.0
 RETRY_DELAYS: Final = (10.0, 30.0, 60.0, 120.0, 300.0)
 
-# Payments that began this long before the newest one, or before `since`, are still followed. One that stays open for
-# ever must not make every later poll read deeper.
+# Payments that began up to this long before the newest one, or before `since`, are followed. There is a limit so that
+# one that stays open for ever does not make every later poll read more pages.
 _LOOK_BACK: Final = timedelta(minutes=10)
-# Successes that one poll reads by id, for what the list does not show. Failures always are: their reason is needed.
+# Successes that one poll reads by id, for the fields that the list lacks. Every failure is read, for its reason.
 _MAX_READS: Final = 5
 # Callbacks for top-ups are not specified (service page, "Callbacks"), and a top-up takes no callback URL.
 _CALLED_BACK: Final = frozenset({TransactionType.STK, TransactionType.B2C})
 
 
 class EndWatch:
-    """The ends of one account's payments, each once, since a time or since the first poll. For one thread."""
+    """Finds each end of an account's payments once, since a time or since the first poll. For use by one thread."""
 
     def __init__(self, client: Client, since: datetime | None = None) -> None:
         self._client = client
@@ -56,14 +56,14 @@ class EndWatch:
         self._ended = set[str]()
 
     def poll(self) -> list[Transaction]:
-        """Return what has ended since the last poll, in the order of the ends. After an error, the next poll does."""
+        """Return the payments that ended since the last poll that raised no error, in the order of their ends."""
         items = self._read_list()
         ended = [item for item in items if item.status.is_terminal and item.transaction_id not in self._ended]
         if self._since is None:  # the first poll
             self._since = max((item.updated_at for item in items), default=datetime.min.replace(tzinfo=UTC))
             new = list[TransactionSummary]()
         else:
-            # The times, because a page shows more or less of what ended long ago from one poll to the next.
+            # By time, because from one poll to the next a page may show other payments that ended long ago.
             new = [item for item in ended if item.transaction_id in self._open or item.updated_at >= self._since]
         self._ended.update(item.transaction_id for item in ended)
         self._open = {item.transaction_id for item in items if not item.status.is_terminal}
@@ -74,7 +74,7 @@ class EndWatch:
         ]
 
     def _read_list(self) -> list[TransactionSummary]:
-        """Return the newest payments, back to the oldest that may end."""
+        """Return the newest payments, back to the oldest that may still end."""
         items = list[TransactionSummary]()
         for page in self._client.transactions.iter(page_size=100).pages():
             items += page.items
@@ -88,10 +88,10 @@ class EndWatch:
         return [item for item in items if item.type in _CALLED_BACK]
 
     def _read(self, item: TransactionSummary) -> Transaction:
-        # Without the read, the callback only lacks fields. A failure that lasts shows at the next poll.
+        # Without the read, the callback only lacks fields. A lasting failure shows at the next poll.
         with suppress(MomoPayError):
             read = self._client.transactions.get(item)
-            # A single read need not show the fee, which the list shows.
+            # The list shows the fee; a read may not.
             fee = item.transaction_fee if read.transaction_fee is None else read.transaction_fee
             return read.model_copy(update={"transaction_fee": fee})
         return transaction_from(item)
@@ -99,7 +99,7 @@ class EndWatch:
 
 @dataclass(frozen=True)
 class Delivery:
-    """One POST of one end. Its `problem` is why there was no whole response; it is sent again in `retry_in` seconds."""
+    """One POST of one end. `problem` is why no whole response came; the next attempt is in `retry_in` seconds."""
 
     at: datetime
     transaction_id: str
@@ -120,13 +120,13 @@ class Delivery:
 class _Pending:
     transaction: Transaction
     url: str
-    body: bytes  # serialised once: a second delivery is the same bytes
+    body: bytes  # serialised once, so that every delivery has the same bytes
     due: float
     attempts: int = 0
 
 
 class Listener:
-    """Forwards what ends on one account. `forward_to` is on this machine, or names one of the allowed hosts."""
+    """Forwards the ends of one account's payments to `forward_to`, on this machine or on one of `allowed_hosts`."""
 
     def __init__(
         self,
@@ -147,7 +147,7 @@ class Listener:
         self._pending = list[_Pending]()
 
     def run(self) -> Iterator[Delivery | MomoPayError]:
-        """Forward ends for ever, and yield each delivery, and each failure of a poll after which it goes on."""
+        """Forward ends for ever; yield each delivery, and each transient error of a poll."""
         now = self._backend.now
         self._add(self._watch.poll())
         next_poll = now() + self._every
@@ -193,9 +193,9 @@ class Listener:
 
 
 def post_callback(url: str, body: bytes, backend: SyncBackend | None = None) -> tuple[int | None, bytes, str | None]:
-    """POST a callback once, and return the status and body of the response, and why there was none."""
+    """POST a callback once; return the response's status and body, and why there was no response."""
     headers = common_headers(url, {"User-Agent": "momopay"})
-    # With a `Progress`, each request has a connection of its own: a development server restarts at any time.
+    # With a `Progress`, each request has a connection of its own: a development server may restart at any time.
     sending = (backend or SyncBackend()).send("POST", url, headers, body, timeout=RESPONSE_LIMIT, progress=Progress())
     try:
         response = run_sync(sending)
@@ -206,7 +206,7 @@ def post_callback(url: str, body: bytes, backend: SyncBackend | None = None) -> 
 
 def _checked(url: str, allowed_hosts: Collection[str]) -> str:
     try:
-        # Only the form: the service's rule for hosts is the opposite of this one.
+        # Checks only the form, since the service's rule for hosts is the opposite of this one.
         checked = check_callback_url(url, on_loopback=True)
         if not is_loopback(checked) and urlsplit(checked).hostname not in {host.lower() for host in allowed_hosts}:
             raise ValueError("is not on this machine")

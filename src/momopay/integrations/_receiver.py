@@ -1,4 +1,4 @@
-"""Receives a callback (webhook), independently of the web framework.
+"""Receives callbacks (webhooks), independently of the web framework.
 
 | request | response | what the service does |
 |---|---|---|
@@ -8,18 +8,22 @@
 | a body that is not a callback | 400 | retries, without effect |
 | one that is being handled elsewhere; the handler raised another MomoPayError | 503 | retries |
 | one that differs from the journal's entry, and has a signed URL or was confirmed | 503 | retries |
-| one on which the handler failed otherwise | 500 | retries |
+| one whose handler raised any other error | 500 | retries |
 
-Invariants: a handler is called only for a callback that was admitted and, with a client, that the service's own record
-confirms and the journal's entry does not contradict; with a journal, at most one call for each transaction runs at a
-time, and none for an end follows one that succeeded, or a sweep. Only a callback whose URL was signed for its reference
-or its order, or that its handler confirmed, is recorded in the journal: after its handler and before it counts as
-handled. A callback is released if its handler failed or was cancelled, or if it could not be recorded, so that it comes
-again.
+Invariants:
+
+* The handler is called only for a callback that was admitted. With a client, the service's record must confirm it, and
+  the journal's entry must not contradict it.
+* With a journal, one call for each transaction runs at a time. Once a call or a sweep has handled an end, no call for
+  that end follows.
+* A callback is recorded in the journal only if its URL was signed for its reference or its order, or if its handler
+  confirmed it. It is recorded after the handler returned and before it counts as handled.
+* A callback is released, so that it can come again, if its handler failed or was cancelled, or if it could not be
+  recorded.
 
 With an `on_event`, each request is reported once its response is decided, in the thread or task that received it.
 
-Thread safety: a receiver has no state of its own. The methods may be called from any thread, as often as needed.
+Thread safety: a receiver has no state of its own, so any thread may call its methods.
 """
 
 from __future__ import annotations
@@ -48,36 +52,32 @@ from momopay.signing import CallbackSigner
 
 logger: logging.Logger = logging.getLogger("momopay")
 
-# Bytes of a body that are read: one more than a callback may have is enough to refuse it.
-READ_LIMIT: Final = MAX_BODY_BYTES + 1
-
+READ_LIMIT: Final = MAX_BODY_BYTES + 1  # bytes of a body; one more than a callback may have is enough to refuse it
 _OTHER_REFERENCE: Final = "the callback URL was signed for another reference"
-
-# The headers of every response. Only 405 needs them, and the others may have them.
-HEADERS: Final = {"Allow": "POST"}
+HEADERS: Final = {"Allow": "POST"}  # of every response, although only a 405 needs them
 
 
 def view_name(handler: CallbackHandler) -> str:
-    """Return the name for a handler's view. Frameworks distinguish routes by it."""
+    """Return the name for a handler's view, by which frameworks distinguish routes."""
     return str(getattr(handler, "__name__", "momopay_callback"))
 
 
 @dataclass
 class _Reception:
-    """What one request is to be reported with."""
+    """One request, and what its events report."""
 
     callback: Callback | None = None
     order: str | None = None
-    """What its URL was signed for, if that is not the callback's reference."""
+    """The reference that its URL was signed for, if that is not the callback's."""
     error: BaseException | None = None
     status: HTTPStatus | None = None
     is_first: bool | None = None
-    """Whether this call, and so no other, was handling it; None if the journal was not asked."""
+    """Whether this request handles the callback; False if another did or does, None if the journal was not asked."""
     changed: tuple[JournalState, JournalEntry] | None = None
-    """The entry that it changed, and the state that this had before."""
+    """The journal's entry that it changed, after the state that the entry had before."""
 
     def report(self, operation: OperationEvents) -> None:
-        """Report it, unless it was no POST."""
+        """Report the request, unless it was not a POST."""
         callback, error = self.callback, self.error
         if self.changed is not None and callback is not None:
             state, entry = self.changed
@@ -85,7 +85,7 @@ class _Reception:
         outcome: CallbackOutcome = "duplicate" if self.is_first is False else "accepted"
         if error is not None:
             outcome = outcome_of(error)
-            if outcome == "busy" and self.is_first:  # it is not the journal's error, but the handler's own
+            if outcome == "busy" and self.is_first:  # the error is not the journal's but the handler's own
                 outcome = "failed"
         if error is not None or callback is not None:
             operation.callback_received(outcome, callback, error, self.status)
@@ -116,7 +116,7 @@ class CallbackReceiver:
 
     @property
     def _journal(self) -> Journal | None:
-        """The journal that was given, else the client's, which opens it at the first use."""
+        """The given journal, or else the client's, which the client opens on first use."""
         return self._given if self._given is not None or self._client is None else self._client.journal
 
     def receive(self, method: str, query: str, body: bytes) -> HTTPStatus:
@@ -126,10 +126,10 @@ class CallbackReceiver:
             return reception.status
 
     async def receive_async(self, method: str, query: str, body: bytes) -> HTTPStatus:
-        """Return the status to respond with, after the handler has run; a handler that blocks runs in a thread.
+        """Return the status to respond with, after the handler has run; a blocking handler runs in a thread.
 
-        A cancellation cancels a handler that is awaited, and the callback may come again. A thread cannot be
-        cancelled, so a handler that blocks runs to its end, and the callback counts as handled.
+        Cancellation cancels an async handler, and the callback may come again. A blocking handler cannot be cancelled:
+        it runs to its end, and the callback counts as handled.
         """
         with self._received() as reception:
             status = self._admit(reception, method, query, body)
@@ -142,7 +142,7 @@ class CallbackReceiver:
 
     @contextmanager
     def _received(self) -> Generator[_Reception]:
-        """Report the request of the context when it ends."""
+        """Report the request when the context ends."""
         reception = _Reception()
         operation = None if self._observer is None else self._observer.start("callbacks.receive", now)
         try:
@@ -155,14 +155,14 @@ class CallbackReceiver:
                 reception.report(operation)
 
     def _admit(self, reception: _Reception, method: str, query: str, body: bytes) -> HTTPStatus | None:
-        """Return None for a callback, else the status of its refusal. Neither the service nor the journal is asked.
+        """Return None for a callback, else the status of its refusal. It asks neither the service nor the journal.
 
-        A reference that differs from the token's is left to `_once`, which has the journal.
+        With a journal, a reference that differs from the token's is left to `_once`.
         """
         if method != "POST":
             return HTTPStatus.METHOD_NOT_ALLOWED
         try:
-            # The token first: without the secret nobody gets as far as the parser.
+            # The token first, so that only those who have the secret reach the parser.
             reference = None if self._signer is None else self._signer.verify(query)
             callback = parse_callback(body)
             if reference is not None and reference != callback.transaction.external_reference:
@@ -182,7 +182,7 @@ class CallbackReceiver:
                 if callback is not None:
                     self._confirm(callback)
                     raise_if_awaitable(self._handler(callback))
-        except Exception as error:  # noqa: BLE001  whatever a handler raises, the callback must come again
+        except Exception as error:  # noqa: BLE001  the callback must come again, whatever the handler raises
             return _status_of_failure(error, reception)
         return HTTPStatus.OK
 
@@ -202,7 +202,7 @@ class CallbackReceiver:
         return HTTPStatus.OK
 
     def _confirm(self, callback: Callback) -> None:
-        """Compare a callback as `_await` does, if there is a client; for a thread that may block."""
+        """Confirm a callback as `_await` does, if there is a client. Blocks its thread."""
         if self._client is None:
             return
         if isinstance(self._client, AsyncClient):
@@ -212,13 +212,13 @@ class CallbackReceiver:
         self._check(callback)
 
     def _check(self, callback: Callback) -> None:
-        """Compare a confirmed callback with the journal's entry: recording it after the handler would fail."""
+        """Raise if a confirmed callback contradicts the journal's entry: recording it after the handler would fail."""
         if self._journal is not None:
             parts_of(self._journal).recorder.check(callback)
 
     @contextmanager
     def _once(self, reception: _Reception) -> Generator[Callback | None]:
-        """Hold a callback while it is handled; yield it if it is still to be handled."""
+        """Hold a callback while it is handled; yield it, or None if it needs no handling any more."""
         callback, journal = reception.callback, self._journal
         if callback is None or journal is None:
             yield callback
@@ -226,28 +226,28 @@ class CallbackReceiver:
         recorder, is_signed = parts_of(journal).recorder, self._signer is not None
         if is_signed:
             _check_order(journal, reception.order, callback)
-            recorder.check(callback)  # before the handler does anything about a callback that is wrong
+            recorder.check(callback)  # before the handler acts on a callback that is wrong
         with journal.handling(callback) as is_first:
             reception.is_first = is_first
             yield callback if is_first else None
-            # Before the callback counts as handled: if this fails, it comes again. Without a signer the body could be
-            # anybody's, unless the handler confirmed it.
+            # Before the callback counts as handled, so that it comes again if this fails. Without a signer, anybody
+            # could have sent the body, unless the handler confirmed it.
             if is_first and (is_signed or is_confirmed(callback)):
                 before = None if self._observer is None else recorder.check(callback)
                 after = recorder.record(callback)
                 if before is not None and after is not None and _progress_of(before) != _progress_of(after):
                     reception.changed = before.state, after
             elif is_signed:
-                # A repeat, whose body may differ from the one that was confirmed; or a sweep was first, and only the
-                # callback has the receipt.
+                # A repeat may differ from the callback that was confirmed, so only its receipt is added: if a sweep
+                # recorded the end, the entry has none.
                 recorder.add_receipt(callback)
 
 
 def _check_order(journal: Journal, order: str | None, callback: Callback) -> None:
-    """Raise ForgedCallbackError if a URL was signed for an order that the service has under another reference.
+    """Raise ForgedCallbackError unless the callback is of a prompt for the order that its URL was signed for.
 
-    An order whose reference is longer than the service allows goes out under a token, and one may be given an
-    `account_reference` of its own. The URL is signed for the order, and the callback has what the service has.
+    The service may know an order by another reference: by a token if the reference is longer than the service allows,
+    or by an `account_reference`. The URL is signed for the order, and the callback has what the service knows.
     """
     if order is not None:
         entry, found = journal.get(order, kind=EntryKind.COLLECTION), callback.transaction
@@ -258,13 +258,13 @@ def _check_order(journal: Journal, order: str | None, callback: Callback) -> Non
 
 
 def _progress_of(entry: JournalEntry) -> object:
-    """Return what an entry says of how far its payment came."""
+    """Return the fields of an entry that show how far its payment has come."""
     return entry.state, entry.status, [each.status for each in entry.transactions]
 
 
 def _status_of_failure(error: Exception, reception: _Reception) -> HTTPStatus:
     reception.error = error
-    # Anybody may have sent it, with any text as the id.
+    # Redacted, because anybody may have sent it, with any text as the id.
     transaction_id = redacted_repr(None if reception.callback is None else reception.callback.transaction_id)
     if isinstance(error, MomoPayError):
         logger.warning("the callback for %s was not handled: %s", transaction_id, error)

@@ -27,24 +27,23 @@ def callback_endpoint(
 ) -> Callable[[Request], Awaitable[Response]]:
     """Return the endpoint for a route, as in ``app.post("/momo")(callback_endpoint(handle, signer=signer))``.
 
-    It responds with 403 if the URL's token is wrong or for another reference, and 400 to a body that is not a callback.
-    It responds with 503 if the handler raised an error of momopay, and 500 if it raised anything else, so that the
-    service delivers the callback again. Else with 200 (service page, "Callbacks").
+    It reads at most 64 KiB of a body. The response is 200 if the callback was handled (service page, "Callbacks"), 403
+    if the URL's token is wrong or for another reference, and 400 if the body is not a callback. It is 503 if the
+    handler raised an error of momopay and 500 if it raised any other error, so that the service delivers the callback
+    again.
 
     Args:
-        handler: Called with each callback. An ``async def``, or a plain function, which runs in a thread. Without a
-            client, begin with ``transactions.confirm``: a callback alone proves nothing. The service waits 30 seconds.
-        client: Confirms each callback before the handler is called, as ``transactions.confirm`` does, and brings its
-            journal, unless `journal` is given.
+        handler: Called with each callback. It may be ``async def``; a plain function runs in a thread. Without a
+            client, it should first call ``transactions.confirm``: a callback alone proves nothing. The service waits 30
+            seconds for the response.
+        client: Confirms each callback before the handler is called, as ``transactions.confirm`` does. Its journal is
+            used unless `journal` is given.
         signer: Checks the token, and that its reference is the callback's, before the handler is called.
-        journal: Ensures that each ``callback.key`` is handled once. Without it, every delivery is handled. With a
-            signer too, the callback of a payout settles its entry after the handler returned, if it states the entry's
-            amount and phone. Only then it counts as handled: if the journal fails in between, it is handled again.
-        on_event: Called with a `CallbackReceived` for each callback, and a `JournalChanged` where the journal's entry
-            changed by it; see `momopay.events`. An exception in it is logged and changes nothing.
-
-    Returns:
-        The endpoint. It reads at most 64 KiB of a body.
+        journal: Ensures that each ``callback.key`` is handled once. Without it, every delivery is handled. If there is
+            a signer too, a payout's callback settles the entry once the handler has returned, if the amount and the
+            phone are the entry's. Only then does it count as handled: if the journal fails before, it is handled again.
+        on_event: Called with a `CallbackReceived` for each callback, and with a `JournalChanged` if that changed the
+            journal's entry; see `momopay.events`. An exception in it is logged and changes nothing.
 
     Raises:
         ConfigurationError: `on_event` cannot be called, or is async.
@@ -52,7 +51,7 @@ def callback_endpoint(
     receiver = CallbackReceiver(handler, signer, journal, on_event, client)
 
     async def endpoint(request: Request) -> Response:
-        query = request.scope["query_string"].decode("latin-1")  # as it was received: the token is not encoded
+        query = request.scope["query_string"].decode("latin-1")  # as received, because the token is not encoded
         status = await receiver.receive_async(request.method, query, await _body(request))
         return PlainTextResponse(status.phrase, status.value, HEADERS)
 

@@ -32,8 +32,8 @@ def callback_endpoint(
 ) -> Callable[[], Response]:
     """Return the view for a route, as in ``app.post("/momo")(callback_endpoint(handle, signer=signer))``.
 
-    It responds as the endpoint of `momopay.integrations.fastapi` does, takes the same arguments, and reads at most
-    64 KiB of a body. The handler may be ``async def`` if Flask's own extra for that is installed.
+    Its arguments and responses are those of `momopay.integrations.fastapi`. It reads at most 64 KiB of a body. The
+    handler may be ``async def`` if Flask's extra for that is installed.
 
     Raises:
         ConfigurationError: The handler is ``async def`` and the extra is missing: ``pip install 'flask[async]'``;
@@ -67,4 +67,4 @@ def _body() -> bytes:
     try:
         return request.get_data()
     except RequestEntityTooLarge:
-        return b""  # refused with 400, as every body that is no callback
+        return b""  # gets a 400, like every body that is not a callback

@@ -5,11 +5,11 @@
 
     client = Client(on_event=observer())
 
-Needs the extra ``otel``. Without an SDK of OpenTelemetry that exports them, spans and metrics go nowhere, and cost
-little. The guide "Monitoring" shows the spans and lists the metrics.
+Needs the extra ``otel``. Without an OpenTelemetry SDK that exports them, spans and metrics go nowhere and cost little.
+The guide "Monitoring" shows the spans and lists the metrics.
 
-No span and no metric has a key, a query or a phone. Metrics have no ids and no references either, so that the number
-of time series stays small.
+Spans and metrics never contain a key, a query or a phone. Metrics contain no ids and no references either, so that the
+number of time series stays small.
 """
 
 from __future__ import annotations
@@ -50,20 +50,17 @@ logger: logging.Logger = logging.getLogger("momopay")
 
 _NAME: Final = "momopay"
 
-# Seconds. Those of an attempt are the conventions'; an operation may wait for minutes for the rate budget or an end.
+# Seconds. Those of an attempt are OpenTelemetry's; an operation may wait minutes for the rate budget or for an end.
 _ATTEMPT_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0)
 _LONG_BUCKETS: Final = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 
 _PROMPTS: Final = "/payments/stk"
-# The service judges the most recent 100 completed payments.
-_JUDGED: Final = 100
-# Ends that are remembered, so that none is counted twice however late it is reported again.
+_JUDGED: Final = 100  # the service judges the latest 100 completed payments
+# Ends that are remembered, so that one which is reported again, however late, is not counted twice.
 _REMEMBERED: Final = 10_000
 
-# Seconds. A collection waits no longer for the database: the exporter's other metrics are behind it.
-_LONGEST: Final = 5.0
-# Seconds for which an answer serves: the four gauges of one collection ask once.
-_FRESH: Final = 1.0
+_LONGEST: Final = 5.0  # seconds to wait for the database, because the exporter's other metrics wait behind it
+_FRESH: Final = 1.0  # seconds to reuse a result, so that the four gauges of one collection query the database once
 
 _GAUGES: Final = {
     "momopay.journal.open": ("{entry}", "Payments that were accepted and have not settled."),
@@ -79,20 +76,18 @@ def observer(
     *,
     journal: Journal | None = None,
 ) -> Callable[[Event], None]:
-    """Return what to pass as ``on_event=`` to clients and to the views of `momopay.integrations`.
+    """Return an observer to pass as ``on_event=`` to clients and to the views of `momopay.integrations`.
 
-    Make one in each process and pass it to all of them: the STK success rate is that of all events that it receives.
+    Any thread may call it. Make one in each process and pass it to all clients and views: the STK success rate covers
+    the events that it receives.
 
     Args:
         tracer_provider: For spans; by default OpenTelemetry's global one.
         meter_provider: For metrics; by default OpenTelemetry's global one.
-        journal: Asked at each collection how many entries are open or unresolved, and how old the oldest ones are.
-            Events cannot tell that: each process has its own, and a restart forgets them. Without it, the two counts
-            are those that the process's latest ``transactions.sweep`` found, and the ages are not reported. Pass it
-            in one process.
-
-    Returns:
-        The observer. Any thread may call it.
+        journal: Read at each collection for the number of open and unresolved entries and the age of the oldest. Pass
+            it in one process only. Events cannot tell these: each process has its own, and a restart forgets them.
+            Without a journal, the counts are those of the process's latest ``transactions.sweep``, and there are no
+            ages.
     """
     tracer = trace.get_tracer(_NAME, __version__, tracer_provider)
     meter = metrics.get_meter(_NAME, __version__, meter_provider)
@@ -110,9 +105,9 @@ class Spans:
 
     def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer
-        # By the number of the call. Without a lock, since threads begin and end only their own operations.
+        # By the id of the call. No lock is needed, since each thread begins and ends only its own operations.
         self._open: dict[int, Span] = {}
-        self._waited: dict[int, float] = {}  # seconds for the rate budget
+        self._waited: dict[int, float] = {}  # seconds waited for the rate budget
 
     def observe(self, event: Event) -> None:
         """Begin, extend or end a span."""
@@ -129,8 +124,8 @@ class Spans:
                 pass
 
     def _begin(self, event: events.CallStarted) -> None:
-        # The event comes in the thread or task of the caller, so the current span is the one to be below. It is not
-        # made the current one itself: an iterable would leave it so between its steps, in the caller's own code.
+        # The event comes in the caller's thread or task, so the current span is the parent. The new span does not
+        # become the current one: during an iteration, it would stay current in the caller's own code.
         self._open[event.call_id] = self._tracer.start_span(
             event.operation,
             kind=SpanKind.INTERNAL,
@@ -150,11 +145,11 @@ class Spans:
             None if operation is None else trace.set_span_in_context(operation),
             kind=SpanKind.CLIENT,
             attributes=attributes,
-            # No event tells the start: an attempt is worth an event only when it is over.
+            # Attempts have an event at their end only.
             start_time=_nanoseconds(event.at - event.seconds),
         )
         if event.error is not None:
-            span.set_status(StatusCode.ERROR)  # without a text, which might quote what was sent
+            span.set_status(StatusCode.ERROR)  # without a description, which might quote the request
         span.end(_nanoseconds(event.at))
 
     def _end(self, event: events.CallEnded) -> None:
@@ -170,7 +165,7 @@ class Spans:
             ("momopay.transaction.type", event.transaction_type),
             ("momopay.transaction.status", event.transaction_status),
         ):
-            if value is not None:  # the event has it redacted, and nothing is lost by making sure of that
+            if value is not None:  # redacted in the event already, and once more to be sure
                 attributes[name] = redact(str(value))
         if event.error is not None:
             attributes["error.type"] = event.error.__name__
@@ -187,7 +182,7 @@ def _nanoseconds(seconds: float) -> int:
 class Metrics:
     """Makes the metrics. Any thread may call it.
 
-    The success rate is that of the latest prompts, as the service judges it (service page, "POST /payments/stk").
+    The success rate covers the latest prompts, as the service's own does (service page, "POST /payments/stk").
     """
 
     def __init__(self, meter: Meter, journal: Journal | None) -> None:
@@ -209,7 +204,7 @@ class Metrics:
         for operation, outcome in product(
             ("callbacks.receive", "transactions.confirm"), get_args(events.CallbackOutcome)
         ):
-            # A counter that begins with its first event shows Prometheus no increase for that one.
+            # Starts at 0, because Prometheus sees no increase in a counter that starts with its first event.
             self._callbacks(0, {"momopay.operation": operation, "momopay.callback.outcome": outcome})
         self._journal = JournalGauges(meter, journal)
         self._lock = threading.Lock()
@@ -242,9 +237,9 @@ class Metrics:
             case events.SweepEnded():
                 self._journal.remember(event)
             case events.CallbackReceived():
-                # By the operation, too: where the handler of a view confirms, each of them reports the callback.
+                # With the operation: if a view's handler confirms, both the view and `confirm` report the callback.
                 self._callbacks(1, {"momopay.operation": event.operation, "momopay.callback.outcome": event.outcome})
-                # What a refused callback states may be anybody's invention.
+                # Only an accepted one, because anybody can make up a callback.
                 if event.outcome == "accepted":
                     self._note_end(event.transaction_id, event.transaction_type, event.transaction_status)
             case _:
@@ -254,7 +249,7 @@ class Metrics:
         if event.new_state != event.old_state:
             attributes = {"momopay.journal.kind": str(event.kind), "momopay.journal.state": str(event.new_state)}
             self._changes(1, attributes)
-        # In another state the id is one that a response without a certain outcome showed, perhaps of another payment.
+        # In any other state, the id came in a response of uncertain outcome and may be another payment's.
         if event.new_state == JournalState.ACCEPTED:
             self._note_end(event.transaction_id, EntryKind(event.kind).transaction_type, event.transaction_status)
 
@@ -272,12 +267,12 @@ class Metrics:
             if len(self._counted) > _REMEMBERED:
                 self._counted.popitem(last=False)
             if kind is TransactionType.STK:
-                # A late PIN pays what had failed. Nothing makes a failure of what was paid.
+                # A late PIN may pay a prompt that had failed. A prompt that was paid never fails.
                 was_paid = self._prompts.get(transaction_id, False)
                 self._prompts[transaction_id] = was_paid or status is TransactionStatus.SUCCESS
                 if len(self._prompts) > _JUDGED:
                     self._prompts.popitem(last=False)
-        # What a type is that is not specified, the network decides.
+        # A type that is not specified could be any text from the network.
         known = kind.value if kind in TransactionType.__members__.values() else "other"
         self._ends(1, {"momopay.transaction.type": known, "momopay.transaction.status": status.value})
 
@@ -286,7 +281,7 @@ class Metrics:
             with self._lock:
                 if event.error is TransactionHealthBlockedError:
                     self._is_blocked = True
-                elif event.error is None and self._is_blocked:  # after the pause the service counts from zero
+                elif event.error is None and self._is_blocked:  # the service counts from zero after the pause
                     self._is_blocked = False
                     self._prompts.clear()
 
@@ -304,9 +299,9 @@ def _error_type(error: type[BaseException] | None) -> dict[str, AttributeValue]:
 
 
 def http_attributes(event: events.AttemptEnded) -> dict[str, AttributeValue]:
-    """Return the attributes of an attempt that its span and its metric have in common."""
-    # Not `url.full`, which the conventions require: it would hold ids, and in searches `q=254...`, a customer's phone.
-    # Nor is there a redacted one, because `url.template` with the server's address says everything else that it would.
+    """Return the attributes that the span and the metric of an attempt share."""
+    # `url.full`, which OpenTelemetry requires, is left out: it would hold ids and, in searches, a customer's phone. A
+    # redacted one would say no more than `url.template` and the server's address do.
     attributes: dict[str, AttributeValue] = {
         "http.request.method": event.method,
         "url.template": event.route,
@@ -322,7 +317,7 @@ def http_attributes(event: events.AttemptEnded) -> dict[str, AttributeValue]:
 
 
 class JournalGauges:
-    """The four gauges. A collection may come from any thread."""
+    """The four gauges. Any thread may collect them."""
 
     def __init__(self, meter: Meter, journal: Journal | None) -> None:
         self._journal = journal
@@ -333,7 +328,7 @@ class JournalGauges:
             meter.create_observable_gauge(name, [partial(self._observe, name)], unit, text)
 
     def remember(self, event: events.SweepEnded) -> None:
-        """Keep what a sweep found, if the journal cannot be asked."""
+        """Keep what a sweep found, if there is no journal to read."""
         if self._journal is None:
             self._values = {"momopay.journal.open": event.open, "momopay.journal.unresolved": event.unknown}
 
@@ -348,13 +343,13 @@ class JournalGauges:
 
 
 def _read(journal: Journal) -> dict[str, float]:
-    """Return what the database says; nothing if it fails, so that the gauges end rather than show what was."""
-    from momopay.journal.database import bounded  # noqa: PLC0415  it needs SQLAlchemy, which the journal has loaded
+    """Return the values from the database; none if it fails, so that the gauges stop instead of showing old values."""
+    from momopay.journal.database import bounded  # noqa: PLC0415  needs SQLAlchemy, which the journal has loaded
 
     try:
         with bounded(_LONGEST):
             count, oldest = parts_of(journal).reports.count_open()
-            unresolved = journal.unresolved()  # few: each one waits for a person
+            unresolved = journal.unresolved()  # few, since each one waits for a person
     except MomoPayError as error:
         logger.warning("the journal's gauges are missing: %s", error)
         return {}

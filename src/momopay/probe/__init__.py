@@ -1,6 +1,6 @@
-"""Ask a service what its description leaves open, and keep what was seen in a profile.
+"""Finds out what a service does where its description leaves that open, and keeps what was seen in a profile.
 
-``momopay probe`` is this from a terminal. A sandbox that loads a profile behaves as the service did.
+``momopay probe`` does this from a terminal. A sandbox that loads a profile behaves as the service did.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ def probe(
 ) -> Profile:
     """Ask a service what its description leaves open, and return what was seen.
 
-    Without options it only reads, about 40 times, within the rate budget of the client. Any answer is evidence: HTML, a
-    5xx or a 401 makes a finding, or leaves one unknown. An error in one step does not keep it from the next one; the
-    first error is raised at the end.
+    By default it only reads, about 40 times, within the client's rate budget. Every response is evidence: HTML, a 5xx
+    or a 401 makes a finding, or leaves one unknown. An error in one step does not stop the next one; the first error is
+    raised at the end.
 
     Args:
         client: The client whose key, address, connections and rate budget are used.
-        write: Also create, change and delete a channel of its own. However that ends, the channel is deleted and the
-            default channel restored; after a kill, the next run with `write` deletes the channel.
+        write: Also create, change and delete a channel of its own. The channel is always deleted and the default
+            channel restored. If the process is killed, the next run with `write` deletes the channel.
         rate: Also use up a minute's requests. Until a minute after it, other programs with the key get 429.
-        spend: Also send one or two prompts, and follow them; or one of an earlier run that has not ended.
-        note: Called with a sentence before each thing that leaves a trace; by default it is logged.
-        save: Called with what was found so far, after each step.
+        spend: Also send and follow one or two prompts, or follow one of an earlier run that has not ended.
+        note: Called with a sentence before each step that leaves a trace. The default logs it.
+        save: Called after each step with what was found so far.
 
     Raises:
-        ProtocolError: None of the first answers has the service's envelope. Nothing was written or sent.
-        OutcomeUnknownError: A prompt may have been sent. Probe again with the same journal: it sends no other one.
+        ProtocolError: None of the first responses has the service's envelope. Nothing was written or sent.
+        OutcomeUnknownError: A prompt may have been sent. Probing again with the same journal sends no second one.
         ConfigurationError: The journal belongs to another account, or has an open prompt to another phone.
     """
     wire = Wire(client)
@@ -65,7 +65,7 @@ def probe(
         steps.append(("spend", lambda: ask_by_prompt(client, wire, findings, spend, note)))
         if not listed.transactions:  # there may be one then
             steps.append(("spend", lambda: look_at_transactions(wire, findings, read_list(wire))))
-    if rate:  # last, as it leaves no request for anything else
+    if rate:  # last, because it leaves no request for anything else
         steps.append(("rate", lambda: ask_for_window(wire, findings, note)))
     asked: list[str] = []
     failures: list[MomoPayError] = []
@@ -75,7 +75,7 @@ def probe(
             ask()
         except MomoPayError as error:
             failures.append(error)
-            if option == "reads":  # nothing is written or sent to a service that does not answer any more
+            if option == "reads":  # nothing is written or sent to a service that stopped answering
                 break
         finally:
             save(_profile(wire, findings, asked))

@@ -1,6 +1,6 @@
 """What creating, changing and deleting a channel shows. The channel is the probe's own, and is deleted at the end.
 
-Its name says that it is a probe's, so the next run finds what was left. Nothing is paid through it.
+Its name marks it as a probe's, so that a later run can find and delete one that was left. Nothing is paid through it.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from momopay.probe.wire import Answer, Wire, field_of
 
 Note: TypeAlias = Callable[[str], object]
 
-# Tills that nobody has: one to create, and one to change to.
+# Till numbers that nobody has: one to create, and one to change it to.
 _SHORTCODES: Final = ("999991", "999992")
 _OWN_NAME: Final = re.compile("momopay probe [a-z]{8}")
 
 
 def own_channels(listed: Answer) -> list[Mapping[str, Any]]:
-    """Return the channels of a list that a probe made."""
+    """Return the channels in a list that a probe created."""
     named = (channel for channel in listed.items if _OWN_NAME.fullmatch(str(channel.get("name"))))
     return [channel for channel in named if channel.get("shortcode") in _SHORTCODES]
 
@@ -46,7 +46,7 @@ def ask_by_channel(wire: Wire, findings: Findings, listed: Answer, note: Note) -
     if unknown.code:
         findings.add("patch_unknown_channel", unknown.code, unknown)
     name = "momopay probe " + "".join(secrets.choice(string.ascii_lowercase) for _ in range(8))
-    # Before it exists: whoever kills this process must be able to read what is left.
+    # Before the channel exists, so that whoever kills this process can read what may be left.
     note(
         f"Creating the channel {name!r} (TILL_NUMBER), to be deleted in a moment. If this is killed, the next"
         " `momopay probe --write` deletes it."
@@ -56,7 +56,7 @@ def ask_by_channel(wire: Wire, findings: Findings, listed: Answer, note: Note) -
     try:
         _create(wire, findings, name, default)
     finally:
-        # Whatever the answers said: one that was lost, or a refusal, may have created a channel too.
+        # In any case: a channel may have been created even if the answer was lost or was a refusal.
         _leave_as_it_was(wire, name, default, note)
 
 
@@ -69,9 +69,9 @@ def _create(wire: Wire, findings: Findings, name: str, default: str | None) -> N
         return
     findings.add("new_channel_is_default", _is_default(created.data), created)
     if _is_default(created.data):
-        _make_default(wire, default)  # at once: payments go through the default channel meanwhile
+        _make_default(wire, default)  # at once, because payments go through the default channel
     path = f"{CHANNELS}/{quote(str(created.data['id']), safe='')}"
-    # Its own name: another one would hide the channel from the next run, if this one is killed.
+    # The same name, because another one would hide the channel from the next run if this one is killed.
     findings.add_status("channel_changed_status", wire.change("PATCH", path, {"name": name}))
     changed = wire.change("PATCH", path, {"shortcode": other})
     if changed.is_success:
@@ -87,14 +87,14 @@ def _create(wire: Wire, findings: Findings, name: str, default: str | None) -> N
 
 
 def _leave_as_it_was(wire: Wire, name: str, default: str | None, note: Note) -> None:
-    """Delete the channel, by its name since the answer with its id may be lost, and restore the default channel."""
+    """Delete the channel and restore the default one. It is found by its name: the answer with its id may be lost."""
     is_as_it_was = False
     try:
         for attempt in range(3):
             wire.sleep(2.0 * attempt)
             listed = wire.get(CHANNELS)
             left = [channel for channel in listed.items if channel.get("name") == name]
-            # Where there was none before, the channel's own flag goes with it.
+            # If there was no default before, deleting the channel removes its own flag.
             defaults = [str(channel.get("id")) for channel in listed.items if _is_default(channel)]
             is_restored = default is None or default in defaults
             is_as_it_was = listed.is_success and bool(listed.envelope) and is_restored and not left
@@ -105,7 +105,7 @@ def _leave_as_it_was(wire: Wire, name: str, default: str | None, note: Note) -> 
             for channel in left:
                 _delete(wire, channel.get("id"))
     finally:
-        # Also after an error, such as that of a key that was revoked meanwhile.
+        # Also after an error, for example because the key was revoked meanwhile.
         if not is_as_it_was:
             note(
                 f"The channel {name!r} may be left, or {default or 'none'} may not be the default channel any more: run"

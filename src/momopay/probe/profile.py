@@ -1,4 +1,4 @@
-"""What a probe found: a value for each row with its evidence, as a TOML file, and what changed between two of them."""
+"""What a probe found: a value with evidence for each row, kept as a TOML file, and the changes between two of them."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ class Finding:
     """What was found about one row.
 
     Attributes:
-        value: What the service does; ``"unknown"`` if that was not seen, or the sandbox's switch has no value for it.
-        sentence: What was seen, or what it would take to see it.
-        request_ids: The requests whose answers show it.
-        unnamed: What the service does, if the sandbox's switch has no value for it.
+        value: What the service does; ``"unknown"`` if that was not seen, or if the sandbox's switch has no such value.
+        sentence: What was seen, or what is needed to see it.
+        request_ids: The requests whose responses show it.
+        unnamed: What the service does, if the sandbox's switch has no such value.
     """
 
     value: Value
@@ -43,24 +43,24 @@ class Finding:
 
     @property
     def is_known(self) -> bool:
-        """Whether the probe could tell, and the sandbox can do the same."""
+        """Whether the value is known, so that the sandbox can do the same."""
         return self.value != UNKNOWN
 
     @property
     def seen(self) -> Value | None:
-        """What the service does, also if no switch has a value for it; None if the probe could not tell."""
+        """What the service does, whether or not a switch has such a value; None if the probe could not tell."""
         return self.value if self.is_known else self.unnamed
 
 
 class Findings:
-    """The findings of one run, by the name of the row. No answer of the service gets the key past it."""
+    """The findings of one run, by the name of the row. It removes the API key from what the service returned."""
 
     def __init__(self, key: str) -> None:
         self._key = key
         self.found: dict[str, Finding] = {row.name: Finding(UNKNOWN, NEEDS[row.cost]) for row in ROWS}
 
     def add(self, name: str, seen: Value | None, *answers: Answer, sentence: str = "") -> None:
-        """Keep what was seen; None, which says nothing, does not replace what does."""
+        """Record what was seen. None means that nothing was seen, and does not replace an earlier finding."""
         if seen is None and self.found[name].seen is not None:
             return
         summaries = ", then ".join(dict.fromkeys(answer.summary for answer in answers))
@@ -75,16 +75,16 @@ class Findings:
             self.found[name] = Finding(UNKNOWN, *evidence, seen)
 
     def add_outcome(self, name: str, answer: Answer) -> None:
-        """Keep how the service answered a request that it may refuse."""
+        """Record whether the service accepted a request, or how it refused it."""
         seen = "accepted" if answer.is_success and answer.envelope else answer.summary
         self.add(name, None if answer.status == THROTTLED else seen, answer)
 
     def add_status(self, name: str, answer: Answer) -> None:
-        """Keep the HTTP status of a success."""
+        """Record the HTTP status of a success."""
         self.add(name, answer.status if answer.is_success else None, answer)
 
     def add_created(self, name: str, answer: Answer) -> None:
-        """Keep the HTTP status of the answer to what was created; `created_status` has that of everything."""
+        """Record the HTTP status of a creation, also in `created_status`, which has those of all creations."""
         self.add_status(name, answer)
         earlier, now = self.found["created_status"].seen, self.found[name].seen
         both = now if now is None or earlier is None or earlier == now else f"{earlier}, {now}"
@@ -95,7 +95,7 @@ class Findings:
 
 
 class Change(NamedTuple):
-    """A row about which something else was seen than before."""
+    """A row for which another value was seen than before."""
 
     name: str
     before: Value
@@ -107,9 +107,9 @@ class Profile:
     """What a probe learned.
 
     Attributes:
-        findings: By the name of the row, each with its evidence.
+        findings: The findings by the name of the row.
         about: The table ``[probe]``: ``format``, ``momopay`` (its version), ``date``, ``host``, ``key`` (``test`` or
-            ``live``) and ``asked`` (``reads``, and ``write``, ``rate``, ``spend`` as far as the run had come).
+            ``live``) and ``asked`` (the steps so far: ``reads``, ``write``, ``rate``, ``spend``).
     """
 
     findings: Mapping[str, Finding]
@@ -117,16 +117,16 @@ class Profile:
 
     @property
     def switches(self) -> dict[str, Value]:
-        """The values of all of the sandbox's switches, ``"unknown"`` where the probe could not tell."""
+        """The values of all switches of the sandbox, ``"unknown"`` where the probe could not tell."""
         return {name: each.value for name, each in self.findings.items() if name in _SWITCHES}
 
     @property
     def facts(self) -> dict[str, Value]:
-        """The values of everything else."""
+        """The values of all other rows."""
         return {name: each.value for name, each in self.findings.items() if name not in _SWITCHES}
 
     def changes_since(self, before: Profile) -> list[Change]:
-        """Return what is answered differently than in an earlier profile, also if no switch has a value for it."""
+        """Return the rows whose value differs from an earlier profile, also where no switch has such a value."""
         pairs = [(name, before.findings[name].seen, self.findings[name].seen) for name in self.compared(before)]
         return [
             Change(name, then, now)
@@ -135,17 +135,17 @@ class Profile:
         ]
 
     def compared(self, before: Profile) -> list[str]:
-        """Return the names about which both profiles saw something."""
+        """Return the names of the rows for which both profiles have a value."""
         seen = [name for name, each in self.findings.items() if each.seen is not None]
         return [name for name in seen if name in before.findings and before.findings[name].seen is not None]
 
     def not_compared(self, before: Profile) -> list[str]:
-        """Return the names about which an earlier profile saw something and this one did not."""
+        """Return the names of the rows for which an earlier profile has a value and this one has none."""
         compared = self.compared(before)
         return [name for name, each in before.findings.items() if each.seen is not None and name not in compared]
 
     def to_toml(self) -> str:
-        """Return the text of the file: the tables ``probe``, ``switches``, ``facts`` and ``evidence``."""
+        """Return the profile as TOML: the tables ``probe``, ``switches``, ``facts`` and ``evidence``."""
         tables = [_table("probe", self.about), _table("switches", self.switches), _table("facts", self.facts)]
         for name, each in self.findings.items():
             shown = {"sentence": each.sentence, "request_ids": list(each.request_ids), "unnamed": each.unnamed}
@@ -153,7 +153,7 @@ class Profile:
         return _HEAD + "\n".join(tables)
 
     def save(self, path: str | Path) -> None:
-        """Write the file; a crash leaves the old one or the new one."""
+        """Write the profile to a file. A crash leaves the old file or the new one."""
         target = Path(path)
         written = target.with_name(f"{target.name}.{os.getpid()}.part")
         try:
@@ -164,7 +164,7 @@ class Profile:
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Return the profile of a file, or raise `ConfigurationError` if it is none."""
+        """Return the profile in a file; raise `ConfigurationError` if the file is not a profile."""
         try:
             document: dict[str, Any] = tomllib.loads(Path(path).read_text(encoding="utf-8"))
             if document["probe"]["format"] != FORMAT:
@@ -191,7 +191,7 @@ def _table(name: str, values: Mapping[str, object]) -> str:
 
 
 def _toml(value: object) -> str:
-    # Flags, whole numbers, texts and lists of texts are written in TOML as in JSON, apart from DEL.
+    # TOML writes booleans, integers, strings and lists of strings as JSON does, apart from DEL.
     if isinstance(value, datetime):
         return value.isoformat()
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

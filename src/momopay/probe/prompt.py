@@ -1,4 +1,4 @@
-"""What one or two prompts show. A journal keeps each from being sent twice, or again while its outcome is unknown."""
+"""What one or two prompts show. A journal ensures that none is sent twice, or again while its outcome is unknown."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from momopay.probe.reads import BALANCE, look_at_list, look_at_read, read_list, 
 from momopay.probe.wire import Answer, Transaction, Wire, amount_of, field_of
 
 _PREFIX: Final = "PROBE"
-_AMOUNT: Final = Decimal(1)  # KES, the least that a prompt may be for
-# No such host can exist, so nobody gets a callback.
+_AMOUNT: Final = Decimal(1)  # KES, the minimum of a prompt
+# The description and the callback URL. Hosts under .invalid cannot exist, so nobody gets a callback.
 _OPTIONAL: Final = ("momopay probe", "https://momopay-probe.invalid/")
 # Seconds after the answer to a prompt, and after its end.
 _POLLS: Final = (0, 0, 5, *range(15, 306, 10))
@@ -31,8 +31,8 @@ class Spend:
     """The prompts that a probe may send.
 
     Attributes:
-        amount: KES in all. 1 is one prompt for KES 1. With 2, another one with the same reference follows when the
-            first ended without success.
+        amount: KES in all. 1 is one prompt for KES 1. With 2, a second one with the same reference follows if the
+            first ends without success.
         phone: Whom to prompt, in any form that `momopay.normalise_phone` takes.
         journal: Where each prompt is recorded before it is sent.
     """
@@ -47,7 +47,7 @@ class Spend:
 
 
 def ask_by_prompt(client: momopay.Client, wire: Wire, findings: Findings, spend: Spend, note: Note) -> None:
-    """Send a prompt and follow it to its end, and perhaps a second one; or follow an earlier run's."""
+    """Send a prompt and follow it to its end, then perhaps a second one; or follow the prompt of an earlier run."""
     phone = momopay.normalise_phone(spend.phone)
     client.transactions.sweep(journal=spend.journal)  # an earlier run's prompt may have ended
     unfinished = [*spend.journal.unresolved(), *spend.journal.open()]
@@ -56,7 +56,7 @@ def ask_by_prompt(client: momopay.Client, wire: Wire, findings: Findings, spend:
         raise ConfigurationError(
             f"the prompt {earlier.reference} of an earlier probe, to another phone, has not ended; nothing was sent"
         )
-    # Letters alone: digits could be taken for a phone, and masked.
+    # Only letters, because digits could look like a phone and be masked.
     new = _PREFIX + "".join(secrets.choice(string.ascii_uppercase) for _ in range(7))
     order = _Order(client, wire, findings, spend, earlier.reference if earlier else new)
     does = "Following an earlier probe's prompt" if earlier else "Sending one prompt"
@@ -75,7 +75,7 @@ def ask_by_prompt(client: momopay.Client, wire: Wire, findings: Findings, spend:
 
 
 class _Order:
-    """The order of one run. Its prompts are sent one after another, each after the last one ended."""
+    """The order of one run. Each of its prompts is sent after the previous one has ended."""
 
     def __init__(self, client: momopay.Client, wire: Wire, findings: Findings, spend: Spend, reference: str) -> None:
         self._client, self._wire, self._findings, self._spend = client, wire, findings, spend
@@ -85,7 +85,7 @@ class _Order:
     def send(self) -> str | None:
         """Send the prompt, first without the fields that may be optional; return its id, None if it was refused."""
         identity, refusal = self._collect()
-        # A documented code says why, and no field would change that.
+        # A documented code has a class of its own and another reason, which these fields would not change.
         if refusal is not None and type(refusal) is APIError:
             self._optional = _OPTIONAL
             identity, refusal = self._collect()
@@ -108,7 +108,7 @@ class _Order:
         return identity
 
     def _collect(self, earlier: str | None = None) -> tuple[str | None, APIError | None]:
-        """Send a prompt once, and return its id, or the refusal; if the answer is lost, search for it."""
+        """Send a prompt once and return its id or the refusal; search for it if the answer is lost."""
         self._before, self._balance_before, self._is_new = read_list(self._wire), self._balance(), False
         description, callback_url = self._optional
         try:
@@ -126,7 +126,7 @@ class _Order:
             return None, error
         except OutcomeUnknownError:
             self._wire.sleep(momopay.PollSchedule().every)
-            # Not by the same call, which would send another prompt if this one has ended without success meanwhile.
+            # Not by the same call, which would send another prompt if this one has failed meanwhile.
             self._client.transactions.sweep(journal=self._spend.journal)
             entry = self._spend.journal.get(self.reference, momopay.EntryKind.COLLECTION)
             if entry is None or entry.status is None or entry.transaction_id in {None, earlier}:
@@ -184,7 +184,7 @@ class _Order:
             self._findings.add("expired_reads_as", end, answer, sentence=sentence)
 
     def _watch_the_fee(self, identity: str, charged: Decimal) -> None:
-        """Record whether the fee comes back, if nobody else moves the wallet meanwhile."""
+        """Record whether the fee comes back, unless other payments move the wallet meanwhile."""
         known = {(item.id, item.status) for item in self._before.transactions}
         seen: bool | None = False
         sentence = f"The fee was not back {_FEE_LOOKS[-1]} s after the prompt's end."

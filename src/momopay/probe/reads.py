@@ -1,4 +1,4 @@
-"""What reads show: the records and how they are written, how the service refuses, and how its list takes parameters."""
+"""What reads show: records and how their values are written, refusals, and how the list treats its parameters."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _FIRST_ROWS: Final = (
     *("transaction_not_found", "malformed_transaction_id", "unknown_path"),
 )
 _NONSENSE: Final = "MOMOPAY_PROBE"
-# What is invalid, or not specified.
+# Values that are invalid, or that are not specified.
 _PARAMETERS: Final = (
     ("limit_of_zero", "limit", "0"),
     ("limit_above_100", "limit", "101"),
@@ -54,13 +54,13 @@ _FORMATS: Final = (
     ("seconds", "32472144000", "946684800"),
     ("milliseconds", "32472144000000", "946684800000"),
 )
-_SHOW_FEES: Final = frozenset({"SUCCESS", "PENDING"})  # elsewhere a fee is 0, or missing
+_SHOW_FEES: Final = frozenset({"SUCCESS", "PENDING"})  # in other statuses the fee is 0 or missing
 _NAIROBI: Final = 3.0  # hours ahead of UTC
 _FEES: Final = ("transactionFee", "transaction_fee")
 _CURSORS: Final = ("nextCursor", "next_cursor")
 _BALANCES: Final = ("availableBalance", "available_balance", "ledgerBalance", "ledger_balance")
 _TIMES: Final = ("createdAt", "created_at", "updatedAt", "updated_at")
-# How the values of a record are written: the end of the row's name, the function, and the names of the fields.
+# For each style of a value: the end of the row's name, the function that finds it, and the names of the fields.
 _STYLES: Final[tuple[tuple[str, Callable[[object], str], tuple[str, ...]], ...]] = (
     ("amounts", style_of_amount, ("amount", *_FEES, *_BALANCES)),
     ("phone", style_of_phone, ("phone", "phoneNumber", "phone_number")),
@@ -69,18 +69,18 @@ _STYLES: Final[tuple[tuple[str, Callable[[object], str], tuple[str, ...]], ...]]
     ("time_format", style_of_time, _TIMES),
     ("result_codes", style_of_amount, ("resultCode", "result_code")),
 )
-# The names in a read whose style is specified twice. The fee may be in another style than the rest, as in the list.
+# Fields that the service page names in both styles. The fee is left out: its style may differ, as in the list.
 _STYLED: Final = ("transactionId", "transaction_id", "resultCode", "result_code", *_TIMES)
 
 
 def read_account(wire: Wire, findings: Findings) -> tuple[Answer, Answer]:
-    """Read the wallet, the channels and the list, and what does not exist; return the channels and the list."""
+    """Read the wallet, the channels, the list, and paths that do not exist; return the channels and the list."""
     balance, channels, listed = first = [wire.get(BALANCE), wire.get(CHANNELS), read_list(wire)]
     if all(answer.status == UNAUTHORIZED for answer in first):
         raise InvalidApiKeyError("the service refused the key", code=balance.code or None, status_code=UNAUTHORIZED)
     made_up = (f"{LIST}/{uuid4()}", f"{LIST}/momopay-probe", "/momopay-probe")
     missing, malformed, nowhere = (wire.get(path) for path in made_up)
-    # Before anything is written or sent to a proxy's pages, or an earlier profile is replaced by them.
+    # Checked before anything is written or sent, and before a proxy's pages could replace an earlier profile.
     shown = ", ".join(sorted({answer.summary for answer in wire.reads}))
     if all(answer.is_failure for answer in wire.reads):
         raise APIConnectionError(f"the service was not reached, or failed at every read ({shown})")
@@ -88,7 +88,7 @@ def read_account(wire: Wire, findings: Findings) -> tuple[Answer, Answer]:
         raise ProtocolError(f"no answer has the service's envelope ({shown})", status_code=balance.status)
     for name, answer in zip(_FIRST_ROWS, (*first, missing, malformed, nowhere), strict=True):
         findings.add_outcome(name, answer)
-    is_service = "success" in missing.envelope or missing.is_failure  # and not a page of a proxy
+    is_service = "success" in missing.envelope or missing.is_failure  # not a proxy's page
     findings.add("transaction_not_found_status", missing.status if is_service else None, missing)
     _add_records(findings, "balance", [balance.data], balance)
     _add_records(findings, "channel_page", [channels.data], channels)
@@ -108,14 +108,14 @@ def read_one(wire: Wire, transaction_id: str) -> tuple[Transaction, Answer]:
 
 
 def look_at_transactions(wire: Wire, findings: Findings, listed: Answer) -> None:
-    """Look at the list, at reads of its transactions, and at how it takes parameters."""
+    """Record what the list and reads of its transactions show, and how the list treats its parameters."""
     look_at_list(findings, listed)
     if listed.is_success:
         _ask_for_parameters(wire, findings, listed)
     if not listed.transactions:
         return
     _ask_for_formats(wire, findings)
-    # The newest of those that show most: a fee, or one that may have a fee; and how it ended.
+    # The newest of the transactions that show most: one with a fee or that may have one, and one that has ended.
     item = max(
         listed.transactions, key=lambda each: (bool(each.fee), each.status in _SHOW_FEES, each.status != "PENDING")
     )
@@ -139,12 +139,12 @@ def look_at_list(findings: Findings, listed: Answer) -> None:
 
 
 def look_at_read(findings: Findings, item: Transaction, listed: Answer, read: Transaction, answer: Answer) -> None:
-    """Record what the read of a transaction shows, and where its item in the list differs from it."""
+    """Record what the read of a transaction shows, and where the list's item differs from it."""
     findings.add_outcome("transaction_read", answer)
     if not answer.is_success:
         return
     _add_records(findings, "read", [read.record], answer)
-    # Fields that nothing is specified about, such as `_links`, say nothing about the two styles that are.
+    # Other fields, such as `_links`, say nothing about which of the two styles applies.
     styled = [name for name in _STYLED if name in read.record]
     naming = " and ".join(sorted({"snake_case" if "_" in name else "camelCase" for name in styled})) or "neither"
     findings.add("naming", naming, answer, sentence=f"A read has fields such as {', '.join(styled[:3])}.")
@@ -168,7 +168,7 @@ def _compare_times(findings: Findings, item: Transaction, listed: Answer, read: 
 
 
 def _ask_for_parameters(wire: Wire, findings: Findings, listed: Answer) -> None:
-    """Ask the list with parameters that are invalid, or that nothing is specified about."""
+    """Ask the list with parameters that are invalid or not specified."""
     for name, parameter, value in _PARAMETERS:
         answer = wire.get(LIST, **{"limit": "100", parameter: value})
         if _shows(answer) is None or parameter == "limit":
@@ -176,13 +176,13 @@ def _ask_for_parameters(wire: Wire, findings: Findings, listed: Answer) -> None:
             continue
         is_meant = [str(item.get(parameter)).upper() == value for item in answer.items]
         effect = ("filtered" if all(is_meant) else "ignored") if is_meant else "nothing listed"
-        # An empty list proves no filter, unless there is something that it should have shown.
+        # An empty list proves that a filter works only if the list without it has matching items.
         expected = [each for each in listed.items if value in {_NONSENSE, str(each.get(parameter)).upper()}]
         findings.add(name, f"accepted, {effect}" if is_meant or expected else None, answer)
 
 
 def _ask_for_formats(wire: Wire, findings: Findings) -> None:
-    """Ask for transactions from a day in each format: who understands it shows none from 2999, and some from 2000."""
+    """Try each format of a time: a service that understands it lists nothing from 2999 on, and something from 2000."""
     understood, answers = list[str](), list[Answer]()
     for name, future, past in _FORMATS:
         answers.append(wire.get(LIST, **{"limit": "1", "from": future}))
@@ -194,13 +194,13 @@ def _ask_for_formats(wire: Wire, findings: Findings) -> None:
 
 
 def _shows(answer: Answer) -> bool | None:
-    """Return whether a list shows anything; None if it is no list."""
+    """Return whether a list has any items; None if the answer is not a list."""
     return bool(answer.items) if answer.is_success and answer.envelope else None
 
 
 def _add_records(findings: Findings, kind: str, records: Sequence[Mapping[str, Any]], answer: Answer) -> None:
-    """Record the names of the fields of records, and how their values are written."""
-    # The last page has no cursor, and a payment that failed no fee.
+    """Record the names of the records' fields, and how their values are written."""
+    # Left out, because not every page has a cursor and not every payment has a fee.
     names = {field for record in records for field in record}.difference(_CURSORS, _FEES)
     if records and answer.is_success and answer.envelope:
         findings.add(f"{kind}_fields", sorted(names) or "none", answer)
@@ -213,7 +213,7 @@ def _add_records(findings: Findings, kind: str, records: Sequence[Mapping[str, A
 
 def add_what_is_common(findings: Findings, reads: Iterable[Answer]) -> None:
     """Record what all answers have in common."""
-    # What has no envelope may come from a proxy on the way.
+    # A response without the envelope may come from a proxy.
     enveloped = [each for each in reads if "success" in each.envelope and each.status != THROTTLED]
     successes = [each for each in enveloped if each.is_success]
     if successes:

@@ -1,4 +1,4 @@
-"""What the service page leaves open and a probe asks, as data. docs/go-live/probe.md describes each row."""
+"""The points that the service page leaves open, as data. docs/go-live/probe.md describes each row."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final
 
 
 class Cost(Enum):
-    """What it costs to find something out. The value is the option that allows it."""
+    """What it costs to learn a row. The value is the option that allows it."""
 
     READS = ""
     WRITE = "--write"
@@ -24,10 +24,10 @@ class Row:
     """One open point.
 
     Attributes:
-        name: The name in a profile; that of the switch, if it is one.
-        cost: What it costs.
-        values: What the sandbox's switch can be; empty for any number, and for a fact.
-        is_switch: Whether the sandbox has a switch of this name.
+        name: Its name in a profile. A switch of the sandbox has the same name.
+        cost: What it costs to learn.
+        values: The values of the sandbox's switch; empty for any number, and for a fact.
+        is_switch: Whether the sandbox has a switch for it.
     """
 
     name: str
@@ -36,7 +36,7 @@ class Row:
     is_switch: bool = False
 
 
-# What it would take, if a run could not tell.
+# What a run would need in order to learn a row that it could not tell.
 NEEDS: Final = {
     Cost.READS: "Needs an answer that shows it, such as a transaction in the account's list; --spend makes one.",
     Cost.WRITE: "Needs --write, and an answer that shows it.",
@@ -97,5 +97,5 @@ FACTS: Final = tuple(Row(name, cost) for cost, names in _FACTS.items() for name 
 
 ROWS: Final[tuple[Row, ...]] = (*SWITCHES, *FACTS)
 BY_NAME: Final[Mapping[str, Row]] = {row.name: row for row in ROWS}
-# One day's payments show some of the words, another day's show others: only a new one is a change.
+# A list shows some values on one day and others on another, so only a new value is a change.
 VARYING: Final = frozenset({"list_amounts", "list_phone", "list_status", "list_type"})

@@ -1,7 +1,7 @@
-"""How the service counts a minute's requests, found by using them up. Times are in seconds.
+"""Finds out how the service counts a minute's requests, by using them up. Times are in seconds.
 
-A few go first, and the rest of the limit half a minute later. When requests pass again, a fixed window takes a whole
-limit, and a sliding one only as many as went first.
+It sends a few requests, and the rest of the limit half a minute later. Once requests pass again, a fixed window lets a
+whole limit through, and a sliding one only as many as were sent first.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _MOST: Final = 100  # requests that are sent to find the limit
 
 
 class _UnclearError(Exception):
-    """The window is not known; the message says why."""
+    """The window could not be found; the message says why."""
 
 
 def ask_for_window(wire: Wire, findings: Findings, note: Note) -> None:
@@ -37,7 +37,7 @@ def ask_for_window(wire: Wire, findings: Findings, note: Note) -> None:
 
 def _find(wire: Wire, findings: Findings) -> None:
     for _ in range(2):
-        wire.sleep(WINDOW)  # without a request, so that the window is empty
+        wire.sleep(WINDOW)  # so that the window is empty
         _, refused = _send(wire, _EARLY)
         if refused is not None:
             raise _UnclearError("Other programs use the key: the limit was reached too early.")
@@ -47,18 +47,18 @@ def _find(wire: Wire, findings: Findings) -> None:
             raise _UnclearError(f"{_MOST} requests in a row got no 429.")
         stated = _look_at_refusal(findings, refused)
         pause = pause_of(refused) or WINDOW - _HALF
-        if pause > WINDOW:  # to wait for an hour would show nothing about a minute
+        if pause > WINDOW:  # waiting for an hour would show nothing about a minute
             raise _UnclearError(f"A 429 asked to wait for {pause:g} s.")
         wire.sleep(pause + 1)
         if stated is None or passed + _EARLY <= stated:
             return _conclude(wire, findings, passed, pause, stated or passed + _EARLY)
-        # A window by the clock on the wall may have ended between. The next attempt begins when another one does.
+        # A window that follows the wall clock may have ended in between. The next attempt begins with a new one.
     raise _UnclearError(f"The first {_EARLY} requests did not count any more half a minute later.")
 
 
 def _conclude(wire: Wire, findings: Findings, passed: int, pause: float, limit: int) -> None:
     again, refused = _send(wire, _MOST)
-    # Requests that trickle through before the first ones are a minute old come from a bucket that fills evenly.
+    # If requests pass before the first ones are a minute old, it is a token bucket, which fills evenly.
     is_a_minute = _HALF + pause >= WINDOW - 3
     value = "fixed" if again >= limit else "sliding" if is_a_minute and again <= _EARLY + 1 else "neither"
     sentence = f"{_EARLY} requests, then {passed} after {_HALF:g} s, and {again} after {pause:g} s more passed."
@@ -82,7 +82,7 @@ def _look_at_refusal(findings: Findings, refused: Answer) -> int | None:
 
 
 def _send(wire: Wire, count: int) -> tuple[int, Answer | None]:
-    """Send until a 429; return how many passed, and that 429 if it came."""
+    """Send up to `count` requests until a 429; return how many passed, and the 429 if there was one."""
     for passed in range(count):
         answer = wire.send("GET", BALANCE, at_once=True)
         if answer.status == THROTTLED:

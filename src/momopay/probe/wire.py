@@ -1,4 +1,4 @@
-"""Raw requests and their answers as they came, whatever their shape: the SDK's own calls would hide what is asked."""
+"""Raw requests and their responses, whatever their shape. The SDK's own calls would hide what a probe looks for."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from momopay._transport.attempt import NoResponseError, Progress
 from momopay._transport.sync_backend import SyncBackend
 from momopay.errors import APIConnectionError, InvalidApiKeyError
 
-WINDOW: Final = 61.0  # seconds: the service page, "Limits", and one for the clocks
+WINDOW: Final = 61.0  # seconds: a minute (service page, "Limits") and one more for differences between clocks
 _LONGEST_WAIT: Final = 180.0  # seconds to wait for a slot of the rate budget
 _LONGEST_PAUSE: Final = 90.0  # seconds to wait after a 429
 _BACKOFF: Final = (2.0, 4.0)  # seconds before the second and the third attempt
@@ -39,19 +39,18 @@ class Wire:
     """Sends the probe's requests. Times are in seconds."""
 
     def __init__(self, client: momopay.Client) -> None:
-        # The one place that reaches into a client: what it was configured with is to hold here too.
+        # The only private attribute of a client that the probe uses: the client's configuration must apply here too.
         session: Session[SyncBackend] = client._session  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
         self._session = session
-        self._passed = ""  # what could be read last
+        self._passed = ""  # the target of the latest read that succeeded
         self.reads: list[Answer] = []
         self.host: str = urlsplit(session.account.base_url).hostname or ""
         self.key: str = session.account.api_key
 
     def get(self, path: str, **query: str) -> Answer:
-        """Read, again after a 5xx or without an answer; `path` is relative to the base address.
+        """Send a GET, and repeat it after a 5xx or no response. `path` is relative to the base address.
 
-        A failure or a 401 that is returned is the answer to this request: something else could be read just now, or
-        nothing could be read yet.
+        If it returns a failure or a 401, only this request failed: another read has just passed, or none has so far.
         """
         target = path + (f"?{urlencode(query)}" if query else "")
         answer = self._within_budget("GET", target)
@@ -65,13 +64,13 @@ class Wire:
         return answer
 
     def change(self, method: str, path: str, body: Body = None) -> Answer:
-        """Send a request that changes something, once."""
+        """Send a request that changes something; it is never repeated after a failure."""
         answer = self._within_budget(method, path, body)
         self._check(answer)
         return answer
 
     def send(self, method: str, path: str, body: Body = None, *, at_once: bool = False) -> Answer:
-        """Send a request in a slot of the rate budget, or at once."""
+        """Send a request once a slot of the rate budget is free, or with `at_once` immediately."""
         session = self._session
         if session.limiter is not None and not at_once:
             latest, name = session.backend.now() + _LONGEST_WAIT, f"{method} {path.partition('?')[0]}"
@@ -91,20 +90,20 @@ class Wire:
         return answer
 
     def sleep(self, seconds: float) -> None:
-        """Wait."""
+        """Sleep."""
         run_sync(self._session.backend.sleep(seconds))
 
     def hold(self, seconds: float) -> None:
-        """Have everybody who shares the rate budget wait so long."""
+        """Pause everything that shares the rate budget."""
         if self._session.limiter is not None:
             run_sync(self._session.limiter.pause(seconds))
 
     def _within_budget(self, method: str, path: str, body: Body = None) -> Answer:
-        """Send a request, and again if another program has used up what the key may send."""
+        """Send a request, and repeat it after a 429: another program has used up the key's limit."""
         answer = self.send(method, path, body)
         pause = pause_of(answer) or WINDOW
         if answer.status == THROTTLED and pause <= _LONGEST_PAUSE:
-            # Not to wait would leave what comes next undone, such as the deletion of the probe's channel.
+            # Without the wait, the next step would fail too, such as the deletion of the probe's channel.
             self.hold(pause)
             if self._session.limiter is None:
                 self.sleep(pause)
@@ -112,7 +111,7 @@ class Wire:
         return answer
 
     def _check(self, answer: Answer) -> None:
-        """Raise if nothing can be read any more: then an answer says nothing about what was asked."""
+        """Raise if nothing can be read any more, because the answer then says nothing about its own request."""
         if not self._passed or not (answer.is_failure or answer.status == UNAUTHORIZED):
             return
         control = self._within_budget("GET", self._passed)
@@ -125,16 +124,16 @@ class Wire:
 
 
 class Answer:
-    """One answer; what it does not have is empty. Without a `status` no whole response came."""
+    """One response. Attributes that it does not have are empty; `status` is None if no whole response came."""
 
     def __init__(self, status: int | None, headers: Mapping[str, str] | None = None, body: bytes = b"") -> None:
         self.status = status
         self.headers: Mapping[str, str] = {name.lower(): value for name, value in (headers or {}).items()}
         self.is_empty: bool = not body.strip()
-        self.envelope: Mapping[str, Any] = {}  # the JSON object that the body is
+        self.envelope: Mapping[str, Any] = {}  # the body, if it is a JSON object
         with suppress(ValueError, ArithmeticError, RecursionError):
             self.envelope = _object(json.loads(body, parse_float=Decimal))
-        # A body that is no JSON object may be the page of a proxy. An empty one may be the service's.
+        # A body that is not a JSON object may be a proxy's page. An empty body may be the service's.
         is_2xx = status is not None and HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES
         says_no = self.envelope.get("success") is False
         self.is_success: bool = is_2xx and not says_no and (self.is_empty or bool(self.envelope))
@@ -151,18 +150,18 @@ class Answer:
         self.details: Mapping[str, Any] = _object(self.error.get("details"))
         code: object = self.error.get("code")
         self.code: str = _quoted(code.strip()) if isinstance(code, str) else ""
-        # The request's id, if it is one that may be shown. In a UUID, `redact` could take digits for a phone.
+        # The request id, if it may be shown. A UUID is not redacted, because its digits may look like a phone.
         found = str(self.envelope.get("requestId") or self.headers.get("x-request-id"))
         shown = found if _UUID.fullmatch(found) else redact(found)
         self.request_id: str | None = shown if _REQUEST_ID.fullmatch(found) else None
-        # What came, in a few words that hold nothing personal.
+        # A description of the response without personal data.
         kind = " with an empty body" if self.is_empty else " with a body that is no envelope"
         shown = f" {self.code}" if self.code else "" if "success" in self.envelope else kind
         self.summary: str = "no answer" if status is None else f"{status}{shown}"
 
 
 class Transaction:
-    """One transaction as one answer shows it, in either naming style. A text is "" where there is none."""
+    """One transaction as one response shows it, in either naming style. A text that is missing is ""."""
 
     def __init__(self, record: Mapping[str, Any]) -> None:
         self.record = record
@@ -185,17 +184,17 @@ def _object(value: object) -> Mapping[str, Any]:
 
 
 def _quoted(text: str) -> str:
-    # As a profile may hold a text of the service.
+    # The form in which a profile may hold a text of the service.
     return redact("".join(each if each.isprintable() else "?" for each in text[:_MAX_TEXT]))
 
 
 def field_of(record: Mapping[str, Any], *names: str) -> Any:
-    """Return the first of these fields that a record has, None if it has none."""
+    """Return the first of these fields that is not null, None if there is none."""
     return next((record[name] for name in names if record.get(name) is not None), None)
 
 
 def amount_of(value: object) -> Decimal | None:
-    """Return an amount, a number or its text; None if it is neither."""
+    """Return an amount from a number or its text; None if the value is neither."""
     if isinstance(value, bool) or not isinstance(value, int | Decimal | str):
         return None
     try:
@@ -206,7 +205,7 @@ def amount_of(value: object) -> Decimal | None:
 
 
 def instant(text: str) -> datetime | None:
-    """Return a time; without a zone, if it has none; None if it is not ISO 8601."""
+    """Return a time, which may have no zone; None if the text is not ISO 8601."""
     try:
         return None if text.isdigit() else datetime.fromisoformat(text)  # 20261120 may be seconds
     except ValueError:
@@ -226,21 +225,21 @@ def style_of_time(value: object) -> str:
 
 
 def style_of_phone(value: object) -> str:
-    """Return how a phone is written: whole as it is specified, masked, or its pattern."""
+    """Return how a phone is written: "whole" as specified, "masked", or else its pattern."""
     if isinstance(value, str) and re.fullmatch(r"254[0-9]{9}", value):
         return "whole"
     return "masked" if re.fullmatch(r"\+?[0-9]+[*xX\u2022.]+[0-9]*", str(value)) else _pattern(value)
 
 
 def style_of_amount(value: object) -> str:
-    """Return how an amount is written: as a number or text, or its pattern."""
+    """Return how an amount is written: as a number or as text, or else its pattern."""
     if amount_of(value) is None:
-        return re.sub("#+", "#", _pattern(value))  # 1,000 KES and 500,000 KES are written alike
+        return re.sub("#+", "#", _pattern(value))  # so that 1,000 KES and 500,000 KES have the same pattern
     return "text" if isinstance(value, str) else "numbers"
 
 
 def style_of_word(word: object, specified: Container[str]) -> str:
-    """Return how a word is written that the service page lists; a word that it does not list, as it is."""
+    """Return the case of a word that the service page lists; any other word is returned as it is."""
     text = str(word)
     if text.upper() not in specified:
         return _quoted(text)
@@ -248,13 +247,13 @@ def style_of_word(word: object, specified: Container[str]) -> str:
 
 
 def _pattern(value: object) -> str:
-    # Every digit as #, and every word as a: it holds nothing personal.
+    # Each digit becomes "#" and each word "a", so that the pattern holds no personal data.
     pattern = _quoted(re.sub(r"[^\W\d]+", "a", re.sub(r"\d", "#", str(value))))
     return pattern if isinstance(value, str) else f"{type(value).__name__} {pattern}"
 
 
 def pause_of(answer: Answer) -> float | None:
-    """Return the seconds that a 429 asks for, None if it names none."""
+    """Return the seconds that a 429 asks to wait, None if it states none."""
     stated = (answer.details.get("resetInSeconds"), answer.headers.get("retry-after"))
     seconds = [float(amount) for amount in map(amount_of, stated) if amount is not None and amount >= 0]
     return max(seconds, default=None)

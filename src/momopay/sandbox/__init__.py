@@ -1,17 +1,17 @@
 """The payments service itself, for tests: every rule of the service page, with virtual time and faults on demand.
 
-It imports nothing from the rest of momopay: it is a second, independent reading of the service's specification.
+It imports nothing from the rest of momopay, so it is an independent reading of the service's specification.
 
-The modules, from top to bottom; imports go down only:
+The modules import only those below them:
 
 * `_sandbox`: the class `Sandbox`, which runs the server on a thread.
 * `_server`, `_app`, `_control_api`, `_fault_middleware`, `_connections`: HTTP and its faults.
-* `_engine`, `_store`: time passes, callbacks are POSTed, the state is kept.
+* `_engine`, `_store`: time passes, callbacks are POSTed, the state is saved.
 * `_endpoints`: the table of endpoints, from which routes, OpenAPI (`_openapi`) and faults (`_faults`) are made.
-* `_payments`, `_lifecycle`, `_listing`, ...: the rules. They know no clock, no socket and no framework.
+* `_payments`, `_lifecycle`, `_listing`, ...: the rules, without a clock, a socket or a framework.
 """
 
-# Without the extra, an import error would name uvicorn or FastAPI, and not what to install.
+# Without the extra, an import error would name uvicorn or FastAPI instead of what to install.
 try:
     from momopay.sandbox._accounts import Account, Channel, Credential, Switches
     from momopay.sandbox._faults import Fault

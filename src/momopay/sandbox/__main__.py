@@ -5,20 +5,17 @@ import signal
 import sys
 import threading
 from collections.abc import Sequence
-from types import FrameType
 from typing import Any
 
 from momopay.sandbox import Sandbox
 from momopay.sandbox._server import LOOPBACK
-
-DEFAULT_PORT = 8787
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the sandbox until a signal and return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m momopay.sandbox", description="The payments service, for tests.")
     add = parser.add_argument
-    add("--port", type=int, default=DEFAULT_PORT, help="0 takes a free one (default: %(default)s)")
+    add("--port", type=int, default=8787, help="0 takes a free one (default: %(default)s)")
     add("--speed", type=float, default=1.0, help="virtual seconds per second (default: %(default)s)")
     add("--state", metavar="FILE", help="keep the state in this SQLite file")
     add("--profile", metavar="FILE", help="behave as this file of `momopay probe` says")
@@ -48,20 +45,16 @@ def announce(sandbox: Sandbox, *, speed: float, state: str | None) -> None:
         f"Phone    {sandbox.url}/\n"
         f"API      {sandbox.url}/docs\n"
     )
-    # A program that starts this one reads the first line to learn the port, and must not wait for a full buffer.
+    # Programs that start the sandbox read its port from the first line, so they must not wait for a full buffer.
     sys.stdout.flush()
 
 
 def stop_on_signals() -> threading.Event:
     """Return an event that Ctrl-C or SIGTERM sets."""
+    # Not an exception, so that `close` runs as it does in a test and saves the state file.
     stop = threading.Event()
-
-    def set_stop(_number: int, _frame: FrameType | None) -> None:
-        stop.set()
-
-    # An event and no exception: `close` then runs as it does in a test, and the state file is saved.
-    for name in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(name, set_stop)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda _number, _frame: stop.set())
     return stop
 
 

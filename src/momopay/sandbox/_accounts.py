@@ -1,4 +1,4 @@
-"""An account (on the wire: tenant) as tests may change it: balances, fee, limits, channels, and its switches."""
+"""An account (on the wire: a tenant), which tests may change: balances, fee, limits, channels and switches."""
 
 import tomllib
 from base64 import b64decode
@@ -19,7 +19,7 @@ Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class Switches(BaseModel, validate_assignment=True, extra="forbid"):
-    """One account's switches; assign to an attribute to turn it. Durations are virtual seconds."""
+    """One account's switches. Any attribute may be assigned. Durations are virtual seconds."""
 
     naming: Literal["camelCase", "snake_case"] = "camelCase"
     cancel_ends_as: Literal["CANCELLED", "FAILED"] = "CANCELLED"
@@ -41,23 +41,22 @@ class Switches(BaseModel, validate_assignment=True, extra="forbid"):
     list_type: Literal["upper", "lower"] = "upper"
     list_times: Literal["utc", "local"] = "utc"
     health_rule: bool = True
-    # No threshold is specified, and one that nobody expects would break tests that fail payments on purpose: off.
+    # Off: no threshold is specified, and an unexpected one would break tests that fail payments on purpose.
     ban_pushes: Annotated[int, Field(ge=1)] | None = None
     ban_window: Annotated[float, Field(gt=0, le=86_400)] = 300.0
     ban_success_rate: Share = 0.2
 
 
-# State files have ids that are derived with it.
+# Must not change: state files have ids that are derived from it.
 _NAMESPACE = UUID("6d6f6d6f-7061-5900-8000-000000000001")
 KEY_PREFIX = "pk_test_"
-# Last characters of a key that may be shown, as on a card.
-_SHOWN = 4
+_SHOWN = 4  # the last characters of a key that may be shown
 
 ChannelType = Literal["PAYBILL", "TILL_NUMBER", "SEND_MONEY"]
 
 
 class Channel(BaseModel, validate_assignment=True, extra="forbid"):
-    """One payment channel; `customers` counts linked customer records, of which the service specifies no more."""
+    """One payment channel. `customers` counts linked customer records; the service specifies nothing else of them."""
 
     id: str = Field(default_factory=lambda: str(uuid4()))
     category: str = "PAYMENT_WALLET"
@@ -72,14 +71,14 @@ class Channel(BaseModel, validate_assignment=True, extra="forbid"):
 
 
 class Credential(BaseModel, validate_assignment=True, extra="forbid"):
-    """A `MERCHANT_BYOC` profile, as far as it matters here; an unknown id has these defaults."""
+    """What matters here of a `MERCHANT_BYOC` profile. An unknown id has these defaults."""
 
     shortcode: str = "600999"
     transaction_type: str | None = None
 
 
 class Account(BaseModel, validate_assignment=True, extra="forbid"):
-    """One account. Every attribute may be assigned while the sandbox runs; amounts are KES."""
+    """One account. Any attribute may be assigned while the sandbox runs. Amounts are in KES."""
 
     tenant_id: str
     label: str
@@ -95,18 +94,18 @@ class Account(BaseModel, validate_assignment=True, extra="forbid"):
     switches: Switches = Field(default_factory=Switches)
 
     def live_channels(self) -> Iterable[Channel]:
-        """Return the channels that were not deleted, in order of creation."""
+        """Return the channels that are not deleted, in order of creation."""
         return (channel for channel in self.channels if not channel.deleted)
 
 
 @lru_cache(maxsize=1024)
 def tenant_id_of(key: str) -> str:
-    """Return the account id of a key: derived, so that no key need be kept anywhere."""
+    """Return the account id of a key. It is derived from the key, so that no key is ever stored."""
     return str(uuid5(_NAMESPACE, key))
 
 
 def mask_key(key: str) -> str:
-    """Return any key as it may be shown: of a live key, or of what is no key, nothing but its kind."""
+    """Return a key as it may be shown: masked, and of a live key or another text nothing but its kind."""
     if not key.startswith(KEY_PREFIX):
         return "pk_live_…" if key.startswith("pk_live_") else "…"
     rest = key.removeprefix(KEY_PREFIX)
@@ -114,7 +113,7 @@ def mask_key(key: str) -> str:
 
 
 def key_of(authorization: str | None) -> str:
-    """Return the API key: the user name of Basic credentials; the password is ignored."""
+    """Return the API key, which is the user name of Basic credentials. The password is ignored."""
     scheme, _, encoded = (authorization or "").partition(" ")
     try:
         decoded = b64decode(encoded.strip(), validate=True).decode("utf-8")
@@ -131,31 +130,26 @@ def key_of(authorization: str | None) -> str:
 def open_account(tenant_id: str, label: str, now: datetime, switches: Switches) -> Account:
     """Return a fresh account as docs/test/sandbox.md describes it."""
     channel = Channel(account_number="SANDBOX", is_default=True, created_at=now)
-    # A copy: the switches of one account may be changed.
-    own = switches.model_copy()
+    own = switches.model_copy()  # because tests may change the switches of one account
     return Account(tenant_id=tenant_id, label=label, service_updated_at=now, channels=[channel], switches=own)
 
 
 def restore(account: Account, now: datetime, switches: Switches) -> None:
-    """Set everything back, in place."""
-    # Tests keep the object that `Sandbox.account` gave them; a new one would leave them with a dead copy.
+    """Reset the account in place, because tests keep the object that `Sandbox.account` returned."""
     fresh = open_account(account.tenant_id, account.label, now, switches)
     for name in Account.model_fields:
         setattr(account, name, getattr(fresh, name))
 
 
-_UNKNOWN = "unknown"
-
-
 def load_profile(path: str | Path) -> Switches:
-    """Return the switches of a file; those that it calls unknown, or does not name, have their defaults."""
+    """Return the switches of a file. Those that are "unknown" or missing in it have their defaults."""
     try:
         table: dict[str, Any] = dict(tomllib.loads(Path(path).read_text("utf-8"))["switches"])
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{path} is not a profile, which is TOML with a table [switches]: {error}") from None
-    known = {name: value for name, value in table.items() if value != _UNKNOWN}
+    known = {name: value for name, value in table.items() if value != "unknown"}
     try:
-        # A name that is not known is refused too: the sandbox would silently differ from what the file says.
+        # An unknown name is refused too, or else the sandbox would silently differ from the file.
         return Switches.model_validate(known)
     except ValidationError as error:
         faults = "; ".join(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors())

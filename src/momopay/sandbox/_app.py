@@ -1,4 +1,4 @@
-"""The ASGI application: the service under /v1, its OpenAPI document, the two HTML pages, and who may use these."""
+"""The ASGI application: the service under /v1, its OpenAPI document, and the two HTML pages with their guard."""
 
 import re
 from base64 import b64encode
@@ -30,22 +30,22 @@ from momopay.sandbox._payments import Call
 from momopay.sandbox._refusals import Refusal, error_body, success_body
 
 _SCRIPT = re.compile("<script>(.*?)</script>", re.DOTALL)
-# The phone's page is kept in several files. It is served as one, which needs no policy that lets it fetch them.
+# The phone's page is in several files. It is served as one, so that its policy need not allow it to fetch them.
 _PART = re.compile(r'<link rel="stylesheet" href="(?P<style>\w+\.css)">|<script src="(?P<script>\w+\.js)"></script>')
 
 
 class Guard:
-    """Keeps other web sites out of the pages and the control routes, which ask for no key.
+    """Keeps other web sites out of the pages and the control routes, which need no key.
 
-    Any site that a developer visits can make the browser send requests to loopback; these checks are what stops it.
+    Any site that a developer visits can make the browser send requests to loopback. The sandbox answers requests for
+    loopback names and for `hosts`.
     """
 
     def __init__(self, hosts: Collection[str] = ()) -> None:
-        """The sandbox answers under the names of loopback, and under `hosts`."""
         self.hosts: frozenset[str] = host_names(hosts)
 
     def check_host(self, headers: Mapping[str, str]) -> None:
-        """Raise if a request came under another name: that would be DNS rebinding."""
+        """Raise if a request is for another name, which may be DNS rebinding."""
         try:
             name = urlsplit(f"//{headers.get('host', '')}").hostname or ""
         except ValueError:
@@ -55,9 +55,9 @@ class Guard:
             raise Refusal("FORBIDDEN", f"The sandbox answers to loopback names{others} only")
 
     def check(self, headers: Mapping[str, str], scheme: str) -> None:
-        """Raise if the request is not from the sandbox's own pages, or from a program."""
+        """Raise if a request is neither from the sandbox's own pages nor from a program."""
         self.check_host(headers)
-        # Programs send neither header; browsers send one or both, and scripts cannot change them.
+        # Programs send neither header. Browsers send at least one, and scripts cannot change it.
         origin = headers.get("origin")
         foreign = origin is not None and origin != f"{scheme}://{headers.get('host')}"
         if foreign or headers.get("sec-fetch-site") in {"cross-site", "same-site"}:
@@ -65,7 +65,7 @@ class Guard:
 
 
 def host_checked(app: ASGIApp, guard: Guard) -> ASGIApp:
-    """Check the Host of every request, /v1 included, for a server that other machines can reach."""
+    """Return an app that checks the Host of every request, also under /v1, for a server that other machines reach."""
 
     async def checked(scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -80,17 +80,17 @@ def host_checked(app: ASGIApp, guard: Guard) -> ASGIApp:
 
 
 class ServiceApp(FastAPI):
-    """The application: a FastAPI, as tools that instrument one expect it; its routes and its document are our own."""
+    """The application. It is a FastAPI for tools that instrument one, but has its own routes and OpenAPI document."""
 
     outermost: ASGIApp
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, through the sandbox's own layers first and then through those that others add."""
-        # Not in `build_middleware_stack`: OpenTelemetry refuses a stack that does not begin as Starlette's does.
+        """Answer a request, first through the sandbox's own layers and then through middleware that others add."""
+        # Not in `build_middleware_stack`, because OpenTelemetry needs a stack that begins as Starlette's does.
         await self.outermost(scope, receive, send)
 
     async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request behind the sandbox's own layers."""
+        """Answer a request that has passed the sandbox's own layers."""
         await super().__call__(scope, receive, send)
 
     def openapi(self) -> dict[str, Any]:
@@ -99,35 +99,35 @@ class ServiceApp(FastAPI):
 
 
 def build(engine: Engine, guard: Guard, wrap: Callable[[ASGIApp], ASGIApp]) -> FastAPI:
-    """Return the application. `wrap` puts `FaultMiddleware` around it, which reads bodies and plans faults."""
+    """Return the application. `wrap` puts `FaultMiddleware` around it."""
     app = ServiceApp(
         openapi_url=None,
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
-        # It plays somebody else's server: its spans, with customers' phones in queries, are none of this process's.
-        # Older versions of FastAPI ignore the argument, and none of them reports anything by itself.
+        # It acts as another server, so its spans, with customers' phones in queries, are not for this process.
+        # Older versions of FastAPI ignore the argument and report nothing by themselves.
         telemetry={"exclude": lambda _scope: True, "auto_configure": False},
     )
     app.outermost = wrap(app.serve)
     for path, endpoints in groupby(ENDPOINTS, lambda endpoint: endpoint.path):
         app.router.routes.append(Route(PREFIX + path, _Resource(engine, list(endpoints)), include_in_schema=False))
     _add_pages(app, engine, guard)
-    # Starlette's own answers are plain text; a client of the service expects the envelope from everything.
+    # Starlette's own errors are plain text, but clients of the service expect the envelope.
     for kind in (HTTPException, Refusal, Exception):
         app.add_exception_handler(kind, _error_response)
     return app
 
 
 class _Resource:
-    """One path, as an ASGI application: Starlette would answer 405 with the methods of a single route in Allow."""
+    """All methods of one path. With a route for each, Starlette's 405 would have the methods of one in Allow."""
 
     def __init__(self, engine: Engine, endpoints: list[Endpoint]) -> None:
         self._engine = engine
         self._endpoints = {endpoint.method: endpoint for endpoint in endpoints}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        # Nothing suspends before the answer: a request is one step of the state machine, so it needs no lock.
+        # Nothing suspends before the response is sent, so a request is one step and needs no lock.
         try:
             response = self._answer(scope)
         except Refusal as refusal:
@@ -137,12 +137,11 @@ class _Resource:
     def _answer(self, scope: Scope) -> Response:
         endpoint = self._endpoints.get(scope["method"])
         if endpoint is None:
-            allow = {"allow": ", ".join(self._endpoints)}
-            raise Refusal("METHOD_NOT_ALLOWED", headers=allow)
+            raise Refusal("METHOD_NOT_ALLOWED", headers={"allow": ", ".join(self._endpoints)})
         engine, headers, effect = self._engine, Headers(scope=scope), scope.get(EFFECT) or ""
         now = engine.catch_up()
         try:
-            # The key comes first: a request without a valid one has no account whose budget it could use.
+            # The key comes first, since a request without a valid one has no account whose rate limit could apply.
             account_state = engine.state.account_of(key_of(headers.get("authorization")), now)
             account = account_state.account
             account_state.rate.admit(now, account.rate_limit, account.switches.rate_window)
@@ -152,7 +151,7 @@ class _Resource:
                 state=engine.state,
                 account_state=account_state,
                 now=now,
-                # Only now: the path was routed as sent, so that an id may hold an encoded slash.
+                # Decoded only here, because the path was routed as sent: an id may hold an encoded slash.
                 id=unquote(scope["path_params"].get("id", "")),
                 query=QueryParams(scope["query_string"]),
                 body=scope[BODY],
@@ -162,8 +161,7 @@ class _Resource:
             )
             data = endpoint.operation(call).model_dump(by_alias=True)
         finally:
-            # Before the answer goes out: what a client learned must survive a kill.
-            engine.commit()
+            engine.commit()  # before the response is sent, because what a client knows must survive a kill
         status = endpoint.status_under(account.switches)
         if status == HTTPStatus.NO_CONTENT:
             return Response(status_code=status)
@@ -175,7 +173,7 @@ def refusal_response(refusal: Refusal) -> Response:
 
 
 async def _error_response(_request: Request, error: Exception) -> Response:
-    """Return the envelope of a refusal, of Starlette's own errors, or of a defect."""
+    """Return the envelope of a refusal, of an error of Starlette, or of a bug."""
     if isinstance(error, Refusal):
         return refusal_response(error)
     if isinstance(error, HTTPException):
@@ -185,7 +183,7 @@ async def _error_response(_request: Request, error: Exception) -> Response:
 
 
 def _add_pages(app: FastAPI, engine: Engine, guard: Guard) -> None:
-    """Add / (the phone), /docs (the API) and /openapi.json."""
+    """Add / (the phone), /docs and /openapi.json."""
 
     def document(request: Request) -> Response:
         url = f"{request.scope['scheme']}://{request.headers.get('host', '')}"
@@ -193,7 +191,7 @@ def _add_pages(app: FastAPI, engine: Engine, guard: Guard) -> None:
 
     def checked(answer: Callable[[Request], Response]) -> Callable[[Request], Awaitable[Response]]:
         async def handle(request: Request) -> Response:
-            # The host alone: a link on another site may lead here, as a page cannot be framed or read from there.
+            # Only the host: other sites may link to a page, since they can neither frame nor read it.
             guard.check_host(request.headers)
             return answer(request)
 
@@ -207,7 +205,7 @@ def _add_pages(app: FastAPI, engine: Engine, guard: Guard) -> None:
 def _described_switches(engine: Engine, request: Request) -> Switches:
     """Return the switches of the account that `?account=` (a key or a tenant id) or Basic authentication names.
 
-    Without either: those that all accounts share. Where they differ, or there is none, those of a fresh account.
+    Without either, return the switches that all accounts share; if there are none, those of a fresh account.
     """
     name = request.query_params.get("account") or ""
     if not name and "authorization" in request.headers:
@@ -231,7 +229,7 @@ def _load(name: str) -> tuple[str, str]:
         return f"<{kind}>\n{beside.joinpath(found[kind]).read_text('utf-8')}</{kind}>"
 
     html = _PART.sub(put_in_place, beside.joinpath(file).read_text("utf-8"))
-    # By their hash, so that text which a caller sends could not run even if a page showed it as HTML.
+    # By hash, so that text from a caller could not run even if a page showed it as HTML.
     hashes = [b64encode(sha256(script.encode()).digest()).decode() for script in _SCRIPT.findall(html)]
     scripts = " ".join(f"'sha256-{digest}'" for digest in hashes)
     policy = (
@@ -242,7 +240,7 @@ def _load(name: str) -> tuple[str, str]:
 
 
 def _page(name: str) -> Response:
-    """Return one of the HTML files of this package, under a policy that fetches nothing from elsewhere."""
+    """Return an HTML file of this package, with a policy that fetches nothing from elsewhere."""
     html, policy = _load(name)
     headers = {
         "content-security-policy": policy,

@@ -1,4 +1,4 @@
-"""Request bodies: JSON text in, a checked record out, or a refusal; and to which hosts callbacks may go."""
+"""Request bodies: JSON text in, a validated record or a refusal out; and the hosts that callbacks may go to."""
 
 import json
 import re
@@ -14,32 +14,32 @@ from pydantic.alias_generators import to_camel
 from momopay.sandbox._refusals import Refusal, invalid_field
 
 MAXIMUM_BYTES = 1 << 20
-# The service states no maximum. This one keeps amounts and balances far below 2**53 cents, where the
-# shortest text of a double is still the exact amount.
+# The service states no maximum. This one keeps amounts and balances far below 2**53 cents, up to which the shortest
+# text of a double is the exact amount.
 MAXIMUM_AMOUNT = Decimal("999999999.99")
 # `[0-9]`, never `\d`, which also matches digits of other scripts.
 _PHONE = re.compile(r"(?:0([17][0-9]{8})|\+?254([0-9]{9}))")
 
 
 def _amount(minimum: int) -> WithJsonSchema:
-    # The schema of a Decimal would describe a string as well, which is no amount here.
+    # The schema of a Decimal would also allow a string, which is not an amount here.
     bounds = {"minimum": minimum, "maximum": float(MAXIMUM_AMOUNT), "multipleOf": 0.01}
     return WithJsonSchema({"type": "number", **bounds, "description": "KES, at most two decimals", "examples": [100]})
 
 
 def text_schema(**schema: Any) -> WithJsonSchema:
-    """Return what OpenAPI says of a text that pydantic would describe otherwise."""
+    """Return the schema of a text, in place of the one that pydantic would generate."""
     return WithJsonSchema({"type": "string", **schema})
 
 
 StkAmount = Annotated[Decimal, Field(ge=1, le=MAXIMUM_AMOUNT, decimal_places=2), _amount(1)]
 PayoutAmount = Annotated[Decimal, Field(ge=10, le=MAXIMUM_AMOUNT, decimal_places=2), _amount(10)]
-# Described here, checked by `normalise_phone`: the code of a wrong phone is INVALID_PHONE, not VALIDATION_ERROR.
+# Only described here. `normalise_phone` checks it, because the code is INVALID_PHONE and not VALIDATION_ERROR.
 Phone = Annotated[str, text_schema(pattern=r"^(0[17][0-9]{8}|\+?254[0-9]{9})$", examples=["254712345678"])]
 CallbackUrl = Annotated[
     str, Field(max_length=2048), text_schema(format="uri", maxLength=2048, examples=["https://shop.example/momo"])
 ]
-# Any text is looked for, and an unknown one is CHANNEL_NOT_FOUND.
+# Any text is accepted here; an unknown id is CHANNEL_NOT_FOUND.
 ChannelId = Annotated[str, text_schema(format="uuid")]
 CredentialId = Annotated[
     str, Field(pattern=r"^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"), text_schema(format="uuid")
@@ -51,11 +51,11 @@ class Body(BaseModel):
     """A request body: exact types, camelCase on the wire, unknown fields ignored."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(strict=True, frozen=True, extra="ignore", alias_generator=to_camel)
-    # Fields that the service calls optional. Of the others it does not say whether they are required.
+    # Fields that the service calls optional. It does not say whether the others are required.
     optional: ClassVar[frozenset[str]] = frozenset()
 
     def require_all(self) -> None:
-        """Raise if a field is missing that the service does not call optional, for the switch `strict_fields`."""
+        """Raise if a field that the service does not call optional is missing, for the switch `strict_fields`."""
         for name, field in type(self).model_fields.items():
             if name not in self.optional and getattr(self, name) is None:
                 raise invalid_field(str(field.alias or name), "is required")
@@ -101,7 +101,7 @@ class TopUpBody(Body):
 class NewChannelBody(Body):
     """POST /payment-wallet/channels; a PAYBILL needs an account number."""
 
-    # As a condition and not as alternatives: client generators make one class of it, whose fields can be given.
+    # A condition instead of alternatives, so that client generators make one class with all fields.
     model_config: ClassVar[ConfigDict] = ConfigDict(
         json_schema_extra={
             "if": {"properties": {"type": {"const": "PAYBILL"}}},
@@ -122,7 +122,7 @@ class NewChannelBody(Body):
 class ChannelChangesBody(Body):
     """PATCH /payment-wallet/channels/{id}; only the fields that are sent change."""
 
-    # Factories, because a schema shows no default of theirs, and None as the default would allow a null.
+    # Factories, because their defaults do not show in the schema, and a default of None would allow null.
     name: Annotated[Text, Field(examples=["Till 2"])] = Field(default_factory=str)
     account_number: str | None = None
     is_default: bool = Field(default_factory=bool)
@@ -142,10 +142,10 @@ def normalise_phone(phone: str) -> str:
 def _split(url: str) -> SplitResult | None:
     try:
         parts = urlsplit(url)
-        _ = parts.port  # raises where it is no port
+        _ = parts.port  # raises ValueError if it is invalid
     except ValueError:
         return None
-    # urlsplit silently drops tabs and newlines, and a space would end the request line.
+    # urlsplit silently drops tabs and newlines; a space would end the request line.
     plain = url.isascii() and url.isprintable() and " " not in url
     return parts if plain and parts.hostname and parts.scheme in {"http", "https"} else None
 
@@ -159,18 +159,18 @@ def is_loopback(host: str) -> bool:
 
 
 def is_public(host: str) -> bool:
-    """Return whether a host could be reached from outside: a public address, or a name with a dot in it."""
+    """Return whether a host is a public address, or a name with a dot in it, which may be public."""
     try:
         address = ip_address(host)
     except ValueError:
-        # No top-level domain begins with a digit: 10.1 and 0x7f.1 are addresses to a resolver.
+        # No top-level domain begins with a digit, but resolvers take 10.1 and 0x7f.1 for addresses.
         name, dot, top = host.rstrip(".").rpartition(".")
         return bool(name and dot and top[0].isalpha()) and not host.endswith((".localhost", ".local", ".internal"))
     return address.is_global and not address.is_multicast
 
 
 def host_names(hosts: Collection[str]) -> frozenset[str]:
-    """Return host names as they are compared."""
+    """Return host names in lower case; raise ValueError for what is not a host name or address alone."""
     names = frozenset(host.lower() for host in hosts)
     for name in names:
         parts = _split(f"http://[{name}]" if ":" in name else f"http://{name}")
@@ -180,7 +180,7 @@ def host_names(hosts: Collection[str]) -> frozenset[str]:
 
 
 def check_callback_url(url: str | None, *, strict: bool, hosts: Collection[str] = ()) -> str | None:
-    """Return the URL if it is public HTTPS; loopback and the named hosts pass too unless `strict`."""
+    """Return the URL if it is public HTTPS or, unless `strict`, on loopback or one of `hosts`; else raise Refusal."""
     if url is None:
         return None
     parts = _split(url)
@@ -193,8 +193,8 @@ def check_callback_url(url: str | None, *, strict: bool, hosts: Collection[str] 
 
 
 def may_be_sent(url: str, hosts: Collection[str] = ()) -> bool:
-    """Return whether the sandbox really POSTs there: to loopback and the named hosts."""
-    # Never anywhere else: the URLs in a test may be real, and their owners expect no made-up payments.
+    """Return whether the sandbox really POSTs to a URL, which must be on loopback or one of `hosts`."""
+    # Never to any other host: URLs in tests may be real, and their owners expect no made-up payments.
     parts = _split(url)
     if parts is None or parts.hostname is None:
         return False
@@ -202,7 +202,7 @@ def may_be_sent(url: str, hosts: Collection[str] = ()) -> bool:
 
 
 def callback_url_pattern(hosts: Collection[str], *, strict: bool) -> str:
-    """Return a pattern of the accepted URLs: public HTTPS, and unless `strict` loopback and `hosts` too."""
+    """Return a pattern for the URLs that `check_callback_url` accepts."""
     port = "(:([1-9][0-9]{0,3}|[1-5][0-9]{4}))?"
     known = "|".join(map(re.escape, ("localhost", "127.0.0.1", *sorted(hosts))))
     public = r"https://([a-z0-9-]+\.)+[a-z]{2,}"
@@ -215,9 +215,9 @@ def _no_constant(text: str) -> object:
 
 
 def parse_json(raw: bytes, number: Callable[[str], object] | None = Decimal) -> dict[str, Any]:
-    """Return the JSON object of a request body, every number as `number` makes it; None: as int and float."""
+    """Return the JSON object of a request body. `number` converts each number; None means int and float."""
     try:
-        # Decimals all the way: 0.1 as a float would no longer be the amount that was sent.
+        # Decimal by default: as a float, 0.1 would not be the amount that was sent.
         value: object = json.loads(raw, parse_float=number, parse_int=number, parse_constant=_no_constant)
     except (ValueError, ArithmeticError, RecursionError):
         raise Refusal("VALIDATION_ERROR", "The request body is not valid JSON") from None
@@ -227,7 +227,6 @@ def parse_json(raw: bytes, number: Callable[[str], object] | None = Decimal) -> 
 
 
 def read_body(model: type[B], raw: bytes) -> B:
-    """Return the body as a record."""
     value = parse_json(raw)
     try:
         return model.model_validate(value)
@@ -236,6 +235,6 @@ def read_body(model: type[B], raw: bytes) -> B:
 
 
 def invalid(error: ValidationError, message: str) -> Refusal:
-    """Return a VALIDATION_ERROR with `details.fields` naming each field at fault."""
+    """Return a VALIDATION_ERROR whose `details.fields` names each invalid field."""
     fields = {".".join(map(str, fault["loc"])): fault["msg"] for fault in error.errors()}
     return Refusal("VALIDATION_ERROR", message, details={"fields": fields})

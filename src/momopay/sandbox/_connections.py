@@ -1,6 +1,6 @@
-"""What faults do to the connection of a request: to a socket, or to a call of the application in this process.
+"""What faults do to the connection of a request, which is a socket or a call of the application in this process.
 
-ASGI has no words for resets, hang-ups and answers cut short or sent byte by byte, so they act below the server.
+ASGI cannot express resets, hang-ups and responses that are cut off or sent byte by byte, so faults act below it.
 """
 
 import asyncio
@@ -17,20 +17,19 @@ import anyio.to_thread
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 DRIP_INTERVAL = 0.05  # real seconds per byte
-# The key of the ASGI scope under which every request has its connection.
-CONNECTION = "momopay.connection"
+CONNECTION = "momopay.connection"  # the key of the ASGI scope for the request's connection
 
 
 @dataclass(slots=True)
 class RawResponse:
-    """A whole response, kept back from the socket."""
+    """A whole response that was not sent yet."""
 
     status: int = 500
     headers: list[tuple[bytes, bytes]] = field(default_factory=list[tuple[bytes, bytes]])
     body: bytes = b""
 
     def encode(self, *, content_length: bool = True) -> bytes:
-        """Return the bytes of HTTP/1.1; without Content-Length the end of the connection ends the body."""
+        """Return the bytes for HTTP/1.1. Without Content-Length, closing the connection ends the body."""
         lines = [f"HTTP/1.1 {self.status} Sandbox".encode()]
         lines += [name + b": " + value for name, value in self.headers if content_length or name != b"content-length"]
         lines += [b"connection: close", b"", b""]
@@ -64,7 +63,7 @@ class SocketConnection:
             self.transport.abort()
 
     async def truncate(self, response: RawResponse, *, content_length: bool) -> None:
-        """Send the head and half of the body, then hang up."""
+        """Send the head and half of the body, then close the connection."""
         raw = response.encode(content_length=content_length)
         self.transport.write(raw[: len(raw) - (len(response.body) + 1) // 2])
         self.transport.close()
@@ -80,7 +79,7 @@ class SocketConnection:
 
 
 class MemoryConnection:
-    """The caller's end of a request without a socket. A fault that would break a socket raises at the caller."""
+    """The connection of a request without a socket. A fault that would break a socket raises at the caller."""
 
     def __init__(self, put: Callable[[Message | None], None]) -> None:
         self.put = put
@@ -91,25 +90,25 @@ class MemoryConnection:
         self.put(message)
 
     async def wait_for_end(self) -> Message:
-        """Return the message of a client that has disconnected, once a fault has ended the request."""
+        """Return the message for a disconnected client once a fault has ended the request."""
         await self.ended.wait()
         return {"type": "http.disconnect"}
 
     def hold(self) -> None:
-        """Do nothing: the caller waits until it gives up."""
+        """Do nothing. The caller waits until it gives up."""
 
     def release(self) -> None:
         """Do nothing."""
 
     def close(self) -> None:
-        """End the request without an answer, or with no more of it."""
+        """End the request without a response, or without the rest of it."""
         self.broken = True
         self.ended.set()
 
     reset = close
 
     async def truncate(self, response: RawResponse, *, content_length: bool) -> None:
-        """Send the head and half of the body. Without Content-Length, the end of the body is where it was cut."""
+        """Send the head and half of the body. Without Content-Length, the body seems complete."""
         half = response.body[: len(response.body) // 2]
         headers = [(name, value) for name, value in response.headers if content_length or name != b"content-length"]
         self.put({"type": "http.response.start", "status": response.status, "headers": headers})
@@ -130,15 +129,14 @@ Connection = SocketConnection | MemoryConnection
 
 
 class InProcess:
-    """The outermost layer of the application. What comes from the sandbox's own server passes untouched.
+    """The outermost layer of the application. Requests from the sandbox's own server pass through unchanged.
 
-    The engine lives on one event loop, on a thread of its own. A request that comes in elsewhere (httpx's
-    ASGITransport on asyncio or trio, a test client, another server) is run there, and its answer is passed back
-    message by message.
+    The engine lives on one event loop, on a thread of its own. A request from elsewhere (httpx's ASGITransport on
+    asyncio or trio, a test client, another server) runs on that loop, and its response is passed back message by
+    message. `loop_of` returns the loop, or raises RuntimeError if it has ended.
     """
 
     def __init__(self, app: ASGIApp, loop_of: Callable[[], asyncio.AbstractEventLoop]) -> None:
-        """`loop_of` returns the engine's event loop, or raises RuntimeError if it has ended."""
         self._app = app
         self._loop_of = loop_of
 
@@ -150,11 +148,11 @@ class InProcess:
         body = await read_body(receive)
         if body is None:
             return
-        # None is the end. The queue is filled on the engine's thread and emptied on the caller's.
+        # None marks the end. The engine's thread fills the queue and the caller's empties it.
         messages: SimpleQueue[Message | None] = SimpleQueue()
         connection = MemoryConnection(messages.put)
         work = asyncio.run_coroutine_threadsafe(self._answer(dict(scope), body, connection), loop)
-        # Any number of requests may hang at once, each with a thread that waits for it.
+        # Any number of requests may hang at once, and a thread waits for each.
         threads = anyio.CapacityLimiter(math.inf)
         try:
             while (
@@ -179,7 +177,7 @@ class InProcess:
 
 
 def replay(body: bytes, receive: Receive) -> Receive:
-    """Return a `receive` that begins with a body that was read already."""
+    """Return a `receive` that first returns a body that was read already."""
     whole: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def receive_again() -> Message:
@@ -189,7 +187,7 @@ def replay(body: bytes, receive: Receive) -> Receive:
 
 
 async def read_body(receive: Receive, limit: int | None = None) -> bytes | None:
-    """Return the whole body, or its first `limit` bytes; None if the client hung up before its end."""
+    """Return the body, or its first `limit` bytes; None if the client disconnected before its end."""
     body: bytes = b""
     while (message := await receive())["type"] != "http.disconnect":
         if limit is None or len(body) < limit:

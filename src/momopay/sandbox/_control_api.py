@@ -1,7 +1,7 @@
-"""The control routes under /sandbox/: what `Sandbox` does in Python, from any language, and the state as JSON.
+"""The control routes under /sandbox/: the methods of `Sandbox` for any language, and the state as JSON.
 
-An action is a method of `Sandbox`: its parameters are the fields of the body. The envelope, the errors and the guard
-against other web sites are the service's own.
+An action is a method of `Sandbox`, whose parameters are the fields of the body. The envelope and the errors are the
+service's.
 """
 
 import asyncio
@@ -44,12 +44,11 @@ R = TypeVar("R", CallbackRecord, ReceivedRequest, Transaction)
 
 # Real seconds between two checks for a new version. Polling costs one comparison and needs no list of listeners.
 _EVENT_INTERVAL = 0.15
-# Of each account. The page shows no more, and every change sends it the whole snapshot again.
+# Records of each account that the page shows. Every change sends the whole snapshot again.
 _NEWEST = 100
 _REQUESTS_LOOKED_AT = 5_000
 _BODY_SHOWN = 2_000
-# What identifies the account, and what follows from its payments.
-_READ_ONLY = {"tenant_id", "label", "service_updated_at"}
+_READ_ONLY = {"tenant_id", "label", "service_updated_at"}  # they identify the account or follow from its payments
 CHANGEABLE = tuple(name for name in Account.model_fields if name not in _READ_ONLY)
 
 # The methods of `Sandbox` that are routes.
@@ -66,8 +65,7 @@ ACTIONS = (
     "resend",
     "reset",
 )
-# Parameters that take a record in Python take its id here.
-_IDS = {"transaction", "callback", "plan_id"}
+_IDS = {"transaction", "callback", "plan_id"}  # parameters that are the field `id` of a body
 VIEWS: Mapping[str, Callable[[Engine, Mapping[str, str]], object]] = {
     "health": lambda engine, _query: {"now": iso(engine.clock.now())},
     "state": lambda engine, _query: snapshot(engine),
@@ -81,7 +79,7 @@ VIEWS: Mapping[str, Callable[[Engine, Mapping[str, str]], object]] = {
 
 
 def add_control_routes(app: Starlette, sandbox: object, engine: Engine, guard: Guard) -> None:
-    """Add the control routes to the app; its OpenAPI document is the service's and leaves them out."""
+    """Add the control routes to the app. The OpenAPI document describes only the service."""
     routes: list[tuple[str, str, Handler]] = [
         ("GET", "events", _events(engine)),
         ("POST", "account", _account(engine)),
@@ -94,7 +92,7 @@ def add_control_routes(app: Starlette, sandbox: object, engine: Engine, guard: G
 
 def _guarded(guard: Guard, handler: Handler) -> Handler:
     async def handle(request: Request) -> Response:
-        # Nothing is read or done before the guard: a page elsewhere can send a request, and only not read the answer.
+        # Before anything else: another site can send a request, although it cannot read the response.
         guard.check(request.headers, request.scope["scheme"])
         return await handler(request)
 
@@ -109,15 +107,15 @@ def _view(engine: Engine, view: Callable[[Engine, Mapping[str, str]], object]) -
     return handle
 
 
-@cache  # of the class, not of each sandbox: a test suite starts hundreds
+@cache  # by the function, because a test suite starts hundreds of sandboxes
 def _body_of(action: Callable[..., object]) -> tuple[type[BaseModel], dict[str, str]]:
-    """Return the body of an action's route, and the name of the parameter that each of its fields is."""
+    """Return the body of an action's route, and the parameter of the action for each of its fields."""
     _self, *parameters = signature(action).parameters.values()
     hints, taken, names = get_type_hints(action), dict[str, Any](), dict[str, str]()
     for each in parameters:
         default = ... if each.default is each.empty else each.default
         field = "id" if each.name in _IDS else each.name
-        # A string alone: an Outcome is one, and a record has no JSON here.
+        # Only a string, since a record has no JSON form here.
         taken[field] = str if each.name in _IDS and default is ... else hints[each.name], default
         names[field] = each.name
     return create_model(action.__name__, __config__=ConfigDict(strict=True), **taken), names
@@ -134,12 +132,11 @@ def _action(engine: Engine, method: MethodType) -> Handler:
             raise invalid(error, "The request body is not valid") from None
         arguments = {names[name]: getattr(body, name) for name in model.model_fields}
         try:
-            # On a thread, as Python code calls it: the method itself goes back to this event loop and waits for it.
+            # On a thread, because the method blocks until this event loop has run its work.
             await anyio.to_thread.run_sync(
                 partial(method, **arguments), abandon_on_cancel=True, limiter=anyio.CapacityLimiter(math.inf)
             )
         except ValueError as error:
-            # They carry the messages that Python callers see; over HTTP they are refusals.
             raise Refusal("VALIDATION_ERROR", str(error)) from error
         except ClosedError as error:
             raise Refusal("INTERNAL_ERROR", str(error), status=503) from error
@@ -169,13 +166,13 @@ def _account(engine: Engine) -> Handler:
 
 
 def change_account(state: ServiceState, body: Mapping[str, Any], now: datetime) -> Account:
-    """Apply `{"key" or "tenant_id": ..., "change": {...}}` and return the account; without a change this is a read."""
+    """Apply `{"key" or "tenant_id": ..., "change": {...}}` and return the account. Without a change, this is a read."""
     account = _find_account(state, body, now)
     change = body.get("change", {})
     if not isinstance(change, dict) or not set(cast("Json", change)) <= set(CHANGEABLE):
         raise Refusal("VALIDATION_ERROR", f"change may hold: {', '.join(CHANGEABLE)}")
     changes = cast("Json", change)
-    # Checked on a copy as a whole: assigning one by one would leave half a change when the second is wrong.
+    # Validated as a whole on a copy, so that an invalid value leaves no half of a change behind.
     merged: Json = {**account.model_dump(), **changes}
     if isinstance(changes.get("switches"), dict):
         merged["switches"] = {**account.switches.model_dump(), **changes["switches"]}
@@ -205,7 +202,7 @@ def _events(engine: Engine) -> Handler:
             if (present := version(engine)) != sent_version:
                 sent_version = present
                 yield f"data: {json.dumps(snapshot(engine))}\n\n"
-            # Waiting for the stop, not merely sleeping: a page that is open must not delay `close`.
+            # Not a plain sleep, so that an open page does not delay `close`.
             with suppress(TimeoutError):
                 await asyncio.wait_for(engine.stopping.wait(), _EVENT_INTERVAL)
 
@@ -223,7 +220,7 @@ async def _body(request: Request) -> bytes:
 
 
 def choices() -> Json:
-    """Return everything that the page can choose from: requests with the faults that fit them, outcomes, switches."""
+    """Return everything that the page can choose from: outcomes, routes with the faults that fit them, switches."""
     return {
         "outcomes": [
             {"value": each, "title": each.label, "digits": each.digits, "text": each.text} for each in Outcome
@@ -243,14 +240,13 @@ def choices() -> Json:
 
 
 def account_json(account: Account) -> Json:
-    """Return an account with everything that may be changed."""
-    # pydantic writes a Decimal as text, the service as a number.
+    # pydantic writes a Decimal as text, the service writes a number.
     amounts = {name: json_number(getattr(account, name)) for name in ("b2c_balance", "service_balance", "fee")}
     return account.model_dump(mode="json") | amounts
 
 
 def record_json(record: Any) -> Json:
-    """Return one of the records as plain JSON: a callback, a movement of money, a request, what is planned."""
+    """Return a callback, a movement of money, a request or a plan as JSON."""
     shown = {each.name: getattr(record, each.name) for each in fields(record) if each.name != "pattern"}
     return {name: _plain(value) for name, value in shown.items()}
 
@@ -264,16 +260,14 @@ def _plain(value: object) -> object:
 
 
 def callback_json(record: CallbackRecord) -> Json:
-    """Return one callback delivery."""
     return {**record_json(record), "acknowledged": record.acknowledged}
 
 
 def transaction_json(transaction: Transaction) -> Json:
-    """Return a transaction as the page shows it, with what the customer's prompt says."""
+    """Return a transaction as the page shows it, and whether it is an open prompt."""
     shown = record_json(transaction)
     for name in ("plan", "number", "kind", "due", "idempotency_key", "callback_mode", "listed_from"):
         del shown[name]
-    # Whether it is a prompt is decided here and not on the page, which would need the rules for it.
     more = {"type": transaction.kind, "outcome": outcome_for(transaction), "prompt": transaction.is_prompt}
     return {**shown, **more, "next_step_at": iso(transaction.due) if transaction.due else None}
 
@@ -285,7 +279,7 @@ def snapshot(engine: Engine) -> Json:
         "now": iso(engine.clock.now()),
         "speed": engine.clock.speed,
         "accounts": [{**account_json(each.account), "phones": _phones(each)} for each in state.accounts.values()],
-        # By arrival: while time stands still, many have one instant.
+        # In order of arrival, because many have the same instant while time stands still.
         "transactions": [transaction_json(each) for each in _newest(reversed(state.transactions.values()))],
         "callbacks": [callback_json(record) for record in _newest(reversed(state.callbacks))],
         "callbacks_total": len(state.callbacks),
@@ -297,14 +291,14 @@ def snapshot(engine: Engine) -> Json:
 
 
 def version(engine: Engine) -> tuple[object, ...]:
-    """Return a value that differs whenever a snapshot would."""
+    """Return a value that changes whenever the snapshot does."""
     faults = [(each.id, each.times) for each in engine.faults.waiting]
     outcomes = [(each.id, each.times) for each in engine.state.outcomes.waiting]
     return engine.state.version, engine.requests.version, faults, outcomes
 
 
 def find_transactions(state: ServiceState, query: Mapping[str, str]) -> list[Json]:
-    """Return the newest transactions that have the `phone`, the `tenant_id` and, somewhere, the text `q`."""
+    """Return the newest transactions with the `phone`, the `tenant_id` and, in any field, the text `q`."""
     wanted = {name: query[name] for name in ("phone", "tenant_id") if query.get(name)}
     text = query.get("q", "").casefold().strip()
     found: Iterator[Transaction] = (
@@ -339,7 +333,7 @@ def _searched(transaction: Transaction) -> str:
 
 
 def _newest(newest_first: Iterable[R]) -> Iterator[R]:
-    """Yield each account's newest, and every open prompt however old: somebody has to be able to tap it."""
+    """Yield each account's newest records, and every open prompt, however old, since somebody may want to tap it."""
     shown = Counter[str | None]()
     for each in newest_first:
         shown[each.tenant_id] += 1
@@ -348,7 +342,7 @@ def _newest(newest_first: Iterable[R]) -> Iterator[R]:
 
 
 def _phones(account_state: AccountState) -> list[str]:
-    """Return the account's phone numbers, the one used last first."""
+    """Return the account's phone numbers, the latest first."""
     return list(islice(dict.fromkeys(each.phone for each in reversed(account_state.history)), _NEWEST))
 
 

@@ -1,4 +1,4 @@
-"""Every endpoint of the service, in one table: `ENDPOINTS`. Each row is above the function that answers the call.
+"""The table of the service's endpoints, `ENDPOINTS`. Each row decorates the function that answers the call.
 
 The routes, the OpenAPI document, the faults that can be planned and the lists of the page are made from it.
 """
@@ -36,18 +36,15 @@ from momopay.sandbox._serializers import (
 )
 
 Operation = Callable[[Call], SnakeRecord]
-
-
 Parameter = Mapping[str, object]
 
 
 @dataclass(slots=True)
 class Endpoint:
-    """One row: it decorates the operation that answers the call, whose docstring is the summary.
+    """One row. The docstring of the operation is its summary in the OpenAPI document, `title` its name on the page.
 
-    `title` is what the page calls it; `errors` are the codes of its own, where their status is not the usual one with
-    it. `ends_as` is how the payments that it makes end. `listed` and `shows_transaction` are of reads: they say, as the
-    payments do, which faults can show.
+    `errors` are its own codes, each with its status if that is not the usual one. `ends_as` is the kind of payment that
+    it creates. `listed` and `shows_transaction` are for reads. These three decide which faults fit it.
     """
 
     method: str
@@ -55,8 +52,7 @@ class Endpoint:
     tag: str
     title: str
     record: type[SnakeRecord] | None = None
-    # In place of `record`, where the switches of an account choose.
-    record_for: Callable[[Switches], type[SnakeRecord]] | None = None
+    record_for: Callable[[Switches], type[SnakeRecord]] | None = None  # in place of `record`, if switches decide
     body: type[Body] | None = None
     parameters: tuple[Parameter, ...] = ()
     errors: Sequence[str | tuple[str, int]] = ()
@@ -66,34 +62,32 @@ class Endpoint:
     operation: Operation = field(init=False)
 
     def __call__(self, operation: Operation) -> Operation:
-        """Enter the operation into the table."""
+        """Add the row to the table, with its operation."""
         self.operation = operation
         ENDPOINTS.append(self)
         return operation
 
     @property
     def name(self) -> str:
-        """The operation id."""
         return self.operation.__name__
 
     @property
     def calls_back(self) -> bool:
-        """Whether its payments may have a callback."""
         return self.body is not None and "callback_url" in self.body.model_fields
 
     def record_under(self, switches: Switches) -> type[SnakeRecord]:
-        """Return the shape of the answer under an account's switches."""
+        """Return the record of a success under an account's switches."""
         return self.record_for(switches) if self.record_for else self.record or Nothing
 
     def status_under(self, switches: Switches) -> int:
-        """Return the status of a success; 204 has no body."""
+        """Return the status of a success. A 204 has no body."""
         if self.method == "DELETE" and switches.delete_answer == "empty":
             return 204
         return switches.created_status if self.method == "POST" else 200
 
     def errors_under(self, switches: Switches) -> Iterator[tuple[str, int]]:
-        """Yield the codes that it may answer, each with its status."""
-        # Authentication and the rate limit come before every operation, and only a body can be too large.
+        """Yield the codes of its refusals, each with its status."""
+        # Every operation needs a key and has a rate limit, and only a body can be too large.
         common = ("INVALID_API_KEY", "RATE_LIMIT_EXCEEDED", *(("PAYLOAD_TOO_LARGE",) if self.body else ()))
         for each in (*self.errors, *common):
             code, status = (each, STATUS_BY_CODE[each]) if isinstance(each, str) else each
@@ -108,7 +102,7 @@ ENDPOINTS: list[Endpoint] = []
 
 
 def _parameter(name: str, description: str, place: str = "query", **schema: object) -> Parameter:
-    """Return what OpenAPI says of a query parameter or header, by hand, as `_listing` parses by hand."""
+    """Return the OpenAPI description of a query parameter or header, none of which pydantic parses."""
     return {"name": name, "in": place, "required": False, "schema": schema, "description": description}
 
 
@@ -117,7 +111,7 @@ _FILTERS = (
     _parameter("cursor", "The nextCursor of the previous response", type="string", pattern=f"^{CURSOR}$"),
     _parameter("status", "One status", type="string", enum=list(STATUSES)),
     _parameter("type", "One type; top-ups cannot be asked for", type="string", enum=list(KINDS)),
-    # Dates too, which one format cannot say.
+    # A date is accepted too, which the format cannot say.
     _parameter("from", "Created at or after; a date is its beginning", type="string", format="date-time"),
     _parameter("to", "Created at or before; a date is its end", type="string", format="date-time"),
     _parameter("channelId", "Routed through this channel", type="string"),
@@ -128,8 +122,7 @@ _FILTERS = (
 _SAME_KEY = "The same key again returns the original response and sends no new prompt"
 _IDEMPOTENCY_KEY = _parameter("Idempotency-Key", _SAME_KEY, "header", type="string")
 _CHANNELS = "/payment-wallet/channels"
-# On payments. On channels, it is 404.
-_NO_CHANNEL = ("CHANNEL_NOT_FOUND", 400)
+_NO_CHANNEL = ("CHANNEL_NOT_FOUND", 400)  # on payments; it is 404 on channels
 
 
 @Endpoint(
@@ -181,7 +174,7 @@ def initiate_payout(call: Call) -> SnakeRecord:
 def list_transactions(call: Call) -> SnakeRecord:
     """List transactions."""
     filters = parse_filters(call.query)
-    # A bound on creation also keeps the overview in step with the items, as a lagging replica would.
+    # Limiting the time of creation also changes the overview, as a lagging replica would.
     if call.list_lag:
         lag = call.now - timedelta(seconds=LIST_LAG)
         filters = replace(filters, until=min(lag, filters.until or lag))
@@ -202,7 +195,7 @@ def read_transaction(call: Call) -> SnakeRecord:
     """Read one transaction."""
     transaction = call.state.transactions.get(call.id)
     account = call.account_state.account
-    # Another account's transaction is as unknown as none: else ids could be probed for.
+    # Another account's transaction looks like a missing one, or else ids could be guessed.
     if transaction is None or transaction.tenant_id != account.tenant_id:
         status = account.switches.transaction_not_found_status
         raise Refusal("TRANSACTION_NOT_FOUND", status=status)
@@ -222,7 +215,7 @@ def read_transaction(call: Call) -> SnakeRecord:
 )
 def top_up(call: Call) -> SnakeRecord:
     """Top up the service wallet."""
-    # The key alone decides, even if the body differs: no comparison of bodies is specified.
+    # Only the key decides, even if the body differs, because no comparison of bodies is specified.
     history, key = call.account_state.history, call.idempotency_key
     transaction = next((each for each in history if key and each.idempotency_key == key), None)
     if transaction is None:
@@ -267,7 +260,7 @@ def create_channel(call: Call) -> SnakeRecord:
     account.channels.append(channel)
     if body.is_default:
         _make_default(account, channel)
-    # Channels belong to the account's settings, so only the version shows `commit` that there is something to save.
+    # A new version makes `commit` save the change.
     call.state.version += 1
     return PaymentChannel.of(channel, account.tenant_id)
 
@@ -309,11 +302,11 @@ def change_channel(call: Call) -> SnakeRecord:
     if account.switches.immutable_channel_fields == "refuse":
         fields = parse_json(call.body)
         for name in ("type", "shortcode"):
-            # The same value again is no change, and so no reason to refuse.
+            # Sending the same value again changes nothing, so it is not refused.
             if fields.get(name, getattr(channel, name)) != getattr(channel, name):
                 raise invalid_field(name, "cannot be changed after creation")
     if "account_number" in sent:
-        # 409: the body is right, and only does not fit this channel.
+        # 409, because the body is valid and only does not fit this channel.
         channel.account_number = _payments.account_number_of(channel.type, body.account_number, status=409)
     if "name" in sent:
         channel.name = body.name
@@ -338,7 +331,7 @@ def delete_channel(call: Call) -> SnakeRecord:
     channel = _payments.find_channel(call.account_state.account, call.id)
     if channel.customers or channel.id in {each.channel_id for each in call.account_state.history}:
         raise Refusal("CHANNEL_IN_USE")
-    # Kept, because the id must stay in use: transactions of the past name it.
+    # Kept, because old transactions name its id.
     channel.deleted, channel.is_default = True, False
     call.state.version += 1
     return Nothing()

@@ -1,11 +1,11 @@
-"""Keeps the state and the clock in step: takes what is due, has callbacks POSTed, and saves what changed.
+"""Keeps the state and the clock in step: takes the steps that are due, POSTs callbacks, and saves what changed.
 
-Thread safety: an engine lives on one event loop, and nothing else changes its state. Each request and each step is one
-piece without a suspension, so the rules need no locks. Only `advance` and the POSTs of callbacks suspend; while one of
-them does, requests are answered as of the instant that the clock shows.
+Thread safety: an engine lives on one event loop, and nothing else changes its state. Each request and each step runs
+without a suspension, so the rules need no locks. Only `advance` and the POSTs of callbacks suspend; meanwhile, requests
+are answered as of the instant that the clock shows.
 
-Invariant: `commit` comes before anybody can learn of a change, a client by its answer or a receiver by its callback.
-With a state file, a killed sandbox has then forgotten nothing that anybody knows.
+Invariant: `commit` comes before a client or the receiver of a callback can learn of a change. With a state file, a
+killed sandbox has then forgotten nothing that anybody knows.
 """
 
 import asyncio
@@ -29,29 +29,28 @@ from momopay.sandbox._store import Store
 
 _MAXIMUM_SECONDS = 10 * 365 * 86_400
 _MAXIMUM_SPEED = 1_000_000
-# Of the answer to a callback.
-_KEPT_BYTES = 500
+_KEPT_BYTES = 500  # of the response to a callback
 
 
 class Clock:
-    """Whole milliseconds of virtual time, so that an instant survives its ISO 8601 text unchanged."""
+    """Virtual time in whole milliseconds, so that an instant survives its ISO 8601 text unchanged."""
 
     def __init__(self, start: datetime, *, speed: float, wall: Callable[[], float]) -> None:
-        """Start at `start`; `speed` is virtual seconds per second of `wall` (0: only moved by hand)."""
+        """Start at `start`; `speed` is virtual seconds per second of `wall`, 0 for a clock that is moved by hand."""
         if not 0 <= speed <= _MAXIMUM_SPEED:
             raise ValueError(f"speed must lie between 0 and {_MAXIMUM_SPEED:,} virtual seconds per second")
         self.speed = speed
         self._wall = wall
-        # A virtual instant, and the reading of `wall` at which it was the present; None while the clock is held.
+        # A virtual instant, and the reading of `wall` at that instant; None while the clock is held.
         self._origin: tuple[datetime, float | None] = start.astimezone(UTC), wall()
 
     @property
     def held(self) -> bool:
-        """Whether time is stopped until `release`."""
+        """Whether the clock is stopped until `release`."""
         return self._origin[1] is None
 
     def now(self) -> datetime:
-        """Return the virtual instant, cut to the millisecond."""
+        """Return the virtual instant, rounded down to the millisecond."""
         instant, since = self._origin
         if since is not None and self.speed:
             instant += timedelta(seconds=(self._wall() - since) * self.speed)
@@ -72,20 +71,19 @@ class Clock:
         self._origin = self._origin[0], self._wall()
 
     def restart(self, start: datetime) -> None:
-        """Run from another instant, earlier or later; a held clock stays where it is."""
-        # A held clock belongs to an `advance` under way, which has a target of its own.
+        """Run from another instant, earlier or later, unless an `advance` is holding the clock."""
         if not self.held:
             self._origin = start.astimezone(UTC), self._wall()
 
     def wall_seconds_until(self, instant: datetime) -> float | None:
-        """Return the seconds of wall time until `instant`, or None when time does not run by itself."""
+        """Return the wall-clock seconds until `instant`, or None if time does not run by itself."""
         if self.held or not self.speed:
             return None
         return max(0.0, (instant - self.now()).total_seconds() / self.speed)
 
 
 def monotonic() -> float:
-    """Return seconds on a clock that nobody sets, and that freezegun does not stop: it would stop the server."""
+    """Return seconds on a monotonic clock that freezegun does not stop, because that would stop the server."""
     return time.monotonic() if sys.platform == "win32" else time.clock_gettime(time.CLOCK_MONOTONIC)
 
 
@@ -93,23 +91,20 @@ class CallbackSender:
     """POSTs callbacks, each on a connection of its own."""
 
     def __init__(self, speed: float, hosts: Collection[str] = ()) -> None:
-        """The answer limit of 30 virtual seconds shrinks with the speed, to one real second at least.
-
-        `hosts` are POSTed to beside loopback.
-        """
+        """Callbacks go to loopback and `hosts`. The answer limit of 30 virtual seconds shrinks with the speed."""
         self._hosts = hosts
-        # Less would fail a receiver merely because the machine is busy.
+        # At least a real second, or else a receiver would fail merely because the machine is busy.
         self.limit = max(1.0, ANSWER_LIMIT / max(speed, 1.0))
         self._client = httpx.AsyncClient(
             verify=False,  # noqa: S501 - loopback and a test's own hosts, where nobody has a certificate to verify
             trust_env=False,
-            timeout=httpx.Timeout(None),  # bounded as a whole, below
-            # A kept connection could be closed by the receiver just when the next callback is written to it.
+            timeout=httpx.Timeout(None),  # `post` limits the whole call instead
+            # The receiver could close a kept connection just when the next callback is written to it.
             limits=httpx.Limits(max_keepalive_connections=0),
         )
 
     async def post(self, url: str, payload: Mapping[str, object]) -> PostResult:
-        """POST a payload and return the result; nothing is raised."""
+        """POST a payload and return the result. Errors are part of the result."""
         if not may_be_sent(url, self._hosts):
             others = ", and no callback host" if self._hosts else ""
             return PostResult(error=f"not sent: not loopback{others}")
@@ -140,10 +135,9 @@ class ClosedError(RuntimeError):
 
 
 class Engine:
-    """One running service."""
+    """One running service. Without a store, its state is in memory only."""
 
     def __init__(self, state: ServiceState, clock: Clock, store: Store | None = None) -> None:
-        """`store` keeps the state; None keeps it in memory."""
         self.state = state
         self.clock = clock
         self.faults = FaultPlan()
@@ -158,9 +152,9 @@ class Engine:
         self._posts: set[asyncio.Task[None]] = set()
 
     def catch_up(self) -> datetime:
-        """Take everything that is due by now and return the present instant; callbacks go out in the background."""
+        """Take everything that is due and return the present instant. Callbacks are POSTed in the background."""
         now = self.clock.now()
-        # While `advance` holds the clock, everything that is due is its own to take, in order.
+        # While `advance` holds the clock, it takes everything that is due itself, in order.
         if not self.clock.held:
             while entry := self.state.pop_due(now):
                 due, subject = entry
@@ -171,7 +165,7 @@ class Engine:
         return now
 
     def commit(self) -> None:
-        """Save what changed, and let `run` compute anew what is due next."""
+        """Save what changed, and wake `run`, since something else may be due next."""
         if self._saved_version != self.state.version:
             self._saved_version = self.state.version
             self._wake.set()
@@ -180,7 +174,7 @@ class Engine:
             self.state.unsaved.clear()
 
     async def advance(self, seconds: float) -> None:
-        """Move the clock exactly; every transition and callback due on the way happens, in order."""
+        """Move the clock by exactly `seconds`. All transitions and callbacks due by then happen, in order."""
         if not (isfinite(seconds) and 0 <= seconds <= _MAXIMUM_SECONDS):
             raise ValueError("seconds must be a number from 0 to ten years")
         async with self._advance_lock:
@@ -197,7 +191,7 @@ class Engine:
                     if isinstance(subject, Transaction):
                         _lifecycle.take_step(self.state, subject, due)
                     else:
-                        # One POST after the other, each answered: the next step must not overtake its receiver.
+                        # Wait for the answer to each POST: the next step must not overtake the receiver.
                         post = self._start_post(subject, self.clock.now())
                         self.commit()
                         await asyncio.wait({post})
@@ -206,7 +200,7 @@ class Engine:
                 self.clock.move(target)
             finally:
                 self.clock.release()
-                # Time alone is a change too: for the page's clock, and for a restart that continues from here.
+                # Time alone is a change too, for the page's clock and for a restart that continues from here.
                 self.state.version += 1
                 self.commit()
 
@@ -220,14 +214,14 @@ class Engine:
         payload = dict(record.payload)
         delivery = Delivery(record.tenant_id, record.transaction_id, record.url, payload, posts_left=1)
         self.state.deliveries[delivery.id] = delivery
-        # Saved before it goes out, like every other callback.
+        # Saved before it is POSTed, like every other callback.
         self.state.version += 1
         self.commit()
         await asyncio.wait({self._start_post(delivery, self.clock.now())})
         self._raise_if_stopping()
 
     def clear_planned(self, plan_id: str | None = None) -> None:
-        """Forget the planned faults and outcomes, or the one with this id."""
+        """Forget all planned faults and outcomes, or the one with this id."""
         faults, outcomes = self.faults.waiting, self.state.outcomes.waiting
         if plan_id is not None and plan_id not in {*(each.id for each in faults), *(each.id for each in outcomes)}:
             raise ValueError("nothing with this id is planned")
@@ -245,12 +239,12 @@ class Engine:
         self.commit()
 
     async def run(self) -> None:
-        """Take things as they fall due, until `stop`."""
+        """Take everything as it becomes due, until `stop`."""
         while not self.stopping.is_set():
             self.catch_up()
             self.commit()
             due = self.state.agenda[0][0] if self.state.agenda else None
-            # None without anything due, while the clock is held and at speed 0: then only a commit wakes this up.
+            # None if nothing is due, while the clock is held, and at speed 0. Then only a commit wakes this up.
             wait = None if due is None else self.clock.wall_seconds_until(due)
             self._wake.clear()
             with suppress(TimeoutError):
@@ -258,7 +252,7 @@ class Engine:
                     await self._wake.wait()
 
     def begin_stop(self) -> None:
-        """End the POSTs under way, and with them an `advance` that waits for one."""
+        """Cancel the POSTs under way, which also ends an `advance` that waits for one."""
         self.stopping.set()
         self._wake.set()
         for task in self._posts:
@@ -268,7 +262,7 @@ class Engine:
         """Save, and close what is open."""
         self.begin_stop()
         await asyncio.gather(*self._posts, return_exceptions=True)
-        # An `advance` that was ended still commits in its `finally`.
+        # An `advance` that was ended this way still commits in its `finally`.
         async with self._advance_lock:
             await self._sender.close()
             if self._store is not None:
@@ -282,7 +276,7 @@ class Engine:
 
     def _start_post(self, delivery: Delivery, at: datetime) -> asyncio.Task[None]:
         delivery.due = None
-        # The set keeps the task alive: the event loop itself holds only a weak reference.
+        # The set keeps the task alive, because the event loop holds only a weak reference.
         task = asyncio.get_running_loop().create_task(self._post(delivery, at))
         self._posts.add(task)
         task.add_done_callback(self._posts.discard)

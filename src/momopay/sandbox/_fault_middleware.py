@@ -1,7 +1,7 @@
-"""The outermost ASGI layer: it logs every request under /v1 and lets planned faults act on its connection.
+"""The outermost ASGI layer: it logs every request under /v1 and applies planned faults.
 
-A fault before the commit ends the request here; one after it lets the app run against a buffer and then decides what
-reaches the socket. Everything outside /v1 passes untouched, but for the Date header, which shows the virtual clock.
+A fault before the commit ends the request here. For a fault after the commit, the app writes its response to a buffer,
+and the fault decides what reaches the client. Requests outside /v1 only get a Date header by the virtual clock.
 """
 
 import json
@@ -10,6 +10,7 @@ from email.utils import format_datetime
 from typing import Any
 from uuid import uuid4
 
+from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -23,7 +24,7 @@ from momopay.sandbox._refusals import Refusal, error_body
 from momopay.sandbox._state import ServiceState
 
 PREFIX = "/v1"
-# Keys of the ASGI scope, under which the app finds what was read or planned here.
+# Keys of the ASGI scope for what was read or planned here.
 EFFECT = "momopay.effect"
 BODY = "momopay.body"
 _HTML = b"<html><head><title>502 Bad Gateway</title></head><body><h1>502 Bad Gateway</h1></body></html>"
@@ -32,10 +33,7 @@ _SOMEBODY_ELSE = "254799999999"
 
 
 class FaultMiddleware:
-    """Wraps the app."""
-
     def __init__(self, app: ASGIApp, engine: Engine) -> None:
-        """The engine has the faults that are planned, and the log."""
         self._app = app
         self._engine = engine
 
@@ -45,7 +43,7 @@ class FaultMiddleware:
             await self._app(scope, receive, send)
             return
         request = self._log_request(scope)
-        # Routed as sent: an encoded slash belongs to the id that it is part of.
+        # Routed as sent, because an encoded slash is part of an id.
         scope["path"] = PREFIX + request.path
         planned = self._engine.faults.take(request.method, request.path)
         if planned is not None and planned.fault in {Fault.refuse, Fault.reset_before_read}:
@@ -58,8 +56,8 @@ class FaultMiddleware:
             if body is None:
                 return
             request.body = body
-            # The app takes the body from the scope. A middleware between here and there (Sentry's reads the body of
-            # every POST) would wait for a second one for ever.
+            # The app takes the body from the scope. Middleware in between, such as Sentry's, may read it again, and
+            # would wait for ever for a second one.
             receive = replay(body, receive)
         scope[BODY] = request.body
 
@@ -80,7 +78,7 @@ class FaultMiddleware:
             await self._after_commit(scope, receive, send_and_log, planned, request)
 
     def _dating(self, send: Send) -> Send:
-        """Return a `send` that adds a Date header, unless there is one."""
+        """Return a `send` that adds a Date header if there is none."""
 
         async def send_dated(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -93,17 +91,17 @@ class FaultMiddleware:
         return send_dated
 
     def _log_request(self, scope: Scope) -> ReceivedRequest:
-        key = _key_of(scope)
+        headers = Headers(scope=scope)
+        try:
+            key = key_of(headers.get("authorization"))
+        except Refusal:
+            key = ""
         request = ReceivedRequest(
             method=scope["method"],
             path=scope["raw_path"].decode("latin-1")[len(PREFIX) :],
             query=scope["query_string"].decode("latin-1"),
-            # Without the key: the log is shown on a page, and test reports quote it.
-            headers={
-                name.decode("latin-1"): value.decode("latin-1")
-                for name, value in scope["headers"]
-                if name != b"authorization"
-            },
+            # Without the key, because a page shows the log and test reports quote it.
+            headers={name: value for name, value in headers.items() if name != "authorization"},
             at=self._engine.clock.now(),
             key=mask_key(key) if key else "",
             tenant_id=tenant_id_of(key) if key.startswith(KEY_PREFIX) else None,
@@ -112,12 +110,12 @@ class FaultMiddleware:
         return request
 
     async def _read_body(self, scope: Scope, receive: Receive) -> bytes | None:
-        """Return the whole body, or None when the client hung up before its end: half a request moves no money."""
+        """Return the body, or None if the client disconnected before its end: half a request moves no money."""
         connection: Connection = scope[CONNECTION]
         # Held while the body is read, so that `close` can end a request whose rest never comes.
         connection.hold()
         try:
-            # One byte over the limit is enough to be refused; the rest is read and dropped.
+            # One byte over the limit is enough for a refusal; the rest is read and dropped.
             return await read_body(receive, MAXIMUM_BYTES + 1)
         finally:
             connection.release()
@@ -157,17 +155,9 @@ class FaultMiddleware:
         if instead is not None:
             await instead(scope, receive, send)
             return
-        # An app that returns without an answer would make uvicorn send a 500 of its own.
+        # If the app returned without a response, uvicorn would send a 500 of its own.
         await _wait_for_disconnect(receive)
         connection.release()
-
-
-def _key_of(scope: Scope) -> str:
-    sent = next((value.decode("latin-1") for name, value in scope["headers"] if name == b"authorization"), None)
-    try:
-        return key_of(sent)
-    except Refusal:
-        return ""
 
 
 async def _wait_for_disconnect(receive: Receive) -> None:
@@ -180,12 +170,11 @@ def _error() -> Response:
 
 
 def json_response(body: str, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """Return JSON text as a response."""
     return Response(body, status, headers, media_type="application/json")
 
 
 def name_another(fault: Fault, body: bytes, state: ServiceState) -> str:
-    """Return a success with one field of its transaction changed; a body that shows no transaction stays as it is."""
+    """Return a success with one field of its transaction changed. A body without a transaction is not changed."""
     envelope = json.loads(body or b"{}")
     record: dict[str, Any] = envelope.get("data") or {}
     transaction = state.transactions.get(str(record.get("transactionId", record.get("transaction_id"))))
@@ -207,6 +196,6 @@ def name_another(fault: Fault, body: bytes, state: ServiceState) -> str:
 
 
 def _another_id(transaction: Transaction, state: ServiceState) -> str:
-    # A real one where there is one: an id that nobody has would be noticed at the first read of it.
+    # A real one if possible: the first read would expose an id that does not exist.
     history = state.accounts[transaction.tenant_id].history
     return next((each.id for each in reversed(history) if each is not transaction), str(uuid4()))

@@ -1,4 +1,4 @@
-"""Faults on demand: which there are, and which request the next one applies to. `_fault_middleware` strikes."""
+"""Faults on demand, and which request the next one applies to. `_fault_middleware` applies them."""
 
 import re
 from dataclasses import dataclass, field
@@ -10,14 +10,14 @@ from momopay.sandbox._endpoints import ENDPOINTS, Endpoint
 
 
 class Fault(StrEnum):
-    """What can be made to go wrong; docs/test/sandbox.md says what the client sees of each."""
+    """A fault; docs/test/sandbox.md says what the client sees of each."""
 
     label: str
     text: str
 
-    # The defaults are for type checkers, which take `Fault("refuse")` for a call of this.
+    # The defaults are for type checkers, which take `Fault("refuse")` for a call of `__new__`.
     def __new__(cls, value: str, label: str = "", text: str = "") -> Self:
-        """Make a member that carries what the page calls it, and what it says about it."""
+        """Make a member with its label and its description on the page."""
         member = str.__new__(cls, value)
         member._value_ = value
         member.label, member.text = label, text
@@ -45,7 +45,7 @@ class Fault(StrEnum):
 
     @property
     def is_effect(self) -> bool:
-        """Whether the answer is in order, and only what follows from the request goes wrong."""
+        """Whether the response is correct, and only a list or a callback goes wrong."""
         return self is Fault.list_lag or self.name.startswith("callback_")
 
     @property
@@ -55,7 +55,7 @@ class Fault(StrEnum):
 
     @property
     def names_another(self) -> bool:
-        """Whether the answer is a success that names another transaction, amount, phone or reference."""
+        """Whether the response is a success that names another transaction, amount, phone or reference."""
         return self.name.startswith("other_")
 
     def fits(self, endpoint: Endpoint) -> bool:
@@ -69,13 +69,12 @@ class Fault(StrEnum):
 
 
 _HAVE_BODY = frozenset(range(200, 600)) - {204, 205, 304}
-# The status of `refused_after_commit` unless another is planned.
-REFUSED_WITH = 409
+REFUSED_WITH = 409  # the status of `refused_after_commit`, unless another is planned
 
 
 @dataclass(slots=True)
 class PlannedFault:
-    """A fault that waits for its requests; `{name}` or `*` in its path matches one segment."""
+    """A fault for the next requests of a path, in which `{name}` or `*` matches one segment."""
 
     method: str
     path: str
@@ -87,7 +86,7 @@ class PlannedFault:
     pattern: re.Pattern[str] = field(init=False)
 
     def __post_init__(self) -> None:
-        """Raise ValueError for a path or method that the service does not have, and for a status without a body."""
+        """Raise ValueError for a method, path or status that cannot apply, and for `times` below 1."""
         if self.times < 1:
             raise ValueError("times must be at least 1")
         if self.status not in _HAVE_BODY:
@@ -95,22 +94,22 @@ class PlannedFault:
         self.fault = Fault(self.fault)
         self.method, self.path = self.method.upper(), "/" + self.path.removeprefix("/")
         self.pattern = _pattern(self.path)
-        # A fault for any other path would never apply, and a test that relies on it would pass for nothing.
+        # A fault for any other path would never apply, so a test that relies on it would prove nothing.
         if not any(each.method == self.method and _pattern(each.path).fullmatch(self.path) for each in ENDPOINTS):
             raise ValueError(f"the service has no {self.method} {self.path}")
 
 
 @dataclass(slots=True)
 class FaultPlan:
-    """The faults that wait, first planned, first applied."""
+    """The faults that are planned. The first one planned applies first."""
 
     waiting: list[PlannedFault] = field(default_factory=list[PlannedFault])
 
     def take(self, method: str, path: str) -> PlannedFault | None:
-        """Return the fault that applies to this request, if one does, and count it."""
+        """Return the fault that applies to a request, or None, and count it."""
         for planned in self.waiting:
             if planned.method == method and planned.pattern.fullmatch(path):
-                # Counted before the request is processed: one that is refused uses its fault up too.
+                # Counted before the request is processed, so a request that is refused uses up its fault too.
                 planned.times -= 1
                 if not planned.times:
                     self.waiting.remove(planned)
@@ -119,5 +118,5 @@ class FaultPlan:
 
 
 def _pattern(path: str) -> re.Pattern[str]:
-    # Only the placeholders are patterns; the rest of the path, dots included, is literal.
+    # Everything but the placeholders is literal, dots included.
     return re.compile("[^/]+".join(map(re.escape, re.split(r"\{[^{}/]*\}|\*", path))))

@@ -1,7 +1,7 @@
-"""How a transaction moves from state to state, by plan or by hand, and the callbacks of those that end.
+"""How transactions move from status to status, by plan or by hand, and the callbacks of those that end.
 
-Everything that changes a status goes through `enter`, which keeps the account's money, the health rule and the
-callbacks in step with it. `_engine` has the callbacks POSTed.
+Every change of a status goes through `enter`, which updates the account's money, the health rule and the callbacks with
+it. `_engine` POSTs the callbacks.
 """
 
 import secrets
@@ -25,8 +25,7 @@ from momopay.sandbox._refusals import Refusal
 from momopay.sandbox._serializers import callback_payload
 from momopay.sandbox._state import ServiceState
 
-# Without I, O, 0 and 1, which people misread.
-_RECEIPT_LETTERS = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789"
+_RECEIPT_LETTERS = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789"  # without I, O, 0 and 1, which people misread
 
 
 def take_step(state: ServiceState, transaction: Transaction, due: datetime) -> None:
@@ -36,9 +35,9 @@ def take_step(state: ServiceState, transaction: Transaction, due: datetime) -> N
 
 
 def enter_pin(state: ServiceState, transaction_id: str, now: datetime) -> None:
-    """Let the customer enter the PIN now; the provider will confirm."""
+    """Let the customer enter the PIN now. The provider confirms it later."""
     transaction = _open_prompt(state, transaction_id, may_be_late=True)
-    # A new plan replaces the number's own: what the customer does always counts.
+    # The new plan replaces that of the phone number: what the customer does always counts.
     transaction.plan = [confirmation(transaction.kind)]
     enter(state, transaction, Status.PROCESSING, None, now)
     state.schedule(transaction, now)
@@ -60,7 +59,7 @@ def ignore(state: ServiceState, transaction_id: str, now: datetime) -> None:
 
 
 def enter(state: ServiceState, transaction: Transaction, status: Status, code: str | None, now: datetime) -> None:
-    """Enter a status, with its effects on money, on the health rule and on callbacks."""
+    """Set a status, with its effects on money, on the health rule and on callbacks."""
     account_state = state.accounts[transaction.tenant_id]
     switches = account_state.account.switches
     ending = status
@@ -71,7 +70,7 @@ def enter(state: ServiceState, transaction: Transaction, status: Status, code: s
     transaction.status, transaction.updated_at = status, now
     if code is not None:
         transaction.result_code, transaction.result_desc = code, RESULT_DESCRIPTIONS[code]
-    # A payout gets its provider ids only when the provider takes it.
+    # A payout gets its provider ids only once the provider accepts it.
     if transaction.provider_request_id is None:
         transaction.provider_request_id, transaction.provider_checkout_id = provider_ids()
     if status is Status.SUCCESS:
@@ -79,7 +78,7 @@ def enter(state: ServiceState, transaction: Transaction, status: Status, code: s
     _move_money(state, transaction, status, now)
     if transaction.kind is Kind.STK and status in COMPLETED and switches.health_rule:
         account_state.health.add_result(now, succeeded=status is Status.SUCCESS)
-    # Last, because the payload shows everything set above.
+    # Last, because the payload shows everything that is set above.
     if status in COMPLETED or (status is Status.REVERSED and switches.callback_on_reversed):
         _queue(state, transaction, ending, now)
     state.mark_changed(transaction)
@@ -122,12 +121,12 @@ def _open_prompt(state: ServiceState, transaction_id: str, *, may_be_late: bool 
 
 
 def _queue(state: ServiceState, transaction: Transaction, ending: Status, now: datetime) -> None:
-    """Queue the callback of an ending; `ending` may say more than the status that reads show."""
+    """Queue the callback of an ending, which may be more precise than the status that reads show."""
     if transaction.callback_url is None:
         return
-    # Under the switches, a cancelled prompt may read as FAILED in its callback too, an expired one only elsewhere.
+    # The switches may make a cancelled prompt FAILED in its callback too, but an expired one only in reads.
     status = transaction.status if ending is Status.CANCELLED else ending
-    # No event type is specified for a reversal; failed is what the payout has been.
+    # No event type is specified for a reversal. The payout was FAILED before.
     event_type = "transaction.failed" if ending is Status.REVERSED else f"transaction.{ending.lower()}"
     payload = callback_payload(transaction, event_type=event_type, status=status)
     mode, switches = transaction.callback_mode, state.accounts[transaction.tenant_id].account.switches
@@ -144,7 +143,7 @@ def _queue(state: ServiceState, transaction: Transaction, ending: Status, now: d
 
 def report(state: ServiceState, delivery: Delivery, result: PostResult, at: datetime, now: datetime) -> None:
     """Record the result of a POST made at `at`, and schedule the next attempt if there is one."""
-    # A reset may have come while the POST was under way; then nobody expects its result any more.
+    # After a reset during the POST, nobody expects its result any more.
     if state.deliveries.get(delivery.id) is not delivery:
         return
     state.add_callback(delivery.record(result, at))
@@ -153,7 +152,7 @@ def report(state: ServiceState, delivery: Delivery, result: PostResult, at: date
         del state.deliveries[delivery.id]
     else:
         _schedule(state, delivery, due)
-    # Reordering needs another callback to come first; the 60 seconds are for an account that has none.
+    # A held callback follows the account's next one; HELD_AT_MOST is for an account that has no other.
     for other in state.deliveries.values():
         if other.held and other is not delivery and other.tenant_id == delivery.tenant_id:
             other.held = False

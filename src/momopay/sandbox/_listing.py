@@ -1,4 +1,4 @@
-"""Lists of transactions: filters, a cursor that new transactions do not shift, and the overview."""
+"""Lists of transactions: filters, a stable cursor, and the overview."""
 
 import re
 from collections import Counter
@@ -11,18 +11,17 @@ from momopay.sandbox._records import Kind, Status, Transaction
 from momopay.sandbox._refusals import invalid_field
 from momopay.sandbox._state import AccountState
 
-# The two enumerations of GET /transactions: neither EXPIRED nor WALLET_TOPUP can be asked for.
+# What GET /transactions can filter by: neither EXPIRED nor WALLET_TOPUP.
 STATUSES = tuple(status for status in Status if status is not Status.EXPIRED)
 KINDS = (Kind.STK, Kind.B2C)
 _PENDING = frozenset({Status.PENDING, Status.PROCESSING})
 _MAXIMUM_LIMIT = 100
-# No longer than the number of any transaction; `[0-9]`, as `\d` matches other digits too.
-CURSOR = r"before-(0|[1-9][0-9]{0,11})"
+CURSOR = r"before-(0|[1-9][0-9]{0,11})"  # not `\d`, which also matches the digits of other scripts
 
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """The filters of a list; bounds are inclusive."""
+    """The filters of a list. All bounds are inclusive."""
 
     limit: int = 20
     before: int | None = None
@@ -36,7 +35,6 @@ class Filters:
     text: str = ""
 
     def match(self, transaction: Transaction, now: datetime) -> bool:
-        """Return whether a transaction belongs to the filtered set."""
         return (
             (self.status is None or transaction.status is self.status)
             and (self.kind is None or transaction.kind is self.kind)
@@ -64,7 +62,7 @@ class Page:
 
 
 def parse_filters(query: Mapping[str, str]) -> Filters:
-    """Return the filters of a query string; unknown names are ignored."""
+    """Return the filters of a query string. Unknown names are ignored."""
     limit = query.get("limit", "20")
     if not (re.fullmatch("[0-9]{1,3}", limit) and 1 <= int(limit) <= _MAXIMUM_LIMIT):
         raise invalid_field("limit", "must be an integer from 1 to 100")
@@ -88,8 +86,8 @@ def parse_filters(query: Mapping[str, str]) -> Filters:
 
 
 def list_page(account_state: AccountState, filters: Filters, now: datetime) -> Page:
-    # One item more than the page is looked for: only then is there a next page to point to.
-    # Walked from the cursor and not from the newest, so that the last page costs no more than the first.
+    # Looks for one item more than the page has, which shows whether there is a next page. It starts at the cursor, so
+    # that the last page costs no more than the first.
     history = account_state.history
     index = len(history) if filters.before is None else min(filters.before, len(history))
     items: list[Transaction] = []
@@ -98,7 +96,7 @@ def list_page(account_state: AccountState, filters: Filters, now: datetime) -> P
         transaction = history[index]
         if filters.match(transaction, now):
             if len(items) == filters.limit:
-                # The place of the last item, which never changes; an offset would shift with each new transaction.
+                # The number of the last item never changes; an offset would shift with each new transaction.
                 return Page(items, f"before-{items[-1].number}", _overview(account_state, filters, now))
             items.append(transaction)
     return Page(items, None, _overview(account_state, filters, now))
@@ -123,7 +121,7 @@ def _instant(query: Mapping[str, str], name: str) -> datetime | None:
     if value is None:
         return None
     try:
-        # A bare date is its first instant as a lower bound and its last as an upper one.
+        # A date means its first instant as a lower bound, and its last as an upper bound.
         if len(value) <= len("2026-01-31"):
             return datetime.combine(date.fromisoformat(value), time.min if name == "from" else time.max, UTC)
         instant = datetime.fromisoformat(value)

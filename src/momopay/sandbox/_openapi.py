@@ -1,4 +1,4 @@
-"""The OpenAPI document of the service as one account sees it: what its switches choose is what is described."""
+"""The OpenAPI document of the service, as the switches of one account make it behave."""
 
 import json
 import re
@@ -84,7 +84,7 @@ def _operation(endpoint: Endpoint, switches: Switches, examples: "_Examples") ->
         "security": [{"apiKey": []}],
     }
     if parameters := [*([_ID] if "{id}" in endpoint.path else ()), *endpoint.parameters]:
-        described["parameters"] = deepcopy(parameters)  # a document is its reader's to change
+        described["parameters"] = deepcopy(parameters)  # because callers may change the document
     if endpoint.body is not None:
         content = _content(endpoint.body.__name__, examples.bodies[endpoint.name])
         described["requestBody"] = {"required": True, "content": content}
@@ -109,7 +109,7 @@ def _responses(endpoint: Endpoint, switches: Switches, examples: "_Examples") ->
     errors = list(endpoint.errors_under(switches))
     for error_status in sorted({each for _, each in errors}):
         codes = [code for code, each in errors if each == error_status]
-        # OpenAPI describes a status once, so the codes that share one differ in its examples.
+        # OpenAPI describes each status once, so its examples show the codes that share it.
         shown = {code: {"summary": CODES[code][1], "value": _error_example(code)} for code in codes}
         response: Json = {
             "description": ", ".join(codes),
@@ -164,7 +164,7 @@ def _envelope(field: str, schema: str, *, success: bool) -> Json:
 
 
 def _plain(schema: Json) -> Json:
-    """Return a schema without pydantic's titles, and without defaults: they are not the service's."""
+    """Return a schema without pydantic's titles and defaults, which are not the service's."""
 
     # No field of the service has one of these names.
     def kept(part: Json) -> Json:
@@ -175,7 +175,7 @@ def _plain(schema: Json) -> Json:
 
 
 def _require_all(schema: Json, optional: set[str]) -> None:
-    """Require what the switch `strict_fields` requires: a null counts as not sent."""
+    """Require every field that is not optional, for the switch `strict_fields`. A null counts as missing."""
     for name, part in schema["properties"].items():
         if name not in optional and "anyOf" in part:
             (schema["properties"][name],) = [each for each in part["anyOf"] if each.get("type") != "null"]
@@ -183,14 +183,14 @@ def _require_all(schema: Json, optional: set[str]) -> None:
 
 
 class _Examples:
-    """Examples of every body and answer: of an answer, what its operation returns in a service of its own."""
+    """Examples of every body and response. The responses are those of a service that is made for them."""
 
     def __init__(self, switches: Switches) -> None:
         state = ServiceState(switches=switches)
         account_state = state.account_of(_KEY, _NOW)
         self.bodies: dict[str, Json] = {}
         self.answers: dict[str, Json] = {}
-        # In the order of the table, each read follows on what it reads.
+        # In the order of the table, a read follows the operation that created what it reads.
         last_id = ""
         for endpoint in ENDPOINTS:
             name = endpoint.name
@@ -213,7 +213,7 @@ class _Examples:
         self._fix_ids()
 
     def _fix_ids(self) -> None:
-        """Replace the random ids: the document of an account is always the same."""
+        """Replace the random ids, so that the document is always the same."""
         names: dict[str, str] = {}
 
         def fixed(found: re.Match[str]) -> str:
@@ -228,7 +228,7 @@ class _Examples:
 def _body_example(body: type[Body]) -> Json:
     example: Json = {}
     for name, part in body.model_json_schema()["properties"].items():
-        # What may be null has its example within.
+        # A field that may be null has its example inside `anyOf`.
         for each in (part, *part.get("anyOf", ())):
             if "examples" in each:
                 example[name] = each["examples"][0]

@@ -1,4 +1,4 @@
-"""How a payment ends: by the last digits of its phone number, or as it was planned."""
+"""How a payment ends: as planned, or else by the last digits of its phone number."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,16 +12,16 @@ from momopay.sandbox._refusals import Refusal
 
 
 class Outcome(StrEnum):
-    """The outcome that a phone number leads to."""
+    """How a payment ends."""
 
     label: str
     text: str
     digits: str
     code: str | None
 
-    # The defaults are for type checkers, which take `Outcome("expired")` for a call of this.
+    # The defaults are for type checkers, which take `Outcome("expired")` for a call of `__new__`.
     def __new__(cls, value: str, label: str = "", text: str = "", digits: str = "", code: str | None = None) -> Self:
-        """Make a member with its words, the last digits that lead to it, and the result code if it fails."""
+        """Make a member with its texts on the page, the last digits that lead to it, and its result code on failure."""
         member = str.__new__(cls, value)
         member._value_ = value
         member.label, member.text, member.digits, member.code = label, text, digits, code
@@ -53,24 +53,24 @@ RESULT_DESCRIPTIONS: Mapping[str, str] = {
     "1037": "DS timeout, user cannot be reached.",
 }
 
-# Virtual seconds, each from the step before it.
+# Virtual seconds since the step before.
 PIN_AFTER = 5.0
 CONFIRMED_AFTER = 30.0
 TOP_UP_CONFIRMED_AFTER = 60.0
 TIMED_OUT_AFTER = 60.0
 EXPIRED_AFTER = 60.0
-# With the PIN 360 s in all: past the 5 minutes after which pollers are advised to give up.
+# With the PIN 360 s in all, which is later than the 5 minutes after which pollers are advised to give up.
 LATE_AFTER = 355.0
 REVERSED_AFTER = 10.0
 
 
 def outcome_of(phone: str) -> Outcome:
-    """Return the outcome that a normalised phone number leads to; an ordinary number succeeds."""
+    """Return the outcome of a normalised phone number. An ordinary number succeeds."""
     return _BY_DIGITS.get(phone[-4:], Outcome.success)
 
 
 def outcome_for(transaction: Transaction) -> Outcome:
-    """Return the outcome that was planned for a transaction, or else that of its phone number."""
+    """Return the outcome that was planned for a transaction, or that of its phone number."""
     return outcome_of(transaction.phone) if transaction.outcome is None else Outcome(transaction.outcome)
 
 
@@ -80,7 +80,7 @@ def phone_for(outcome: Outcome) -> str:
 
 
 def confirmation(kind: Kind) -> Step:
-    """Return the provider's confirmation, counted from the PIN (or from taking the payout)."""
+    """Return the provider's confirmation, which follows the PIN or the acceptance of a payout."""
     return Step(TOP_UP_CONFIRMED_AFTER if kind is Kind.WALLET_TOPUP else CONFIRMED_AFTER, Status.SUCCESS, "0")
 
 
@@ -89,7 +89,7 @@ def plan(kind: Kind, outcome: Outcome) -> list[Step]:
     taken, code, is_payout = Step(PIN_AFTER, Status.PROCESSING), outcome.code, kind is Kind.B2C
     match outcome:
         case _ if is_payout and code:
-            # A payout has no prompt that could be cancelled or expire: each of these fails, then is reversed.
+            # A payout has no prompt to cancel or ignore, so each of these fails and is then reversed.
             wait = TIMED_OUT_AFTER if code == "1037" else CONFIRMED_AFTER
             steps = [taken, Step(wait, Status.FAILED, code), Step(REVERSED_AFTER, Status.REVERSED, code)]
         case Outcome.never_answers | Outcome.by_hand if not is_payout:
@@ -109,13 +109,13 @@ def plan(kind: Kind, outcome: Outcome) -> list[Step]:
     return steps
 
 
-# STK and top-up are the same to the customer: a prompt.
+# To the customer, an STK payment and a top-up are both a prompt.
 KINDS = {"prompt": frozenset({Kind.STK, Kind.WALLET_TOPUP}), "payout": frozenset({Kind.B2C})}
 
 
 @dataclass(slots=True)
 class PlannedOutcome:
-    """An outcome that waits for its payments; a `phone` of None is any."""
+    """An outcome for the next payments, of one phone number or, if `phone` is None, of any."""
 
     outcome: Outcome
     phone: str | None = None
@@ -124,7 +124,7 @@ class PlannedOutcome:
     id: str = field(default_factory=lambda: str(uuid4()))
 
     def __post_init__(self) -> None:
-        """Raise ValueError for what is no outcome, kind or phone number, and for `times` below 1."""
+        """Raise ValueError for an invalid outcome, kind or phone number, and for `times` below 1."""
         self.outcome = Outcome(self.outcome)
         if self.kind not in KINDS:
             raise ValueError(f"kind must be one of: {', '.join(KINDS)}")
@@ -138,12 +138,12 @@ class PlannedOutcome:
 
 @dataclass(slots=True)
 class OutcomePlan:
-    """The outcomes that wait, first planned, first applied."""
+    """The outcomes that are planned. The first one planned applies first."""
 
     waiting: list[PlannedOutcome] = field(default_factory=list[PlannedOutcome])
 
     def take(self, kind: Kind, phone: str) -> Outcome | None:
-        """Return the outcome that was planned for this payment, if one was, and count it."""
+        """Return the outcome that was planned for a payment, or None, and count it."""
         for planned in self.waiting:
             if kind in KINDS[planned.kind] and planned.phone in {None, phone}:
                 planned.times -= 1

@@ -1,7 +1,7 @@
 """How STK prompts, payouts and top-ups are accepted, and through which channel.
 
-The checks are in the order that docs/test/sandbox.md gives. Everything that can refuse comes before the first change: a
-refused payment leaves no trace.
+The checks are in the order that docs/test/sandbox.md gives. All of them come before the first change, so a refused
+payment leaves no trace.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ from momopay.sandbox._state import AccountState, ServiceState, is_abuse
 
 
 def find_channel(account: Account, channel_id: str, *, code: str = "CHANNEL_NOT_FOUND", status: int = 404) -> Channel:
-    """Return the live channel with that id."""
+    """Return the live channel with an id, or raise Refusal."""
     for channel in account.live_channels():
         if channel.id == channel_id:
             return channel
@@ -27,11 +27,11 @@ def find_channel(account: Account, channel_id: str, *, code: str = "CHANNEL_NOT_
 
 
 def select_for_stk(account: Account, channel_id: str | None, credential_id: str | None) -> Channel | None:
-    """Return the channel of an STK request; None only where a credential profile has to do without one."""
+    """Return the channel of an STK request; None if there is only a credential profile."""
     if channel_id is not None:
         return find_channel(account, channel_id, status=400)
     channels = list(account.live_channels())
-    # The default comes before the credential profile: the channel, where there is one, is the receiving party.
+    # The default channel, if there is one, receives the money even if a credential profile was named.
     for channel in channels:
         if channel.is_default:
             return channel
@@ -43,15 +43,15 @@ def select_for_stk(account: Account, channel_id: str | None, credential_id: str 
 
 
 def account_number_of(channel_type: str, account_number: str | None, status: int = 400) -> str | None:
-    """Return the account number that a channel of this type has, or refuse that there is none."""
+    """Return the account number of a channel of this type, or raise Refusal if it is missing."""
     if channel_type == "PAYBILL" and not account_number:
         raise invalid_field("accountNumber", "is required for a PAYBILL channel", status)
-    # TILL_NUMBER has none, so what was sent for it is dropped and never shown.
+    # A TILL_NUMBER has none, so one that was sent is dropped.
     return None if channel_type == "TILL_NUMBER" else account_number
 
 
 LIST_LAG = 60.0  # virtual seconds
-# Used where neither a channel nor a credential profile decides.
+# Used if there is neither a channel nor a credential profile.
 PLATFORM_SHORTCODE = "600000"
 PLATFORM_TRANSACTION_TYPE = "CustomerPayBillOnline"
 _TRANSACTION_TYPES = {"PAYBILL": "CustomerPayBillOnline", "TILL_NUMBER": "CustomerBuyGoodsOnline"}
@@ -59,10 +59,7 @@ _TRANSACTION_TYPES = {"PAYBILL": "CustomerPayBillOnline", "TILL_NUMBER": "Custom
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One admitted request; `account_state` is that of the account which calls.
-
-    The last two are what a fault does to an accepted payment: its callback goes wrong, or lists show it late.
-    """
+    """One admitted request of an account. The last two fields are set by faults in callbacks and lists."""
 
     state: ServiceState
     account_state: AccountState
@@ -84,11 +81,11 @@ def initiate_stk(call: Call, body: StkBody) -> Transaction:
     account_state.health.check(now)
     if is_abuse(reversed(account_state.history), account.switches, now):
         account_state.health.ban(now)
-        # The one refusal that changes something: without a new version the ban would not be saved.
+        # The only refusal that changes something. Without a new version, the ban would not be saved.
         state.version += 1
         account_state.health.check(now)
     _check_fee(account)
-    # An unknown profile is taken with its defaults: the service has no endpoint that would make one.
+    # An unknown profile has the defaults, because the service has no endpoint that creates profiles.
     profile = Credential()
     if body.credential_id is not None:
         profile = account.credentials.get(body.credential_id, profile)
@@ -111,7 +108,7 @@ def initiate_payout(call: Call, body: PayoutBody) -> Transaction:
     state, account = call.state, call.account_state.account
     phone, callback_url = _check_fields(call, body)
     channel = None if body.channel_id is None else find_channel(account, body.channel_id, status=400)
-    # KYC, funds, fee, in the order of the service page, "POST /b2c/payouts".
+    # KYC, funds and fee are in the order of the service page, "POST /b2c/payouts".
     if not account.kyc_approved:
         raise Refusal("KYC_NOT_VERIFIED")
     if account.b2c_balance < body.amount:
@@ -123,7 +120,7 @@ def initiate_payout(call: Call, body: PayoutBody) -> Transaction:
     transaction.transaction_type, transaction.callback_url = "BusinessPayment", callback_url
     transaction.channel_id, transaction.fee = channel.id if channel else None, account.fee
     state.add(transaction)
-    # At acceptance, not at success: a payout that is queued holds its money.
+    # At acceptance, because a queued payout already holds its money.
     account.b2c_balance -= transaction.amount
     state.record_movement(MovementKind.payout, transaction, transaction.amount, call.now)
     _deduct_fee(state, account, transaction)
@@ -131,12 +128,12 @@ def initiate_payout(call: Call, body: PayoutBody) -> Transaction:
 
 
 def initiate_top_up(call: Call, body: TopUpBody) -> Transaction:
-    """Send the prompt of a top-up; the caller has looked for an earlier one with the same key."""
+    """Send the prompt of a top-up. The caller has checked that its idempotency key is new."""
     phone = normalise_phone(body.phone)
     transaction = _new_transaction(call, Kind.WALLET_TOPUP, body, phone, PLATFORM_SHORTCODE)
     transaction.reference, transaction.description = body.account_reference or "", body.transaction_desc or ""
     transaction.provider_request_id, transaction.provider_checkout_id = provider_ids()
-    # An empty header is no key: else every client that sends one would share a top-up.
+    # An empty header is no key, or else all clients that send one would share a top-up.
     transaction.idempotency_key = call.idempotency_key or None
     call.state.add(transaction)
     return transaction
@@ -145,7 +142,7 @@ def initiate_top_up(call: Call, body: TopUpBody) -> Transaction:
 def _new_transaction(
     call: Call, kind: Kind, body: StkBody | PayoutBody | TopUpBody, phone: str, shortcode: str
 ) -> Transaction:
-    """Return what all three have in common. Nothing refuses the payment any more: it uses up what was planned."""
+    """Return a transaction of any kind. All checks have passed, so this uses up the outcome that was planned."""
     transaction = Transaction(
         id=str(uuid4()),
         tenant_id=call.account_state.account.tenant_id,
@@ -158,7 +155,7 @@ def _new_transaction(
         created_at=call.now,
         updated_at=call.now,
         outcome=call.state.outcomes.take(kind, phone),
-        # Kept with it, because its callback and its lists come long after the request that the fault struck.
+        # Kept here, because the callback and the lists come long after the request that the fault applied to.
         callback_mode=call.callback_mode,
         listed_from=call.now + timedelta(seconds=LIST_LAG) if call.list_lag else None,
     )
@@ -167,7 +164,7 @@ def _new_transaction(
 
 
 def _check_fields(call: Call, body: StkBody | PayoutBody) -> tuple[str, str | None]:
-    """Return the phone, normalised, and the callback URL."""
+    """Return the normalised phone and the callback URL."""
     switches = call.account_state.account.switches
     if switches.strict_fields:
         body.require_all()
@@ -176,7 +173,7 @@ def _check_fields(call: Call, body: StkBody | PayoutBody) -> tuple[str, str | No
 
 
 def _check_fee(account: Account) -> None:
-    # Not "is zero": where no pricing rule is configured the fee is 0, and an empty wallet covers that.
+    # An empty wallet still covers a fee of 0, which means that no pricing rule is configured.
     if account.service_balance < account.fee:
         raise Refusal("INSUFFICIENT_SERVICE_BALANCE")
 

@@ -1,4 +1,4 @@
-"""What the service remembers and shows, as data: transactions, movements of money, callbacks, requests."""
+"""The records of the service: transactions, movements of money, callbacks, requests."""
 
 import json
 from collections import deque
@@ -13,7 +13,7 @@ from uuid import uuid4
 
 
 def json_number(amount: Decimal) -> int | float:
-    """Return the JSON number of an amount: whole shillings without a fraction."""
+    """Return an amount as a JSON number, without a fraction if it is whole."""
     whole = int(amount)
     return whole if whole == amount else float(amount)
 
@@ -43,7 +43,7 @@ class Kind(StrEnum):
     WALLET_TOPUP = "WALLET_TOPUP"
 
 
-# REVERSED is no completion: it follows FAILED, which was one.
+# Without REVERSED, which follows FAILED: the transaction had completed before.
 COMPLETED = frozenset({Status.SUCCESS, Status.FAILED, Status.CANCELLED, Status.EXPIRED})
 _FEE_SHOWN = frozenset({Status.PENDING, Status.SUCCESS})
 
@@ -52,24 +52,22 @@ class HasTransactionId(Protocol):
     """Any record that names a transaction."""
 
     @property
-    def transaction_id(self) -> str:
-        """The transaction's id."""
-        ...
+    def transaction_id(self) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The next status, and how many virtual seconds after the one before."""
+    """The next status, and the virtual seconds after the one before."""
 
     after: float
     status: Status
     code: str | None = None
 
 
-# The names of these fields are also the format of the state file, see `_store`.
+# The field names are also the format of the state file, see `_store`.
 @dataclass(slots=True)
 class Transaction:
-    """A transaction; `number` is its place in the account's history, `due` the instant of its next step."""
+    """A transaction. `number` is its index in the account's history, `due` the instant of its next step."""
 
     id: str
     tenant_id: str
@@ -97,8 +95,7 @@ class Transaction:
     callback_mode: str = ""
     listed_from: datetime | None = None
     idempotency_key: str | None = None
-    # Planned for this payment; None means that the phone number decides.
-    outcome: str | None = None
+    outcome: str | None = None  # planned for this payment; None means that the phone number decides
 
     @property
     def is_prompt(self) -> bool:
@@ -107,18 +104,18 @@ class Transaction:
 
     @property
     def shown_fee(self) -> Decimal:
-        """The fee as reads, lists and callbacks show it: the actual one while PENDING and on SUCCESS, else 0."""
+        """The fee that reads, lists and callbacks show: the real one while PENDING and on SUCCESS, else 0."""
         return self.fee if self.status in _FEE_SHOWN else Decimal(0)
 
     @property
     def amount_with_fee(self) -> Decimal:
-        """The amount in lists under the switch `list_amount`."""
+        """The amount that lists show under the switch `list_amount`."""
         return self.amount + self.shown_fee
 
 
-# Lower case, unlike the other names: these are the sandbox's own and not on the service's wire.
+# Lower case, unlike the service's own names: these are the sandbox's.
 class MovementKind(StrEnum):
-    """What money moved for."""
+    """Why money moved."""
 
     payout = "payout"
     stk = "stk"
@@ -130,7 +127,7 @@ class MovementKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Movement:
-    """One committed movement of money (KES): a payout from its acceptance, STK and top-up from success."""
+    """One movement of money in KES. A payout moves it on acceptance, an STK payment or a top-up on success."""
 
     kind: MovementKind
     transaction_id: str
@@ -141,7 +138,7 @@ class Movement:
     at: datetime
 
 
-# The delays before retry attempts 1 to 5, service page, "Callbacks". Virtual seconds, like all others here.
+# Virtual seconds. The delays are those before retries 1 to 5 (service page, "Callbacks").
 RETRY_DELAYS = (10.0, 30.0, 60.0, 120.0, 300.0)
 ANSWER_LIMIT = 30.0
 DUPLICATE_AFTER = 1.0
@@ -149,12 +146,12 @@ LATE_AFTER = 300.0
 HELD_AT_MOST = 60.0
 
 
-# The names of these fields are also the format of the state file, see `_store`.
+# The field names are also the format of the state file, see `_store`.
 @dataclass(slots=True)
 class Delivery:
-    """A callback that is not done with; `attempt` 0 is the first delivery, 1 to 5 its retries.
+    """A callback that is still to be delivered. `attempt` 0 is the first delivery, 1 to 5 are its retries.
 
-    `due` is None while a POST is under way. A `held` one waits for the account's next callback to overtake it.
+    `due` is None during a POST. A `held` one waits for the account's next callback to overtake it.
     """
 
     tenant_id: str
@@ -169,12 +166,11 @@ class Delivery:
     held: bool = False
 
     def record(self, result: "PostResult", at: datetime) -> "CallbackRecord":
-        """Return the record of one attempt."""
         of_what = (self.transaction_id, self.tenant_id, self.url, self.payload)
         return CallbackRecord(*of_what, self.attempt, at, result.status, result.answer, result.error)
 
     def next_attempt(self, result: "PostResult", at: datetime) -> datetime | None:
-        """Count one attempt made at `at`; return when the next one is due, or None when delivery is over."""
+        """Count an attempt that was made at `at`; return when the next one is due, or None if delivery is over."""
         if is_acknowledged(result.status):
             if not self.duplicates_left:
                 return None
@@ -183,7 +179,7 @@ class Delivery:
         self.posts_left -= 1
         if not self.posts_left:
             return None
-        # A POST takes no virtual time while `advance` moves the clock, so the missed limit is added here.
+        # A POST takes no virtual time while `advance` moves the clock, so the time of a timeout is added here.
         delay = RETRY_DELAYS[self.attempt] + (ANSWER_LIMIT if result.timed_out else 0.0)
         self.attempt += 1
         return at + timedelta(seconds=delay)
@@ -191,7 +187,7 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class PostResult:
-    """The result of one POST: an answer's status and the beginning of its body, or an error."""
+    """The result of one POST: the response's status and the beginning of its body, or an error."""
 
     status: int | None = None
     answer: str = ""
@@ -201,7 +197,7 @@ class PostResult:
 
 @dataclass(frozen=True, slots=True)
 class CallbackRecord:
-    """One delivery as it happened: where, what, which attempt, when, and the answer's status or the error."""
+    """One delivery of a callback, with the response's status or the error."""
 
     transaction_id: str
     tenant_id: str
@@ -216,24 +212,23 @@ class CallbackRecord:
 
     @property
     def acknowledged(self) -> bool:
-        """Whether the answer was a 2xx."""
+        """Whether the response was a 2xx."""
         return is_acknowledged(self.status)
 
 
 def is_acknowledged(status: int | None) -> bool:
-    """Return whether the status of an answer is a 2xx."""
+    """Return whether the status of a response is a 2xx."""
     return status is not None and HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES
 
 
-# Enough for any test, and a bound on the memory of a load run that goes on for hours.
-KEPT = 100_000
+KEPT = 100_000  # enough for any test, and a limit for the memory of load tests that run for hours
 
 
 @dataclass(slots=True)
 class ReceivedRequest:
-    """One request: `path` is relative to /v1 and as sent; `status` is None when no status line went back.
+    """One request. `path` is relative to /v1 and as sent; `status` is None if no status line was sent.
 
-    `key` is the API key as it may be shown, `tenant_id` the account of a `pk_test_` key. The first ever has number 1.
+    `key` is the masked API key, `tenant_id` the account of a `pk_test_` key. Numbers start at 1.
     """
 
     method: str
@@ -247,10 +242,9 @@ class ReceivedRequest:
     tenant_id: str | None = None
     number: int = 0
 
-    # Bytes are kept, because a test may want to see exactly what was sent; most want this.
     @property
     def json(self) -> object:
-        """The body as JSON, or None where it is not JSON."""
+        """The body as JSON, or None if it is not JSON."""
         try:
             return json.loads(self.body)
         except (ValueError, RecursionError):
@@ -259,14 +253,13 @@ class ReceivedRequest:
 
 @dataclass(slots=True)
 class RequestLog:
-    """The newest requests, oldest first; `version` grows with every change."""
+    """The newest requests, oldest first. `version` grows with every change."""
 
     entries: deque[ReceivedRequest] = field(default_factory=lambda: deque[ReceivedRequest](maxlen=KEPT))
     total: int = 0
     version: int = 0
 
     def add(self, request: ReceivedRequest) -> None:
-        """Add a request as soon as its head was read."""
         self.entries.append(request)
         self.total += 1
         self.version += 1

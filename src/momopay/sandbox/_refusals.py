@@ -1,10 +1,10 @@
-"""Answers of the service as text: the envelope, and refusals with their codes and HTTP statuses."""
+"""The envelope of the service's answers, and its refusals with their codes and HTTP statuses."""
 
 import json
 from collections.abc import Mapping
 from uuid import uuid4
 
-# Not pydantic's own JSON: a refusal may quote a lone surrogate from a request, which only `\u` escapes can carry.
+# Not pydantic's JSON: a refusal may quote a lone surrogate from a request, which only a `\u` escape can carry.
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 
 # The HTTP status of each code, and what it means.
@@ -35,7 +35,7 @@ STATUS_BY_CODE: Mapping[str, int] = {code: status for code, (status, _) in CODES
 
 
 class Refusal(Exception):  # noqa: N818 - a refusal is an answer of the service, not a defect of it
-    """The service says no: nothing has changed, and the answer is an error envelope."""
+    """The service refuses a request: nothing changes, and the answer is an error envelope."""
 
     def __init__(
         self,
@@ -46,12 +46,12 @@ class Refusal(Exception):  # noqa: N818 - a refusal is an answer of the service,
         status: int | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        """`message`, `status` and `headers` override what the code alone would give."""
+        """`message` and `status` override those of the code."""
         self.code = code
         self.message: str = message or CODES[code][1]
         super().__init__(self.message)
         self.details: dict[str, object] = dict(details or {})
-        # CHANNEL_NOT_FOUND is 400 on payments and 404 on channels, so the code alone does not decide.
+        # The code alone does not decide: CHANNEL_NOT_FOUND is 400 on payments and 404 on channels.
         self.status: int = status or STATUS_BY_CODE[code]
         self.headers: dict[str, str] = dict(headers or {})
 
@@ -60,16 +60,14 @@ class Refusal(Exception):  # noqa: N818 - a refusal is an answer of the service,
 
 
 def invalid_field(field: str, reason: str, status: int = 400) -> Refusal:
-    """Return a VALIDATION_ERROR for one field, by its name on the wire."""
+    """Return a VALIDATION_ERROR for a field, which has its name on the wire."""
     return Refusal("VALIDATION_ERROR", f"{field}: {reason}", details={"fields": {field: reason}}, status=status)
 
 
 def success_body(data: object) -> str:
-    """Return the envelope of a success as text."""
     return _encode({"success": True, "data": data, "requestId": str(uuid4())})
 
 
 def error_body(code: str, message: str, details: Mapping[str, object] | None = None) -> str:
-    """Return the envelope of an error as text."""
     error = {"message": message, "code": code, "details": details or {}}
     return _encode({"success": False, "error": error, "requestId": str(uuid4())})

@@ -1,7 +1,7 @@
-"""The sandbox as Python code uses it: a server on a thread of its own, and ways to read and change its state.
+"""The class `Sandbox`: a server on a thread of its own, and methods to read and change its state.
 
-Thread safety: the engine lives on the event loop of the server's thread. Methods that change something run there and
-are waited for. Properties only copy a list or read an instant, which is safe from any thread.
+Thread safety: methods that change something run on the event loop of the server's thread, and wait until they are done.
+Properties only copy a list or read an instant, which is safe from any thread.
 """
 
 import threading
@@ -26,11 +26,11 @@ from momopay.sandbox._state import ServiceState
 
 
 class Sandbox:
-    """The payments service on loopback, for as long as the `with` block lasts.
+    """The payments service on loopback, which runs as long as the `with` block.
 
-    Time is virtual and counted in seconds: it runs `speed` times as fast as the wall clock, and `advance`
-    moves it. All methods may be called from any thread, but not from a callback's handler, which would wait
-    for itself. On an event loop that also serves callbacks: `await asyncio.to_thread(sandbox.advance, 30)`.
+    Time is virtual: it runs `speed` times as fast as the wall clock, and `advance` moves it. All methods may be called
+    from any thread, but not from a callback's handler, which would wait for itself. On an event loop that also serves
+    callbacks, use `await asyncio.to_thread(sandbox.advance, 30)`.
     """
 
     def __init__(
@@ -44,17 +44,18 @@ class Sandbox:
         allow_hosts: Collection[str] = (),
         callback_hosts: Collection[str] = (),
     ) -> None:
-        """`port` 0 takes a free one; `speed` 0 stops time between calls; `state` is a SQLite file.
+        """`port` 0 takes a free one; `speed` 0 stops time between calls; `state` is an SQLite file.
 
-        Every account gets the switches that `profile` knows, a file of `momopay probe`. The others make it a service
-        for other machines: `host` is the IPv4 address to listen on. Under a name that is not loopback, it answers only
-        if that is one of `allow_hosts`. Callbacks go to loopback and to `callback_hosts`, over http or https.
+        Every account gets the switches in `profile`, a file of `momopay probe`. The other parameters are for use from
+        other machines. `host` is the IPv4 address to listen on. Under a name that is not loopback's, the sandbox
+        answers only if it is `host` or one of `allow_hosts`. Callbacks go to loopback and to `callback_hosts`, over
+        http or https.
 
         Raises:
             OSError, ValueError: The profile cannot be read, or it does not fit this version.
         """
         self._host, self._port = host, port
-        # Made at the first use: a sandbox that is never used starts no thread.
+        # Called on first use, so that a sandbox that is never used starts no thread.
         self._make_runner = partial(
             Runner,
             speed=speed,
@@ -71,8 +72,8 @@ class Sandbox:
         """Start the server; `with` does it for you.
 
         Raises:
-            OSError: The port is taken, or `host` is no IPv4 address of this machine.
-            ValueError: `speed` is out of range, a host is no name, or the state file is not one.
+            OSError: The port is taken, or `host` is not an IPv4 address of this machine.
+            ValueError: `speed` is out of range, a host is not a name, or `state` is not a state file.
         """
         if self._is_serving:
             raise RuntimeError("this sandbox was started before; make a new one")
@@ -90,9 +91,9 @@ class Sandbox:
     def app(self) -> FastAPI:
         """The service as an ASGI application, for use without a server: `httpx.ASGITransport(sandbox.app)`.
 
-        It may be called on any event loop, of asyncio or trio, and has the state, the clock and the faults of this
-        sandbox; callbacks are real POSTs. Middleware that is added to it before its first request acts on the server
-        of `start`, too. The first use starts a thread, which `close` ends. A fault that breaks the connection raises
+        It may be called on any event loop of asyncio or trio. It shares the state, the clock and the faults of this
+        sandbox, and callbacks are real POSTs. Middleware that is added before its first request also acts on the server
+        of `start`. Its first use starts a thread, which `close` ends. A fault that breaks the connection raises
         ConnectionResetError.
         """
         return self._start_runner().app
@@ -105,7 +106,7 @@ class Sandbox:
             return self._runner
 
     def close(self) -> None:
-        """Stop the server and wait until its thread has ended; what it recorded stays readable."""
+        """Stop the server and wait until its thread has ended. What it recorded stays readable."""
         if self._runner is not None:
             self._runner.stop()
 
@@ -132,21 +133,21 @@ class Sandbox:
 
     @property
     def callbacks(self) -> list[CallbackRecord]:
-        """Every callback delivery, oldest first, with its answer's status or its error."""
+        """Every callback delivery, oldest first, with the response's status or the error."""
         return list(self._running.state.callbacks)
 
     @property
     def requests(self) -> list[ReceivedRequest]:
-        """The newest 100,000 requests under /v1 that reached a socket, oldest first."""
+        """The newest 100,000 requests under /v1, oldest first."""
         return list(self._running.requests.entries)
 
     @property
     def ledger(self) -> list[Movement]:
-        """Every committed movement of money, oldest first: the evidence of a double payment."""
+        """Every movement of money, oldest first, which shows a double payment."""
         return list(self._running.state.ledger)
 
     def account(self, key: str) -> Account:
-        """Return the account of a `pk_test_` key, made at first use; its attributes may be assigned at any time."""
+        """Return the account of a `pk_test_` key, opened on first use. Its attributes may be assigned at any time."""
         engine = self._running
         if not key.startswith("pk_test_"):
             raise ValueError("the sandbox has accounts for pk_test_ keys only")
@@ -163,11 +164,11 @@ class Sandbox:
     def advance(self, seconds: float) -> None:
         """Move time by exactly `seconds`, without sleeping.
 
-        Every transition due on the way happens in order, and every callback due on the way is POSTed and its
-        answer awaited, retries within the span included. `advance(0)` delivers what is due now.
+        Every transition that is due by then happens in order. Every callback that is due by then, and every retry, is
+        POSTed and its response awaited. `advance(0)` delivers what is due now.
 
         Raises:
-            RuntimeError: The sandbox is not running, or was closed meanwhile.
+            RuntimeError: The sandbox is not running, or was closed in the meantime.
         """
         self._started.wait_for(self._running.advance(seconds))
 
@@ -195,13 +196,12 @@ class Sandbox:
     ) -> None:
         """Plan a fault for the next `times` requests of that method and path.
 
-        `path` is relative to /v1; `{name}` or `*` in it matches any one segment. `content_length=False` makes
-        `Fault.truncated` send no Content-Length, so that only the broken JSON shows it. `status` is that of
+        `path` is relative to /v1; `{name}` or `*` in it matches one segment. With `content_length=False`,
+        `Fault.truncated` sends no Content-Length, so that only the broken JSON shows it. `status` is that of
         `Fault.refused_after_commit`.
 
         Raises:
-            ValueError: No such fault, a path that the service does not have, `times` below 1, or a status that has no
-                body.
+            ValueError: The fault or the path does not exist, `times` is below 1, or the status has no body.
         """
         planned = PlannedFault(method, path, Fault(fault), times, content_length, status)
         self._started.on_loop(lambda: self._running.faults.waiting.append(planned))
@@ -214,26 +214,20 @@ class Sandbox:
         kind: Literal["prompt", "payout"] = "prompt",
         times: int = 1,
     ) -> None:
-        """Plan how the next `times` prompts (STK or top-up) or payouts end, whatever their phone number says.
-
-        `phone` limits it to the payments of one number.
-        """
+        """Plan how the next `times` prompts (STK or top-up) or payouts end, of any phone number or only of `phone`."""
         planned = PlannedOutcome(Outcome(outcome), phone, kind, times)
         self._started.on_loop(lambda: self._running.state.outcomes.waiting.append(planned))
 
     def clear_planned(self, plan_id: str | None = None) -> None:
-        """Forget all faults and outcomes that are planned and have not happened yet, or the one with this id."""
+        """Forget all planned faults and outcomes that have not happened yet, or the one with this id."""
         self._started.on_loop(lambda: self._running.clear_planned(plan_id))
 
     def resend(self, callback: str | CallbackRecord) -> None:
-        """POST a callback again, once, and wait for the answer, which `callbacks` then has as its last record."""
+        """POST a callback again, once, and wait for the response, which becomes the last record of `callbacks`."""
         self._started.wait_for(self._running.send_again(callback if isinstance(callback, str) else callback.id))
 
     def reset(self) -> None:
-        """Forget payments, callbacks, requests, planned faults and outcomes, and return to the present.
-
-        Accounts are restored in place.
-        """
+        """Forget payments, callbacks, requests and plans, restore all accounts in place, and return to the present."""
         self._started.on_loop(self._running.reset)
 
     @property

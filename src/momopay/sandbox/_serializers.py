@@ -1,7 +1,7 @@
-"""The records of the service as they are on the wire: one description of each, for the answers and for OpenAPI.
+"""The records of the service as they are on the wire, for its answers and for OpenAPI.
 
-A record is read from the attributes of what it shows, by `Record.model_validate(transaction)`. Fields are named as
-the attributes are, or name theirs as `validation_alias`. What a field is called on the wire follows from its name.
+`Record.model_validate(transaction)` reads a record from the attributes of an object. A field has the name of its
+attribute, or names it as `validation_alias`. Its name on the wire is made from the field's name.
 """
 
 from collections.abc import Mapping
@@ -47,7 +47,7 @@ def _local(instant: datetime) -> str:
     return instant.astimezone(NAIROBI).replace(tzinfo=None).isoformat(timespec="milliseconds")
 
 
-# Shown as the service shows them: an amount as a number exact to the cent, an instant with whole milliseconds.
+# As the service shows them: amounts as numbers that are exact to the cent, instants with whole milliseconds.
 Amount = Annotated[Decimal, PlainSerializer(json_number), WithJsonSchema({"type": "number", "description": "KES"})]
 Instant = Annotated[datetime, PlainSerializer(iso), text_schema(format="date-time")]
 LocalInstant = Annotated[datetime, PlainSerializer(_local), text_schema(description="In Nairobi, without a zone")]
@@ -60,7 +60,7 @@ LowerKind = Annotated[Kind, PlainSerializer(str.lower), text_schema(enum=[kind.l
 class SnakeRecord(BaseModel):
     """A record in snake_case."""
 
-    # A field with a default is a constant: nothing that a record is read from has an attribute of its name.
+    # A field with a default is a constant: no object that a record is read from has an attribute of that name.
     model_config: ClassVar[ConfigDict] = ConfigDict(
         from_attributes=True, json_schema_serialization_defaults_required=True
     )
@@ -203,7 +203,7 @@ class TransactionList(Record):
 
 # What a switch with this value changes in a list item.
 _VARIANTS: Mapping[tuple[str, str], Mapping[str, Any]] = {
-    # Of a list item, the service specifies only the fee in both styles.
+    # The fee is the only field of a list item that the service specifies in both styles.
     ("naming", "snake_case"): {
         "transaction_fee": (Amount, Field(validation_alias="shown_fee", serialization_alias="transaction_fee"))
     },
@@ -215,11 +215,11 @@ _VARIANTS: Mapping[tuple[str, str], Mapping[str, Any]] = {
 
 
 def list_record(switches: Switches) -> type[TransactionList]:
-    """Return the record of a page whose items look as an account's switches have it."""
+    """Return the record of a page whose items look as an account's switches say."""
     return _list_record(frozenset(each for each in _VARIANTS if getattr(switches, each[0]) == each[1]))
 
 
-# Models of the same names, and not other names: OpenAPI has one schema of a list, that of the account.
+# The models keep their names, since the OpenAPI document of an account has only one schema of a list.
 @lru_cache(maxsize=32)
 def _list_record(variants: frozenset[tuple[str, str]]) -> type[TransactionList]:
     if not variants:
@@ -230,7 +230,7 @@ def _list_record(variants: frozenset[tuple[str, str]]) -> type[TransactionList]:
 
 
 def read_record(switches: Switches) -> type[SnakeRecord]:
-    """Return the record of a single read in the style that an account's switches choose."""
+    """Return the record of a single read, in the style that an account's switches say."""
     return SnakeTransactionRead if switches.naming == "snake_case" else TransactionRead
 
 
@@ -260,8 +260,7 @@ class PaymentChannel(Record):
 
     @classmethod
     def of(cls, channel: Channel, tenant_id: str) -> "PaymentChannel":
-        """Return the record of an account's channel."""
-        # A channel does not know its account, so the two are put together here.
+        """Return the record of a channel, which does not know its account itself."""
         return cls.model_validate({**channel.model_dump(), "tenant_id": tenant_id})
 
 
@@ -276,8 +275,8 @@ class Nothing(Record):
 
 
 def callback_payload(transaction: Transaction, *, event_type: str, status: Status) -> dict[str, object]:
-    """Return the body of a callback; `status` may say more than reads of the transaction do."""
-    # Plain JSON, made once: retries send the same payload, even if the transaction has changed since.
+    """Return the body of a callback, whose `status` may be more precise than that of reads."""
+    # Plain JSON that is made once, so that retries send the same payload even if the transaction has changed.
     record = Callback.model_validate({"event_type": event_type, "transaction": transaction})
     payload: dict[str, Any] = record.model_dump(mode="json", by_alias=True)
     payload["transaction"]["status"] = status.value

@@ -1,4 +1,4 @@
-"""The engine and the server, on an event loop and a thread of their own."""
+"""Runs the engine and the server on an event loop and a thread of their own."""
 
 import asyncio
 import errno
@@ -25,16 +25,15 @@ from momopay.sandbox._fault_middleware import FaultMiddleware
 from momopay.sandbox._state import ServiceState
 from momopay.sandbox._store import Store
 
-# Real seconds: for the head of a request to come whole, and at the end for requests that are being answered.
-HEAD_LIMIT = 30.0
-_GRACE = 1.0
+HEAD_LIMIT = 30.0  # real seconds within which the head of a request must arrive
+_GRACE = 1.0  # real seconds at the end for requests that are being answered
 LOOPBACK = "127.0.0.1"
 ANY_ADDRESS = "0.0.0.0"  # noqa: S104 - for containers, on request only
 
 
 def listen(port: int, host: str = LOOPBACK) -> socket.socket:
     """Return a listening socket; port 0 takes a free one."""
-    # asyncio switches Nagle's delay off only where the protocol is named.
+    # asyncio turns off Nagle's algorithm only if the protocol is named.
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -52,9 +51,9 @@ def listen(port: int, host: str = LOOPBACK) -> socket.socket:
 
 
 class _Http(H11Protocol):
-    """HTTP on one connection: it gives every request its connection, and does not wait for ever for a head."""
+    """HTTP on one connection. It puts the connection into each request's scope, and limits the wait for a head."""
 
-    # Of the server; uvicorn makes the protocols itself.
+    # A class variable, because uvicorn creates the protocols itself.
     held: ClassVar[set[asyncio.Transport]]
     _head_timer: asyncio.TimerHandle | None = None
 
@@ -73,7 +72,7 @@ class _Http(H11Protocol):
             self._head_timer.cancel()
 
     def _time_head(self) -> None:
-        # Idle until the head of a request is complete. Between requests, uvicorn's limit of 5 s comes first.
+        # Idle until the head of a request is complete. Between requests, uvicorn's own limit of 5 s comes first.
         waiting = self.conn.their_state is h11.IDLE
         if waiting and self._head_timer is None:
             self._head_timer = self.loop.call_later(HEAD_LIMIT, self.transport.close)
@@ -87,11 +86,10 @@ class _Http(H11Protocol):
 
 
 class Server(uvicorn.Server):
-    """uvicorn, which reports when it is ready. On another thread than the main one it leaves signals alone."""
+    """uvicorn, which calls `ready` once it accepts connections. Outside the main thread it handles no signals."""
 
     def __init__(self, app: ASGIApp, ready: Callable[[], None]) -> None:
-        """`ready` is called once connections are accepted."""
-        # The connections that faults hold on to: uvicorn would wait for requests that never end.
+        # The connections that faults hold open. uvicorn would wait for these requests, which never end.
         self._held = set[asyncio.Transport]()
         config = uvicorn.Config(
             app,
@@ -114,15 +112,15 @@ class Server(uvicorn.Server):
         self._ready()
 
     def stop(self) -> None:
-        """Have the server end. On its own event loop only."""
+        """Stop the server. Call it on the server's event loop only."""
         self._stopping.set()
 
     async def main_loop(self) -> None:
-        """Wait for `stop`. uvicorn's own looks ten times a second, and a test suite starts hundreds of sandboxes."""
+        """Wait for `stop`. uvicorn's own loop polls ten times a second, and test suites start hundreds of sandboxes."""
         await self._stopping.wait()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Close what is idle, and give requests that are being answered a moment; uvicorn's own sleeps 0.1 s."""
+        """Close idle connections, and give requests under way a moment to end. uvicorn's own always sleeps 0.1 s."""
         for server in self.servers:
             server.close()
         for listener in sockets or []:
@@ -144,7 +142,7 @@ T = TypeVar("T")
 
 
 class Runner:
-    """A sandbox that runs. All methods may be called from any thread but its own."""
+    """A running sandbox. Its methods may be called from any thread but its own."""
 
     engine: Engine
 
@@ -168,16 +166,16 @@ class Runner:
                 loaded.use_switches(switches)
             clock = Clock(start, speed=speed, wall=monotonic)
         except BaseException:
-            # Else the lock on the file would outlive the failed start.
+            # Otherwise the lock on the file would outlive the failed start.
             if store is not None:
                 store.close()
             raise
         self.server: Server | None = None
         self._serving: asyncio.Task[None] | None = None
         self._loop = asyncio.new_event_loop()
-        self._loop.time = monotonic  # type: ignore[method-assign]  # see there
+        self._loop.time = monotonic  # type: ignore[method-assign]  # for the reason given there
         self._ready = threading.Event()
-        # A daemon, so that a program which forgets `close` still ends.
+        # A daemon, so that a program that forgets `close` still ends.
         self._thread = threading.Thread(
             target=self._run, args=(loaded, clock, store), name="momopay-sandbox", daemon=True
         )
@@ -188,7 +186,7 @@ class Runner:
         )
 
     def serve(self, listener: socket.socket) -> None:
-        """Start the server, and return when it accepts connections."""
+        """Start the server and wait until it accepts connections."""
         ready = threading.Event()
         reachable = not is_loopback(listener.getsockname()[0])
         app = host_checked(self.app, self.guard) if reachable else self.app
@@ -217,8 +215,7 @@ class Runner:
     def wait_for(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine on the engine's event loop and return its result."""
         if self._loop.is_closed():
-            # A coroutine that is never awaited would warn.
-            work.close()
+            work.close()  # a coroutine that is never awaited causes a warning
         return asyncio.run_coroutine_threadsafe(work, self._loop_of()).result()
 
     def _run(self, state: ServiceState, clock: Clock, store: Store | None) -> None:
@@ -226,7 +223,7 @@ class Runner:
             with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
                 runner.run(self._live(state, clock, store))
         finally:
-            # Also when the start failed: the constructor must not wait for ever.
+            # Also if the start failed, so that the constructor does not wait for ever.
             self._ready.set()
 
     async def _live(self, state: ServiceState, clock: Clock, store: Store | None) -> None:
@@ -240,7 +237,7 @@ class Runner:
         await running
 
     def _begin_stop(self) -> None:
-        # Faults and POSTs are ended first: uvicorn waits for the requests that depend on them.
+        # First the faults and POSTs, because uvicorn waits for the requests that depend on them.
         self.engine.begin_stop()
         if self.server is not None:
             self.server.stop()

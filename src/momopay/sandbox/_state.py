@@ -1,9 +1,9 @@
-"""Everything the service remembers, in plain collections. It knows no clock: `now` is always passed in.
+"""The state of the service, in plain collections, and the three rules that answer 429.
+
+These are the rate limit of a key, transaction health, and the abuse ban. `now` is always passed in.
 
 Invariant: every transaction is in `transactions` and, at the index `number`, in the history of its account. Only one
-event loop touches the state, one step at a time, so there are no locks.
-
-Three rules answer 429: the rate limit of a key, transaction health, and the abuse ban.
+event loop uses the state, one step at a time, so there are no locks.
 """
 
 import heapq
@@ -35,12 +35,12 @@ SAMPLE = 100
 MINIMUM_SUCCESS = 0.3
 HEALTH_PAUSE = timedelta(minutes=30)
 BAN = timedelta(hours=1)
-# The running number keeps what is due at the same instant in its order of arrival.
+# The number keeps what is due at the same instant in order of arrival.
 Entry = tuple[datetime, int, Transaction | Delivery]
 
 
 def throttled(code: str, seconds: int, **details: object) -> Refusal:
-    """Return a 429 with its wait, whole seconds, in a Retry-After header too."""
+    """Return a 429 whose Retry-After header has the seconds."""
     return Refusal(code, details=details, headers={"retry-after": str(seconds)})
 
 
@@ -49,15 +49,15 @@ def _paused(code: str, until: datetime, now: datetime, **details: object) -> Ref
     return throttled(code, wait, retryAfterSeconds=wait, **details)
 
 
-# The names of the fields of both dataclasses are also the format of the state file, see `_store`.
+# The field names of both dataclasses are also the format of the state file, see `_store`.
 @dataclass(slots=True)
 class RateWindow:
-    """The requests of one key that were let in, in a fixed window (its first request opens it) or a sliding one."""
+    """The admitted requests of one key, in a fixed window, which the first request opens, or in a sliding one."""
 
     hits: deque[datetime] = field(default_factory=deque[datetime])
 
     def admit(self, now: datetime, limit: int | None, window: Literal["fixed", "sliding"]) -> None:
-        """Count one request in, or raise RATE_LIMIT_EXCEEDED; a refused one does not count."""
+        """Count one request, or raise RATE_LIMIT_EXCEEDED; a refused request does not count."""
         if limit is None:
             return
         while self.hits and now - self.hits[0] >= WINDOW:
@@ -66,7 +66,7 @@ class RateWindow:
             else:
                 self.hits.popleft()
         if len(self.hits) >= limit:
-            # Rounded up, so that a client which waits exactly this long is not refused again.
+            # Rounded up, so that a client that waits exactly this long is not refused again.
             wait = max(1, ceil((self.hits[0] + WINDOW - now).total_seconds()))
             raise throttled("RATE_LIMIT_EXCEEDED", wait, limit=limit, remaining=0, resetInSeconds=wait)
         self.hits.append(now)
@@ -74,7 +74,7 @@ class RateWindow:
 
 @dataclass(slots=True)
 class StkHealth:
-    """The results of the last completed STK payments, and the two pauses of STK."""
+    """The results of the latest completed STK payments, and the two pauses of STK."""
 
     results: list[bool] = field(default_factory=list[bool])
     blocked_until: datetime | None = None
@@ -82,10 +82,9 @@ class StkHealth:
     banned_until: datetime | None = None
 
     def add_result(self, now: datetime, *, succeeded: bool) -> None:
-        """Count one completed payment; the hundredth may begin a pause. Nothing counts during a pause."""
+        """Count a completed payment, except during a pause. The latest 100, once there are 100, may begin a pause."""
         if self.blocked_until is not None and now < self.blocked_until:
             return
-        # Only the newest 100 are judged, and not before there are 100.
         self.results.append(succeeded)
         del self.results[:-SAMPLE]
         rate = sum(self.results) / SAMPLE
@@ -93,16 +92,15 @@ class StkHealth:
             self.block(now, rate)
 
     def block(self, now: datetime, rate: float = 0.0) -> None:
-        """Begin the health pause; after it, counting restarts from zero."""
+        """Begin the health pause. Counting restarts from zero after it."""
         self.blocked_until, self.success_rate = now + HEALTH_PAUSE, rate
         self.results.clear()
 
     def ban(self, now: datetime) -> None:
-        """Begin the abuse ban."""
         self.banned_until = now + BAN
 
     def check(self, now: datetime) -> None:
-        """Raise if a new STK request must not be let through."""
+        """Raise if STK is paused."""
         if self.blocked_until is not None and now < self.blocked_until:
             rates = {"successRate": self.success_rate, "sampleSize": SAMPLE, "minSuccessRate": MINIMUM_SUCCESS}
             until = self.blocked_until
@@ -112,13 +110,13 @@ class StkHealth:
 
 
 def is_abuse(newest_first: Iterable[Transaction], switches: Switches, now: datetime) -> bool:
-    """Return whether enough pushes of the window have completed, and too few of them succeeded."""
+    """Return whether enough prompts in the window have completed, and too few of them succeeded."""
     if switches.ban_pushes is None:
         return False
     since = now - timedelta(seconds=switches.ban_window)
     completed = succeeded = 0
     for transaction in newest_first:
-        # The history is in order of creation, so nothing older can be within the window.
+        # The history is in order of creation, so everything else is older.
         if transaction.created_at < since:
             break
         if transaction.kind is Kind.STK and transaction.status in COMPLETED:
@@ -129,7 +127,7 @@ def is_abuse(newest_first: Iterable[Transaction], switches: Switches, now: datet
 
 @dataclass(slots=True)
 class AccountState:
-    """What the service remembers of one account beside its settings."""
+    """The state of one account beside its settings."""
 
     account: Account
     history: list[Transaction] = field(default_factory=list[Transaction])
@@ -146,29 +144,26 @@ class ServiceState:
     deliveries: dict[str, Delivery] = field(default_factory=dict[str, Delivery])
     callbacks: list[CallbackRecord] = field(default_factory=list[CallbackRecord])
     ledger: list[Movement] = field(default_factory=list[Movement])
-    # A heap of what is due when, from which nothing is removed early: see `pop_due`.
+    # A heap of what is due when. Entries that no longer apply stay in it, see `pop_due`.
     agenda: list[Entry] = field(default_factory=list[Entry])
     entries: int = 0
     unsaved: dict[str, Transaction] = field(default_factory=dict[str, Transaction])
     outcomes: OutcomePlan = field(default_factory=OutcomePlan)
-    # Beside loopback. A setting, and here because the rules read it.
-    callback_hosts: frozenset[str] = frozenset()
+    callback_hosts: frozenset[str] = frozenset()  # beside loopback
     version: int = 0
-    # Those of a fresh account.
-    switches: Switches = field(default_factory=Switches)
+    switches: Switches = field(default_factory=Switches)  # of a fresh account
 
     def use_switches(self, switches: Switches) -> None:
-        """Give every account these switches, those that were there before too."""
+        """Give these switches to every account, new or existing."""
         self.switches = switches
         for account_state in self.accounts.values():
             account_state.account.switches = switches.model_copy()
 
     def account_of(self, key: str, now: datetime) -> AccountState:
-        """Return the state of a `pk_test_` key's account, opened at its first use."""
+        """Return the state of the account of a `pk_test_` key. Any such key opens an account on first use."""
         if not key.startswith(KEY_PREFIX) or key == KEY_PREFIX:
             raise Refusal("INVALID_API_KEY", "The API key is invalid or revoked")
         tenant_id = tenant_id_of(key)
-        # Any test key will do: a test must not have to register one first.
         account_state = self.accounts.get(tenant_id)
         if account_state is None:
             account_state = self.accounts[tenant_id] = AccountState(
@@ -183,12 +178,11 @@ class ServiceState:
         self.schedule(transaction, transaction.created_at)
 
     def insert(self, transaction: Transaction) -> None:
-        """Insert a transaction, new or loaded, wherever it is looked up."""
+        """Insert a transaction, new or loaded, into every collection that has it."""
         self.accounts[transaction.tenant_id].history.append(transaction)
         self.transactions[transaction.id] = transaction
 
     def add_callback(self, record: CallbackRecord) -> None:
-        """Add a callback delivery, new or loaded."""
         self.callbacks.append(record)
         self.version += 1
 
@@ -199,16 +193,16 @@ class ServiceState:
         self.put_on_agenda(transaction)
 
     def put_on_agenda(self, subject: Transaction | Delivery) -> None:
-        """Have a transaction or a delivery taken when it is due, if it is."""
+        """Put a transaction or a delivery on the agenda, if it has a due time."""
         if subject.due is not None:
             self.entries += 1
             heapq.heappush(self.agenda, (subject.due, self.entries, subject))
 
     def pop_due(self, until: datetime) -> tuple[datetime, Transaction | Delivery] | None:
-        """Remove and return what is due first, if it is by `until`.
+        """Remove and return what is due first, if it is due by `until`.
 
-        A transaction that a user cancels, or a delivery that is planned anew, leaves its old entry behind: an entry is
-        right only where its instant is the `due` of the thing itself.
+        A cancelled transaction or a rescheduled delivery leaves an old entry behind. An entry is valid only if its
+        instant is still the `due` of its subject.
         """
         while self.agenda and self.agenda[0][0] <= until:
             due, _, subject = heapq.heappop(self.agenda)
@@ -217,19 +211,18 @@ class ServiceState:
         return None
 
     def mark_changed(self, transaction: Transaction) -> None:
-        """Have a changed transaction saved, and readers informed."""
+        """Mark a transaction as changed, so that it is saved and readers see it."""
         self.unsaved[transaction.id] = transaction
         self.version += 1
 
     def record_movement(self, kind: MovementKind, transaction: Transaction, amount: Decimal, now: datetime) -> None:
-        """Append a committed movement of money to the ledger."""
-        # A fee of 0 means that no pricing rule is configured, and then nothing moves.
+        """Append a committed movement of money to the ledger, unless it is 0, as a fee without a pricing rule is."""
         if amount:
             of = transaction
             self.ledger.append(Movement(kind, of.id, of.tenant_id, of.reference, amount, of.phone, now))
 
     def reset(self, now: datetime) -> None:
-        """Forget everything; the accounts stay, restored in place."""
+        """Forget everything except the accounts, which are restored in place."""
         accounts = [account_state.account for account_state in self.accounts.values()]
         for collection in (self.transactions, self.deliveries, self.callbacks, self.ledger, self.unsaved):
             collection.clear()

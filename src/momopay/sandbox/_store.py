@@ -1,7 +1,7 @@
-"""Keeps the state in a SQLite file, so that a restart continues where the last run stopped. No key is written.
+"""Keeps the state in an SQLite file, so that a restart continues where the last run stopped. No key is written.
 
-Each body is the JSON of a dataclass: its field names are the format of the file. Whoever renames one must raise
-`_VERSION`, and files of the version before are refused.
+Each body is the JSON of a dataclass, so the names of the fields are the format of the file. Renaming one requires a new
+`_VERSION`. Files of other versions are refused.
 """
 
 import sqlite3
@@ -21,7 +21,7 @@ create table if not exists meta (name text primary key, value text not null);
 create table if not exists records (kind text, id text, place integer, body text not null, primary key (kind, id));
 """
 _VERSION = "4"
-# "momo", in the head of the file: it is checked before anything is written to somebody else's database.
+# "momo" in the header of the file. It is checked so that nothing is written to another program's database.
 _APPLICATION_ID = 0x6D6F6D6F
 _ADAPTERS: Mapping[str, TypeAdapter[Any]] = {
     "account": TypeAdapter(tuple[Account, RateWindow, StkHealth]),
@@ -33,11 +33,10 @@ _ADAPTERS: Mapping[str, TypeAdapter[Any]] = {
 
 
 class Store:
-    """One state file. Made on one thread and used on another, never on two at once."""
+    """One state file. One thread opens it and the event loop's thread uses it, never both at once."""
 
     def __init__(self, path: str | Path) -> None:
         try:
-            # Opened by the thread that starts the sandbox and used by the event loop's, one after the other.
             self._connection = sqlite3.connect(path, check_same_thread=False, timeout=0.5)
         except sqlite3.OperationalError as error:
             raise ValueError(f"{path} cannot be opened: {error}") from error
@@ -56,8 +55,8 @@ class Store:
         self._saved_callbacks = self._saved_movements = 0
 
     def _claim(self) -> None:
-        """Lock the file for as long as it is open, and make sure that it is ours or new."""
-        # Two sandboxes on one file would overwrite each other. The lock ends with the process.
+        """Lock the file while it is open, and raise unless it is the sandbox's or new."""
+        # Two sandboxes on one file would overwrite each other. The lock ends with the process at the latest.
         self._connection.executescript("pragma locking_mode = exclusive; begin exclusive; commit;")
         (application,) = self._connection.execute("pragma application_id").fetchone()
         (tables,) = self._connection.execute("select count(*) from sqlite_master").fetchone()
@@ -72,7 +71,7 @@ class Store:
         return row[0]
 
     def load(self, now: datetime) -> tuple[ServiceState, datetime]:
-        """Return the state as it was saved, and the instant that its clock had reached (never before `now`)."""
+        """Return the saved state, and the instant that its clock had reached or `now`, whichever is later."""
         state = ServiceState()
         for account, rate, health in self._read("account"):
             state.accounts[account.tenant_id] = AccountState(account, rate=rate, health=health)
@@ -80,7 +79,7 @@ class Store:
             state.insert(transaction)
             state.put_on_agenda(transaction)
         for delivery in self._read("delivery"):
-            # A POST that was under way when the run ended is made again: callbacks may arrive twice.
+            # A POST that was under way when the run ended is made again, since callbacks may arrive twice.
             delivery.due = delivery.due or now
             state.deliveries[delivery.id] = delivery
             state.put_on_agenda(delivery)
@@ -96,7 +95,7 @@ class Store:
 
     def save(self, state: ServiceState, now: datetime) -> None:
         """Write what changed, in one transaction."""
-        # Callbacks and movements are only ever appended; accounts and open deliveries are few, and written whole.
+        # Callbacks and movements are only appended. Accounts and open deliveries are few, so all of them are written.
         callbacks, movements = self._saved_callbacks, self._saved_movements
         with self._connection as connection:
             connection.execute("update meta set value = ? where name = 'now'", (now.isoformat(),))

@@ -4,8 +4,8 @@
     urlpatterns += [path("momopay/", include("momopay.integrations.django.urls"))]
     MOMOPAY = {"API_KEY": ..., "BASE_URL": ..., "CALLBACK_BASE_URL": "https://shop.example/momopay/"}
 
-`clients` reads the setting, and makes `client` and `async_client` from it; `views` receives callbacks and sends the
-signal, and `models` has what ``manage.py migrate`` makes. `callback_endpoint` is a view for projects without the app.
+`clients` makes `client` and `async_client` from the setting, `views` receives callbacks and sends the signal, and
+`models` has what ``manage.py migrate`` creates. `callback_endpoint` is a view for projects without the app.
 """
 
 from __future__ import annotations

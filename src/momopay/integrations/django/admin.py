@@ -1,7 +1,7 @@
-"""The admin: payments to look at, and three actions, each after a page that asks.
+"""The admin: read-only payments, and three actions, each after a page that asks for confirmation.
 
-The model is on a view of the database, which takes no writes, so nothing here writes a payment but the actions, which
-are calls of the client. Phones are shown whole: whoever may view payments looks for them, and calls customers.
+The model reads a database view that cannot be written to. The actions call the client, so nothing else here changes a
+payment. Phones are shown whole, because people who may view payments search by phone and call customers.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ else:
 class RefundForm(forms.Form):
     """How much to pay back."""
 
-    reference: forms.Field = forms.CharField(widget=forms.HiddenInput)  # sent twice, it pays once
+    reference: forms.Field = forms.CharField(widget=forms.HiddenInput)  # so that a form that is sent twice pays once
     amount: forms.Field = forms.DecimalField(label="Amount, KES", min_value=Decimal(10), decimal_places=2)
 
 
@@ -84,12 +84,12 @@ class PaymentAdmin(_Model):
 
     @admin.action(description="Read again from the service", permissions=["view"])
     def read_again(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
-        """Read a payment from the service, record it, and send the signal for what ended."""
+        """Read a payment from the service, record it, and send the signal if it has ended."""
 
         def read(client: Client, payment: Payment) -> Any:
             for transaction_id in payment.entry.transaction_ids:
                 the_journal().settle(client.transactions.get(transaction_id))
-            client.transactions.sweep(handler=send_end)  # it searches for what is unresolved, too
+            client.transactions.sweep(handler=send_end)  # also searches for unresolved payments
             return payment.entry
 
         text = "The service is asked how the payment stands, and the shop learns of what ended. No money moves."
@@ -97,7 +97,7 @@ class PaymentAdmin(_Model):
 
     @admin.action(description="Refund", permissions=["refund"])
     def refund(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
-        """Pay a collection back, or a part."""
+        """Pay back a collection or a part of it."""
 
         def suggest(payment: Payment) -> dict[str, object]:
             refundable = parts_of(the_journal()).store.refundable(payment.reference)
@@ -111,7 +111,7 @@ class PaymentAdmin(_Model):
 
     @admin.action(description="Release", permissions=["release"])
     def release(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
-        """Allow that a payment whose outcome is unknown is sent again."""
+        """Allow a payment of unknown outcome to be sent again."""
 
         def release(client: Client, payment: Payment, **chosen: Any) -> Any:
             return client.payouts.release(reference=payment.reference, kind=EntryKind(payment.kind), **chosen)
@@ -131,10 +131,10 @@ class PaymentAdmin(_Model):
         act: Callable[..., Any],
         suggest: Callable[[Payment], dict[str, object]] = lambda _payment: {},
     ) -> HttpResponse | None:
-        """Show the page that asks; once it was confirmed, act, say how it went, and write that into the admin's log."""
+        """Show the page that asks. After confirmation, act, show the result, and write it to the admin's log."""
         if queryset.count() != 1:
             self.message_user(request, "Choose one payment; a refund is of a collection.", messages.WARNING)
-            return None  # which leads back to the list
+            return None  # leads back to the list
         payment, is_confirmed = queryset.get(), "confirmed" in request.POST
         try:
             suggested = {"by": request.user.get_username(), **suggest(payment)}
@@ -144,7 +144,7 @@ class PaymentAdmin(_Model):
                 context = self.admin_site.each_context(request)
                 context |= {"title": title, "text": text, "payment": payment, "entry": payment.entry, "form": form}
                 return TemplateResponse(request, "admin/momopay/payment/ask.html", context)
-            # A person waits, and web servers end a request after half a minute.
+            # A person waits, and web servers often end a request after half a minute.
             done = act(client.with_options(deadline=25.0, max_wait=10.0), payment, **form.cleaned_data)
             text, level = f"{done.reference} is {done.status or done.state}", messages.SUCCESS
         except (MomoPayError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""The app's configuration: its system checks, and what happens when settings change or the process forks."""
+"""The app's configuration: its system checks, and its handlers for changed settings and forks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class MomopayConfig(AppConfig):
     verbose_name: Any = "Mobile money"
 
     def ready(self) -> None:
-        """Register the checks, and what happens when settings change or the process forks."""
+        """Register the checks and the handlers."""
         register(check_settings)
         setting_changed.connect(clients.forget_clients, dispatch_uid="momopay")
         if hasattr(os, "register_at_fork"):
@@ -35,20 +35,20 @@ class MomopayConfig(AppConfig):
 
 def _close_files() -> None:
     """Close this thread's connections to SQLite before a fork, as under ``gunicorn --preload``."""
-    # A child that opened a file again which was open at the fork would lose its locks, and then what the journal wrote.
+    # If a child opened a file that was open at the fork, it would lose the file's locks, and then the journal's writes.
     for connection in connections.all(initialized_only=True):
         if connection.vendor == "sqlite" and not connection.in_atomic_block:
             connection.close()
 
 
 def check_settings(**_options: object) -> list[CheckMessage]:
-    """Return what is wrong with the setting MOMOPAY, one mistake at a time. Sends nothing, and opens no connection."""
+    """Return the first mistake in the setting MOMOPAY. It sends nothing and opens no connection."""
     level, name = ERROR, "MOMOPAY"
     try:
         options, url = clients.options(), clients.callback_url()
         if not all(options.get(name) or os.getenv(f"MOMOPAY_{name}") for name in ("API_KEY", "BASE_URL")):
             level = WARNING  # a new project must be able to make its migrations; its first call raises an error
-        client = Client(**clients.client_options(), journal=None)  # refuses another journal than the project's
+        client = Client(**clients.client_options(), journal=None)  # a JOURNAL in the setting would be a TypeError
         name = 'MOMOPAY["CALLBACK_SECRETS"], by default SECRET_KEY'
         clients.signer()
         name = 'MOMOPAY["DATABASE"]'

@@ -1,9 +1,10 @@
-"""The setting ``MOMOPAY``, and the clients of this process, which are made from it at their first use.
+"""The setting ``MOMOPAY``, and the clients of this process, which are made from it on first use.
 
-They have the project's journal, sign callback URLs, and say so if the project's transaction locks them out.
+The clients use the project's journal, sign callback URLs, and raise an error if the project's own transaction locks
+them out of SQLite.
 
-Thread safety: every thread may call everything here. Of threads that come first at once, each may make a client; they
-share the rate budget and the database, which decides between calls.
+Thread safety: any thread may call everything here. Threads that call first at the same time may each make a client;
+these share the rate budget and the database, which keeps their calls apart.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _OWN: Final = {"CALLBACK_BASE_URL", "CALLBACK_SECRETS", "DATABASE"}
 
 
 def options() -> dict[str, Any]:
-    """Return the setting."""
+    """Return the setting ``MOMOPAY``."""
     return dict(getattr(settings, "MOMOPAY", {}))
 
 
@@ -40,12 +41,12 @@ def client_options() -> dict[str, Any]:
 
 
 def signer() -> CallbackSigner:
-    """Return what signs and verifies callback URLs, by default with the secrets of Django."""
+    """Return the signer of callback URLs, by default with Django's secrets."""
     return CallbackSigner(options().get("CALLBACK_SECRETS") or [settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS])
 
 
 def callback_url() -> str | None:
-    """Return the address of the app's callback view without a token, None if the setting has none."""
+    """Return the URL of the app's callback view without a token, None if the setting has no base."""
     base = options().get("CALLBACK_BASE_URL")
     return f"{str(base).rstrip('/')}/callback" if base else None
 
@@ -56,17 +57,17 @@ def database() -> str:
 
 
 def journal_address() -> dict[str, Any]:
-    """Return the parts of the journal's URL; raise ConfigurationError if it cannot be in a database of that kind."""
+    """Return the parts of the journal's URL; raise ConfigurationError if that database cannot have the journal."""
     connection: Any = connections[database()]
     if connection.vendor == "sqlite":
         return {"drivername": "sqlite", "database": str(connection.settings_dict["NAME"])}
     if connection.vendor != "postgresql":
         raise ConfigurationError(f"{connection.vendor} cannot have the journal: it needs SQLite or PostgreSQL")
-    # What libpq takes. The rest are objects and switches of Django and psycopg.
+    # Only what libpq takes. The rest are objects and options of Django and psycopg.
     found = connection.get_connection_params()
     given = {name: str(value) for name, value in found.items() if type(value) in {str, int}}
     given.pop("prepare_threshold", None)
-    # Not in the query: what shows a URL hides the password where it belongs.
+    # Not in the query: a URL is shown with its password hidden, but only in the usual place.
     user, password = (given.pop(name, None) for name in ("user", "password"))
     return {"drivername": "postgresql+psycopg", "username": user, "password": password, "query": given}
 
@@ -93,7 +94,7 @@ def _signed_url(reference: str) -> str | None:
 
 
 def _check_not_locked_out(reference: str) -> None:
-    """Raise soon if the caller's own open transaction keeps SQLite from writing a payment down."""
+    """Raise after `TIMEOUT` if the caller's own open transaction keeps the journal from writing to SQLite."""
     connection = connections[database()]
     if connection.vendor != "sqlite" or not connection.in_atomic_block:
         return
@@ -107,7 +108,7 @@ def _check_not_locked_out(reference: str) -> None:
             " Call after it (transaction.on_commit), decorate the view with transaction.non_atomic_requests, or use"
             " PostgreSQL"
         )
-        # Read in that very transaction: as long as it holds the lock, nobody else changes the payment.
+        # Read in that same transaction. While it holds the lock, nobody else can change the payment.
         payments: Any = apps.get_model("momopay.Payment")
         earlier = payments.objects.using(database()).filter(reference=reference).exclude(state__in=MAY_BE_SENT)
         locked.may_have_executed = earlier.exists()
@@ -118,10 +119,10 @@ def _check_not_locked_out(reference: str) -> None:
 def the_journal() -> Journal:
     """Return the project's journal; raise ConfigurationError if nobody ran ``manage.py migrate``."""
     try:
-        # By its parts: in the text of a URL, a path ends at a "?".
+        # From parts, because in the text of a URL a "?" would end the path.
         journal = Journal(load("journal.database.URL").create(**journal_address()), create=False)
         store = parts_of(journal).store
-        # A database that is away or locked is left to the call that needs it.
+        # If the database cannot be reached or is locked, the call that needs it raises the error.
         with suppress(JournalError), store.bounded(TIMEOUT), store.database.connection():
             pass
     except ConfigurationError as error:
@@ -140,16 +141,16 @@ _async_clients: dict[asyncio.AbstractEventLoop, AsyncGenerator[AsyncClient]] = {
 
 
 def the_async_client() -> AsyncClient:
-    """Return the client of the event loop that runs; RuntimeError if none does."""
+    """Return the client of the running event loop; raise RuntimeError if there is none."""
     loop = asyncio.get_running_loop()
     clients = _async_clients.get(loop) or _client_of(loop)
-    made: AsyncClient = load("_core.operation.run_sync")(anext(clients))  # it never suspends
+    made: AsyncClient = load("_core.operation.run_sync")(anext(clients))  # never suspends
     _async_clients[loop] = clients
     return made
 
 
 async def _client_of(loop: asyncio.AbstractEventLoop) -> AsyncGenerator[AsyncClient]:
-    """Yield the client of a loop each time. The loop closes it at its end, as all generators that were begun on it."""
+    """Yield the same client each time. The loop closes it, as it closes all async generators when it ends."""
     async with AsyncShopClient(**client_options(), journal=the_journal()) as made:
         try:
             while True:
@@ -159,7 +160,7 @@ async def _client_of(loop: asyncio.AbstractEventLoop) -> AsyncGenerator[AsyncCli
 
 
 def forget_clients(*, setting: str, **_options: object) -> None:
-    """Make the clients anew when a test changed their settings."""
+    """Close and forget the clients when a test has changed their settings."""
     if setting in {"MOMOPAY", "DATABASES", "SECRET_KEY"}:
         _async_clients.clear()
         for made in (the_client, the_journal):
@@ -169,14 +170,14 @@ def forget_clients(*, setting: str, **_options: object) -> None:
 
 
 class _Current:
-    """A proxy of the client that a call needs now, so that modules can import it before the settings are complete."""
+    """A proxy for the current client, so that modules can import it before the settings are complete."""
 
     def __init__(self, kind: type[object], get: Callable[[], object]) -> None:
         self._kind = kind
         self._get = get
 
-    # Not by a decorator: `object` has it as a property that can be set.
-    __class__: Any = property(lambda self: self._kind)  # `isinstance` asks for it, and `dir`
+    # Used by `isinstance` and `dir`. Not a decorator, because in `object` the property can be set.
+    __class__: Any = property(lambda self: self._kind)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._get(), name)
@@ -186,13 +187,13 @@ client: Final = cast("Client", _Current(Client, the_client))
 """The client of this process."""
 
 async_client: Final = cast("AsyncClient", _Current(AsyncClient, the_async_client))
-"""The client of the event loop that runs. Under ASGI that is one for each process."""
+"""The client of the running event loop. Under ASGI, that is one for each process."""
 
 payment_ended: Final = Signal()
-"""Sent once for each end of a payment that is final, whether a callback or a sweep brought it.
+"""Sent once for each final end of a payment, whether a callback or a sweep reported it.
 
 Arguments: ``payment`` (`momopay.Payment`), ``reference`` (yours), ``kind`` (`momopay.EntryKind`) and ``metadata`` (what
-was given to the call, or None). A payout that FAILED has not ended before it is REVERSED. If a receiver raises, those
-after it are not called, and all are called again, by the next sweep or by the service's next callback. Each order may
-end several times: a cancelled prompt, then a paid one.
+the call was given, or None). A payout that FAILED ends only when it is REVERSED. If a receiver raises, those after it
+are not called, and the next sweep or callback calls all of them again. An order may end several times, for example with
+a cancelled prompt and then with a paid one.
 """

@@ -1,7 +1,6 @@
-"""What ``manage.py migrate`` makes, and what the admin lists.
+"""What ``manage.py migrate`` creates, and what the admin lists.
 
-The tables are the journal's own, which only the journal writes. The model is on a view of them, so that no statement of
-Django can write a payment.
+Only the journal writes its tables. The model reads a database view of them, so that Django can never write a payment.
 """
 
 from __future__ import annotations
@@ -14,8 +13,8 @@ from momopay import EntryKind, JournalState, TransactionStatus
 from momopay._core.wiring import load
 from momopay.integrations.django import clients
 
-# The transaction is the one that `JournalEntry.transaction` is: the first that was paid, else the latest attempt's.
-# `search_text` is also of the others: of an order that was paid twice, the customer may quote either receipt.
+# The transaction is that of `JournalEntry.transaction`: the first that was paid, else the latest attempt's.
+# `search_text` has all of them: if an order was paid twice, the customer may quote either receipt.
 _VIEW: Final = """
     CREATE VIEW momopay_admin_payments AS
     SELECT p.kind || ':' || p.reference AS id, p.kind, p.reference, CAST(p.amount AS NUMERIC) AS amount, p.phone,
@@ -36,15 +35,15 @@ _VIEW: Final = """
 
 
 def create_tables(connection: Any) -> None:
-    """Make the journal's tables and the admin's view of them, all or nothing, in the one database that has them."""
+    """Create the journal's tables and the admin's view, all or nothing, but only in the journal's database."""
     if connection.alias != clients.database():
         return
-    # The journal has times as text, in UTC.
+    # The journal stores times as text, in UTC.
     view = _VIEW.format(time="CAST(p.created_at AS timestamp with time zone)", join="string_agg")
     with connection.cursor() as cursor:
         if connection.vendor == "sqlite":
             view = _VIEW.format(time="strftime('%Y-%m-%d %H:%M:%f', p.created_at)", join="group_concat")
-            cursor.execute("PRAGMA journal_mode=WAL")  # here, where nobody else uses the file
+            cursor.execute("PRAGMA journal_mode=WAL")  # now, while nobody else uses the file
         with transaction.atomic(using=connection.alias):
             for statement in [*load("journal.schema.definitions")(connection.vendor), view]:
                 cursor.execute(statement)
@@ -75,5 +74,5 @@ class Payment(models.Model):
 
     @property
     def entry(self) -> Any:
-        """All that the journal has of it, as a `momopay.JournalEntry`. No entry is ever deleted."""
+        """The journal's entry, a `momopay.JournalEntry`. There always is one, because entries are never deleted."""
         return clients.the_journal().get(self.reference, EntryKind(self.kind))

@@ -7,5 +7,5 @@ from django.urls import URLPattern, path
 from momopay.integrations.django.views import receive, without_transaction
 
 app_name = "momopay"
-# The signal has a transaction of its own, see `send_end`.
+# Without ATOMIC_REQUESTS, since `send_end` has a transaction of its own.
 urlpatterns: list[URLPattern] = [path("callback", without_transaction(receive), name="callback")]

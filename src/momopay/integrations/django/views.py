@@ -29,33 +29,33 @@ def callback_endpoint(
     journal: Journal | None = None,
     on_event: Callable[[Event], object] | None = None,
 ) -> Callable[[HttpRequest], Any]:
-    """Return the view for a route of ``urlpatterns``. It needs no CSRF token. A project with the app has one already.
+    """Return a view for ``urlpatterns`` that needs no CSRF token. Projects that use the app have a view already.
 
-    It responds as the endpoint of `momopay.integrations.fastapi` does, takes the same arguments, and reads at most
-    64 KiB of a body. The view of an ``async def`` is async. For any other handler, ATOMIC_REQUESTS commits before the
-    journal marks the callback as handled, not after.
+    Its arguments and responses are those of `momopay.integrations.fastapi`. It reads at most 64 KiB of a body. The view
+    of an ``async def`` is async. For any other handler, the transaction of ATOMIC_REQUESTS commits before the journal
+    marks the callback as handled.
     """
-    # A transaction around the view would commit after the journal has marked the callback as handled. If that commit
-    # failed, the callback would not come again. So the transaction is around the handler alone.
+    # A transaction around the whole view would commit after that mark. If the commit failed, the callback would not
+    # come again. So the transaction is around the handler only.
     handler = handler if is_async(handler) else _atomic(handler)
     return csrf_exempt(without_transaction(_view(handler, signer, journal, on_event, client)))
 
 
 @csrf_exempt
 def receive(request: HttpRequest) -> Any:
-    """Respond to a callback of the service, as the app's view does."""
+    """Respond to a callback of the service. This is the app's own view."""
     return _view(_on_callback, signer(), the_journal(), options().get("ON_EVENT"))(request)
 
 
 def without_transaction(view: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the view as one that ATOMIC_REQUESTS of no database concerns."""
+    """Return the view, exempt from ATOMIC_REQUESTS of every database."""
     for alias in connections:
         view = transaction.non_atomic_requests(alias)(view)
     return view
 
 
 def _view(handler: CallbackHandler, *options: Any) -> Callable[[HttpRequest], Any]:
-    # Loads what sends, for which each management command would wait.
+    # Loads the modules that send, which management commands do not need.
     from momopay.integrations._receiver import HEADERS, READ_LIMIT, CallbackReceiver
 
     receiver = CallbackReceiver(handler, *options, blocks=not is_async(handler))
@@ -76,17 +76,17 @@ def _view(handler: CallbackHandler, *options: Any) -> Callable[[HttpRequest], An
 
 
 def _on_callback(callback: Callback) -> None:
-    # Here and not by the receiver's `client`: the signal needs the record that it was compared with, and the journal's
-    # entry with the receipt, which only a callback brings.
+    # Not left to the receiver's `client`: the signal needs the service's record, and the journal's entry with the
+    # receipt, which only a callback has.
     ended = the_client().transactions.confirm(callback)
     the_journal().record(callback)
-    # By the callback's status: of a payout that FAILED, the read may be REVERSED already, which is an end of its own.
+    # The callback's status decides: the read of a payout that FAILED may be REVERSED already, which is another end.
     if has_settled(ended.type, callback.transaction.status):
         send_end(ended)
 
 
 def send_end(ended: Transaction) -> None:
-    """Send the signal for an end that has settled; raise what a receiver raised, so that the end is delivered again."""
+    """Send the signal for a settled payment; raise what a receiver raised, so that the end is delivered again."""
     entry = the_journal().by_transaction(ended)
     if entry is not None:
         kind, reference, metadata = entry.kind, entry.reference, entry.metadata
@@ -94,12 +94,12 @@ def send_end(ended: Transaction) -> None:
         kind = EntryKind.PAYOUT if ended.type is TransactionType.B2C else EntryKind.COLLECTION
         reference, metadata = ended.account_reference or "", None
     payment = payment_of(kind, reference, ended, entry=entry)
-    # One transaction, for all receivers or for none, that commits before the journal marks the end as handled.
+    # One transaction for all receivers, which commits before the journal marks the end as handled.
     _atomic(payment_ended.send)(Payment, payment=payment, reference=reference, kind=kind, metadata=metadata)
 
 
 def _atomic(work: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that does it in a transaction of each database that has ATOMIC_REQUESTS."""
+    """Return a function that does the work in a transaction of each database with ATOMIC_REQUESTS."""
     for alias, settings in connections.settings.items():
         if settings["ATOMIC_REQUESTS"]:
             work = transaction.atomic(alias)(work)

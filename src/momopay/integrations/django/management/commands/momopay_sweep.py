@@ -1,4 +1,4 @@
-"""``manage.py momopay_sweep``: bring the ends of payments that no callback brought."""
+"""``manage.py momopay_sweep``: finds the ends of payments that no callback reported."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from momopay.integrations.django.views import send_end
 
 
 class Command(BaseCommand):
-    """The command. Several at once are safe."""
+    """The command. It is safe to run several at once."""
 
     help = "Follow the payments that have not ended; send payment_ended for each end. Run it every minute."
 
