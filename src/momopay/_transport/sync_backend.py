@@ -63,8 +63,8 @@ class SyncBackend(BaseBackend):
 class SyncSignal:
     """Wakes one thread from another."""
 
-    # A lock, which `set` releases and the woken thread takes again. `threading.Event` is written in Python: an exception
-    # from a signal handler could leave its inner lock held, and `set` would never return.
+    # A lock, which `set` releases and the woken thread takes again. `threading.Event` is written in Python, so an
+    # exception from a signal handler could leave its inner lock held, and `set` would never return.
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
