@@ -173,7 +173,6 @@ class Call(Generic[R]):
         return may_have_executed or (self.progress is not None and not self.progress.is_unsent)
 
     async def _attempt(self) -> R:
-        """Make one attempt. Raise AttemptFailed if it fails."""
         await self.acquire_slot()
         self.has_slot = False
         started = self.session.backend.now()

@@ -115,7 +115,6 @@ def hash_of(account: Account) -> str:
 
 
 def check_budget(budget: object) -> None:
-    """Raise ConfigurationError if this is no value of ``budget=``."""
     if not (budget is None or budget is SHARED_BUDGET or isinstance(budget, BaseBudget)):
         raise ConfigurationError("budget must be a RateBudget, a FileRateBudget, a RedisRateBudget or None")
 

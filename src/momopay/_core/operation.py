@@ -180,7 +180,6 @@ class Operation(Generic[T, P]):
 
 
 def _call(self: Operation[Any, Any], owner: Resource[Any], /, *args: Any, **kwargs: Any) -> Any:
-    """Call the bound method."""
     bound: Any = self.__get__(owner)
     return bound(*args, **kwargs)
 

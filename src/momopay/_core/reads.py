@@ -44,7 +44,6 @@ class ReadOptions(TypedDict, total=False):
 
 
 async def read_balance(session: Session[Any], **options: Unpack[ReadOptions]) -> WalletBalance:
-    """Return the balances of the service wallet."""
     return await Call(session, _BALANCE, "/wallets/service/balance", **options).run()
 
 

@@ -40,7 +40,6 @@ _MAX_RETRY_AFTER: Final = 1e9
 
 
 def is_success(status: int) -> bool:
-    """Return whether an HTTP status is 2xx."""
     return status // 100 == _SUCCESS
 
 

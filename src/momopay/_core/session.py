@@ -46,9 +46,8 @@ class ServiceClock:
     @property
     def offset(self) -> float | None:
         """Seconds by which this machine's clock is ahead now; None if no response had a ``Date``."""
-        if self._measured is None:
-            return None
-        return (datetime.now(UTC) - self.service_now()).total_seconds()
+        service_now = self.service_now_if_known()
+        return None if service_now is None else (datetime.now(UTC) - service_now).total_seconds()
 
     @property
     def ahead(self) -> float:
@@ -57,14 +56,14 @@ class ServiceClock:
 
     def service_now_if_known(self) -> datetime | None:
         """Return the service's time; None if no response had a ``Date``."""
-        return None if self._measured is None else self.service_now()
+        if self._measured is None:
+            return None
+        date, at = self._measured
+        return date + timedelta(seconds=now() - at)
 
     def service_now(self) -> datetime:
         """Return the service's time; this machine's if no response had a ``Date``."""
-        if self._measured is None:
-            return datetime.now(UTC)
-        date, at = self._measured
-        return date + timedelta(seconds=now() - at)
+        return self.service_now_if_known() or datetime.now(UTC)
 
     def observe(self, headers: Mapping[str, str]) -> None:
         """Measure the service's time by a response that has just arrived."""
@@ -144,9 +143,8 @@ class Session(Generic[BackendT]):
         self.backend: BackendT = backend
         self.account = account
         self.budget: BaseBudget | None = key_state.budget if budget is SHARED_BUDGET else budget
-        self.limiter: RateLimiter | None = None
-        if self.budget is not None:
-            self.limiter = RateLimiter(self.budget, backend, hash_of(account))
+        limiter = None if self.budget is None else RateLimiter(self.budget, backend, hash_of(account))
+        self.limiter: RateLimiter | None = limiter
         self.stk_pause: StkPause = key_state.stk_pause
         self.clock: ServiceClock = ServiceClock(on_loopback=account.on_loopback)
         self.observer = observer
@@ -223,7 +221,6 @@ class Session(Generic[BackendT]):
         return waited
 
     async def close(self) -> None:
-        """Close the connections, including those of a shared budget."""
         if self.budget is not None:
             self.budget.close()
         await self.backend.close()

@@ -132,7 +132,6 @@ class Waiter:
         return self.ended is None and self.failure is None and self.observation is self.judged
 
     def is_due(self, now: float) -> bool:
-        """Return whether it must be polled for now."""
         return self.needs_polling and (self.notified or self.next_poll_at <= now)
 
 

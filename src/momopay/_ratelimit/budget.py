@@ -81,7 +81,6 @@ class Line:
         return Place(ticket is not None or before + same > 0, before, same, payments)
 
     def join(self, ticket: Ticket) -> None:
-        """Add a call at the end of its lane."""
         with self._lock:
             self._lanes[ticket.lane][ticket] = None
 
@@ -150,7 +149,6 @@ class BaseBudget(ABC):
             slots.close()
 
     def _slots(self, account_hash: str) -> Slots:
-        """Return this process's slots of an account."""
         return self._accounts.get(account_hash) or self._accounts.setdefault(account_hash, self._open(account_hash))
 
     @abstractmethod

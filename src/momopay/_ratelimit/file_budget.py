@@ -100,7 +100,6 @@ class SharedState:
         return json.dumps(data, separators=(",", ":")).encode() + b"\n"
 
     def reserve_now(self, now: float, lane: Lane, place: Place, process: str) -> float:
-        """Take a slot and return 0 if a call of this process may have one now; else return the seconds until it may."""
         others = sum(count for name, (count, until) in self.waiting.items() if name != process and until > now)
         if others and lane is not Lane.PAYMENT:  # payments go first, whichever process they wait in
             place = place._replace(queued=True, before=place.before + others)
@@ -205,12 +204,10 @@ class FileSlots(SharedSlots):
         self._is_known = False  # whether this process has used the budget
 
     def close(self) -> None:
-        """Close the file; the next request opens it again."""
         with self._lock:
             self.abandon()
 
     def abandon(self) -> None:
-        """Close the file without waiting for the lock."""
         # A forked child must close it, too, or it would keep the lock that a thread of its parent held at the fork.
         descriptor, self._descriptor = self._descriptor, -1  # first, so that an exception leaves no closed descriptor
         if descriptor >= 0:

@@ -120,7 +120,6 @@ class RedisSlots(SharedSlots):
         self._away_since = self._retry_at = -inf
 
     def close(self) -> None:
-        """Close the idle connection; the next request opens another one."""
         # Without the lock, because the caller may be an event loop. A connection in use closes when it is collected.
         client, self._client = self._client, None
         if client is not None and client is not self._given:  # the user's own stays open

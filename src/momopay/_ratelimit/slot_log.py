@@ -91,7 +91,6 @@ class SlotLog:
         return slot - now
 
     def stop(self, now: float, until: float) -> None:
-        """Give no slot before `until`, and revoke slots that were reserved for that time."""
         # If two requests are refused at the same time, the later answer may state the shorter stop.
         self.stopped_until = max(self.stopped_until, until)
         now = max(now, self._now)  # a slot that another thread took a moment ago was used

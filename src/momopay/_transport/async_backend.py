@@ -88,7 +88,6 @@ class AsyncBackend(BaseBackend):
         return AsyncSignal()
 
     async def close(self) -> None:
-        """Close the idle connections, and the user's transport if there is one."""
         self.is_closed = True
         for connection in self._idle.drain():
             await self._close(connection)
@@ -184,13 +183,10 @@ class AsyncNetwork(httpcore.AsyncNetworkBackend):
         return AsyncStream(self._socket)
 
     async def _connect(self, host: str, port: int) -> None:
-        self._socket.connected(await _connect_to_any(await _resolve_suspended(host, port), port))
-
-
-async def _resolve_suspended(host: str, port: int) -> list[str]:
-    if is_address(host):  # saves a thread
-        return [host]
-    return addresses_in(await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+        addresses = [host]
+        if not is_address(host):  # `getaddrinfo` takes a thread
+            addresses = addresses_in(await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+        self._socket.connected(await _connect_to_any(addresses, port))
 
 
 async def _connect_to_any(addresses: list[str], port: int) -> socket.socket:

@@ -267,7 +267,6 @@ class BaseBackend(ABC):
         return connection or self._connect(origin_of(request), progress)
 
     async def _exchange(self, transport: Any, request: httpx.Request, reader: ResponseReader) -> httpx.Response:
-        """Send a request and read its response to the end."""
         if not self.is_async:
             response: httpx.Response = transport.handle_request(request)
             try:

@@ -195,7 +195,6 @@ class Stream:
         return data
 
     def has_unread(self) -> bool:
-        """Return whether data followed the response."""
         return bool(self._kept)
 
     def get_extra_info(self, info: str) -> Any:

@@ -52,7 +52,6 @@ class SyncBackend(BaseBackend):
         return SyncSignal()
 
     async def close(self) -> None:
-        """Close the idle connections, and the user's transport if there is one."""
         self.is_closed = True
         for connection in self._idle.drain():
             await self._close(connection)
