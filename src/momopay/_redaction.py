@@ -67,8 +67,7 @@ def clear_frames(error: BaseException) -> None:
     """Drop what crash reporters would show of a request: the locals of library frames, and secrets in causes.
 
     This covers the error and its whole chain. Only frames of `_CARRIERS` are cleared, so that users can debug their own
-    ``until=`` functions and transports. A running frame cannot be cleared; `clears_frames` and `operation` delete their
-    own arguments.
+    functions and transports. A running frame cannot be cleared: `clears_frames` and `operation` delete their arguments.
     """
     for link in _chain(error):
         # A library's message may quote its arguments. The user's own errors are left as they are.

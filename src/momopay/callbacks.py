@@ -44,8 +44,7 @@ def parse_callback(body: bytes | bytearray | memoryview | str | Mapping[str, Any
         body: The request's body as it was received, at most 64 KiB, or the JSON object that a framework made of it.
 
     Returns:
-        The callback, with unknown fields and values. Only the event type and the transaction's id and status are
-        required; every other field may be None.
+        The callback, with unknown fields and values. Only event type, id and status are required; the rest may be None.
 
     Raises:
         InvalidCallbackError: Too large, not JSON, not an object, or without a required field. Respond with 400.

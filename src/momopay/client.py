@@ -202,8 +202,7 @@ class BaseClient(Generic[BackendT, TransportT]):
             default_headers: Headers to add to those of this client; they replace those of the same name.
 
         Returns:
-            The copy, with the same `on_event` and all other attributes of a subclass. Closing it does not close the
-            original's connections.
+            The copy, with the same `on_event` and the attributes of a subclass. Closing it keeps the connections open.
 
         Raises:
             ConfigurationError: An option is out of range or unsafe.
@@ -260,8 +259,7 @@ class Client(BaseClient[SyncBackend, "httpx.BaseTransport"]):
         deadline: Seconds for one call, including retries and pauses.
         max_attempts: The most attempts in one call.
         budget: The rate budget; by default one shared by all clients of this key in the process. A `FileRateBudget`
-            shares it with the other processes of the machine, a `RedisRateBudget` with other machines, too. None means
-            no rate limit.
+            shares it with other processes of the machine, a `RedisRateBudget` with other machines. None: no limit.
         max_wait: Seconds that a call may wait for a slot in the rate budget. If it would wait longer, it raises
             `BudgetExhaustedError` at once. For code that a person waits for; by default a call waits until its
             deadline. It does not bound the polling of waits and sweeps, nor the pauses of ``payouts.pay_all``.
@@ -280,8 +278,7 @@ class Client(BaseClient[SyncBackend, "httpx.BaseTransport"]):
 
     Raises:
         ConfigurationError: No key or address, a key that is not ``pk_...``, an address that does not end in ``/v1``, a
-            live key on loopback, `proxy` or `verify` beside `transport`, an `on_event` that cannot be called or is
-            async, or an option out of range.
+            live key on loopback, `proxy` or `verify` beside `transport`, an async `on_event`, or an invalid option.
     """
 
     _is_async = False

@@ -50,8 +50,7 @@ class BaseEvent:
         operation: The operation that was called, such as ``stk.initiate`` or ``transactions.wait``. Its searches and
             polls have the same name.
         call_id: The number of the call, from 1. It is unique in the process, and the same in all events of one call.
-        at: When it happened, in seconds since 1970 by this machine's clock. It may be delivered later: see
-            `JournalChanged`.
+        at: When it happened, in seconds since 1970 by this machine's clock; see `JournalChanged` for the delivery.
     """
 
     operation: str

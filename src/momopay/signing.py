@@ -82,8 +82,7 @@ class CallbackSigner:
             has that ``wire_reference`` in the journal; the adapters compare them.
 
         Raises:
-            ForgedCallbackError: The token is missing, repeated, malformed, or not of these secrets. Respond with 403
-                and do nothing.
+            ForgedCallbackError: The token is missing, repeated, malformed, or not of these secrets. Respond with 403.
         """
         # Two tokens are refused, because a proxy and this code could each use a different one.
         if isinstance(url, str) and len(url) <= _MAX_URL_LENGTH and url.isascii() and url.count(_NAME) == 1:

@@ -126,8 +126,7 @@ class Call(Generic[R]):
 
     async def acquire_slot(self) -> bool:
         """Take the next attempt's slot in the rate budget, unless the call holds one; return whether it waited."""
-        # Public for `Sender`, which takes the slot before it writes SENDING to the journal: a process that dies while
-        # it waits for a slot then leaves no unresolved payment.
+        # `Sender` calls this before it writes SENDING: a process that dies while it waits leaves no unresolved payment.
         self._check_stk_pause()
         if self.has_slot:
             return False
@@ -151,8 +150,7 @@ class Call(Generic[R]):
             if obstacle is self.foreign_error:  # a bug in the user's transport, which the user must see
                 self._log_interruption()
                 raise
-            # What prevents a retry (an exhausted budget, an STK pause) says nothing about the earlier attempts. Their
-            # outcome decides which error is raised.
+            # What prevents a retry (a budget, an STK pause) does not decide the error: the earlier attempts do.
             if self.last_failure is None or not (
                 self.may_have_executed or isinstance(obstacle, AttemptFailed | BudgetExhaustedError)
             ):

@@ -93,8 +93,7 @@ class Account:
                 f"api_key must start with pk_live_ or pk_test_ but {begins}: copy the key from the account console,"
                 " under settings"
             )
-        # The key becomes the user name of Basic authentication. A colon would end it, and a line break would inject a
-        # header.
+        # The key is the user name of Basic authentication: a colon would end it, a line break would inject a header.
         if not _KEY.fullmatch(self.api_key):
             raise ConfigurationError(
                 "api_key must be visible ASCII without spaces or colons: copy it again from the account console"

@@ -40,11 +40,7 @@ _call_ids = itertools.count(1)
 
 
 class Observer:
-    """Passes events to `on_event`. As thread-safe as `on_event` is.
-
-    Raises:
-        ConfigurationError: `on_event` cannot be called, or is async.
-    """
+    """Passes events to `on_event`. As thread-safe as `on_event` is."""
 
     def __init__(self, on_event: object) -> None:
         if not callable(on_event) or is_async(on_event):

@@ -44,10 +44,7 @@ def is_success(status: int) -> bool:
 
 
 def build_parser(envelope: type[Envelope[Any]]) -> None:
-    """Build an envelope's parser, which pydantic would do at its first use.
-
-    Called before anything is sent, so that an interrupt of this slow step loses no response.
-    """
+    """Build an envelope's parser before anything is sent: an interrupt of it at its first use would lose a response."""
     try:
         envelope.model_rebuild()
     except SchemaError as error:

@@ -43,8 +43,7 @@ if TYPE_CHECKING:  # a blocking client must not load the other backend, and asyn
 
 logger = logging.getLogger("momopay")
 
-# Polls leave slots to payments and reads, and have a floor. As reads, confirmations would starve on a key that pays
-# without a pause.
+# Polls have a floor. As reads, confirmations would starve on a key that pays without a pause.
 _LANE: Final = Lane.POLL
 # The most pages that a round reads for confirmations. They show every payment of the last five minutes, even if a key
 # spends its whole rate limit on payments. Callbacks are not signed, and a forged one must not cost a walk of the list.

@@ -129,8 +129,7 @@ class TransactionWait(Caller):
             return ended or waiter.ended
         if not seen.status.ended_without_success:
             return ended
-        # A list row has no result code. A full read follows even if the row does not end the wait, because `until` may
-        # depend on the code.
+        # A list row has no result code. A full read follows even if the row ends no wait: `until` may need the code.
         if waiter.ended is None and (ended is not None or seen.status != waiter.full_read_status):
             waiter.full_read_status = seen.status
             waiter.ended = ended

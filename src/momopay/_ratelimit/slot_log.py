@@ -20,8 +20,7 @@ from enum import Enum
 from math import inf
 from typing import Final, NamedTuple
 
-# Windows for which a lane counts as used after a call last asked for it. More than one, because a call asks once and
-# then sleeps for up to a window.
+# Windows for which a lane counts as used after a call asked for it. A call asks once and then sleeps up to a window.
 _IN_USE: Final = 2
 
 

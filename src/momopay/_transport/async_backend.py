@@ -40,12 +40,7 @@ class AsyncBackend(BaseBackend):
     _threads: anyio.CapacityLimiter  # made by `bind_to_loop`, because it belongs to the loop, as `_slots` does
 
     def bind_to_loop(self) -> None:
-        """Bind the client to the running event loop, unless it is bound already.
-
-        Raises:
-            TypeError: No event loop is running.
-            ConfigurationError: The client belongs to another event loop.
-        """
+        """Bind the client to the running event loop. Raise if none is running, or the client is bound to another."""
         loop = _running_loop()
         if self._loop is None:
             self._loop = loop

@@ -33,8 +33,7 @@ _HTTPCORE_NOT_SENT: Final = (
 # What the operating system raises when there is no connection.
 _SYSTEM_NOT_SENT: Final = (ConnectionRefusedError, socket.gaierror)
 
-# What a transport raises if an attempt fails. Any other exception, such as a mock's AssertionError, is a bug outside of
-# this package and reaches the caller unchanged.
+# What a transport raises if an attempt fails. Other exceptions, such as a mock's AssertionError, pass through.
 TRANSPORT_ERRORS: Final = (
     httpx.HTTPError,
     httpx.InvalidURL,
@@ -202,8 +201,7 @@ class ResponseReader:
     def start(self, response: httpx.Response) -> bool:
         """Take the response's head, and its body if the transport has read it already; return whether it has.
 
-        Raises:
-            httpx.StreamError: The body is lost: the transport consumed it without keeping it, or closed the response.
+        Raises `httpx.StreamError` if the transport has consumed the body without keeping it, or closed the response.
         """
         self._status = response.status_code
         self._headers = response.headers
@@ -282,9 +280,8 @@ def _is_not_sent(error: Exception) -> bool:
         return True
     if not isinstance(error, _HTTPX_NOT_SENT):
         return False
-    # httpx's errors prove it only if they come from httpcore, the operating system or the transport itself. A transport
-    # over another library may translate too much: httpx-aiohttp also raises ConnectTimeout for a server that hung up
-    # after it had read the whole request.
+    # httpx's errors prove it only if httpcore, the operating system or the transport itself raised them. httpx-aiohttp
+    # raises ConnectTimeout even for a server that hung up after it had read the whole request.
     causes = list(_causes(error))
     return not causes or isinstance(causes[0], _HTTPCORE_NOT_SENT) or isinstance(causes[-1], _SYSTEM_NOT_SENT)
 

@@ -36,8 +36,7 @@ from momopay._transport.sockets import AttemptSocket, Stream, Tunnel
 from momopay.errors import ConfigurationError
 from momopay.urls import check_proxy_url
 
-# The fraction of the timeout that connecting may take. Below 1, so that a failure to connect is reported as such before
-# the attempt itself times out.
+# The fraction of the timeout for connecting. Below 1, so that its failure is reported before the attempt times out.
 _CONNECT_FRACTION: Final = 0.9
 # Seconds. Common servers close an idle connection after five.
 KEEP_ALIVE: Final = 4.0
@@ -67,11 +66,7 @@ DIRECT: Final = Route()
 
 
 def route_of(proxy: object, verify: object, transport: object) -> Route:
-    """Return the route that these options describe.
-
-    Raises:
-        ConfigurationError: An option is invalid, or there is a transport, which makes its own connections.
-    """
+    """Return the route that these options describe. A transport makes its own connections, so it excludes them."""
     if transport is not None:
         raise ConfigurationError("proxy and verify are for the SDK's own connections; configure the transport instead")
     if verify is not None and not isinstance(verify, ssl.SSLContext):
@@ -242,8 +237,7 @@ class BaseBackend(ABC):
                     try:
                         connection.socket.deadline = deadline
                         reader.progress.knows_body = bool(request.content)
-                        # From here on the trace decides. Without one, because a test tool answers in place of the
-                        # connection, the request counts as sent.
+                        # From here on the trace decides. Without one, as with some test tools, it may be sent.
                         reader.progress.connecting = False
                         response = await self._exchange(connection, request, reader)
                         answer = reader.finish()

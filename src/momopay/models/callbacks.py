@@ -14,8 +14,7 @@ from momopay.models.records import ProviderCode, Record, Timestamp
 class CallbackTransaction(Record):
     """The transaction as the callback states it. Callbacks are not signed: confirm it before you deliver goods.
 
-    Only `id` and `status` are always there. Fields that a callback leaves out are None; ``transactions.confirm`` reads
-    them from the service.
+    Only `id` and `status` are always there. Other fields may be None; ``transactions.confirm`` reads them.
     """
 
     # A callback has only snake_case names, so aliases would waste time.

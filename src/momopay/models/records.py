@@ -131,8 +131,7 @@ class Record(MaskedModel):
 
 def note_response(record: Record, info: ResponseInfo) -> None:
     """Note the response of a record, and of the records in it, such as the items of a page."""
-    # Not in a field, so that dumps and comparisons have only the service's fields. Not a method, which editors would
-    # offer on every record.
+    # Not in a field, so that dumps and comparisons have only the service's; no method, which editors would offer.
     for value in [record, *vars(record).values()]:
         if isinstance(value, list):  # of records; not checked one by one, because a page has 100
             for each in cast("list[Record]", value):
@@ -160,11 +159,7 @@ _LONE_SURROGATE: Final = re.compile(
 
 
 def parse_json(model: type[M], body: bytes) -> M:
-    """Return a model parsed from JSON. Lone surrogates are replaced, so that the rest can be read.
-
-    Raises:
-        ValidationError: It is not JSON, or not what the model has.
-    """
+    """Return a model parsed from JSON, or raise ValidationError. Lone surrogates in its texts are replaced."""
     try:
         # Not `model_validate_json`, which takes a tenth longer to check options that are not used here.
         parsed: M = model.__pydantic_validator__.validate_json(body)
