@@ -269,7 +269,7 @@ class Client(BaseClient[SyncBackend, "httpx.BaseTransport"]):
             of its network operations, and the body.
         proxy: The URL of an HTTP proxy, ``http://``, with user and password if it needs them. For a proxy under TLS,
             pass a `transport`. The environment's proxies are never used.
-        verify: The CA certificates that TLS trusts, and any client certificate; by default what httpx trusts.
+        verify: An SSL context with the CA certificates to trust, and any client certificate; by default httpx's.
         default_headers: Headers to add to every request, such as those that a gateway requires. Not Authorization,
             Content-Type, Content-Length, Host, Idempotency-Key, nor those that decide where a request ends.
         app_info: Your program and its version, such as ``"shop/1.2"``, added to the User-Agent.

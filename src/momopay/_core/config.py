@@ -87,7 +87,7 @@ class Account:
             raise ConfigurationError(f"base_url {error}") from error
         self.on_loopback: bool = is_loopback(self.base_url)
         if not self.api_key.startswith(("pk_live_", "pk_test_")):
-            kind = _KEY_PREFIX.match(self.api_key)  # no more than that: it may be another service's secret
+            kind = _KEY_PREFIX.match(self.api_key)  # the rest is not shown: it may be another service's secret
             begins = f"this one starts with {kind[0]}" if kind else "this is something else"
             raise ConfigurationError(
                 f"api_key must start with pk_live_ or pk_test_ but {begins}: copy the key from the account console,"

@@ -197,7 +197,7 @@ class Steps(Protocol[T_co]):
 
 
 class OperationIterator(Generic[BackendT, T]):
-    """An iterable: for ``for`` from a `Client`, for ``async for`` from an `AsyncClient`.
+    """An iterable. Use ``for`` if it is from a `Client`, and ``async for`` if it is from an `AsyncClient`.
 
     Each loop calls `begin` and gets its items from the `Steps` that it returns.
     """

@@ -65,7 +65,7 @@ def parse_envelope(response: RawResponse, envelope: type[Envelope[T]], url: str)
         return parse_json(envelope, response.body)
     except ValidationError as error:
         failure = failure_from_response(response, url, describe(error))
-        # The user gets `failure.error`, so that one is chained to pydantic's.
+        # The user gets `failure.error`, so pydantic's error must be the cause of that.
         failure.error.__cause__ = error
     raise failure
 

@@ -67,7 +67,7 @@ class ServiceClock:
 
     def observe(self, headers: Mapping[str, str]) -> None:
         """Measure the service's time by a response that has just arrived."""
-        # Called only for payments, because parsing the date takes a twentieth of a request's time.
+        # Called only after requests that may need reconciliation: parsing takes a twentieth of a request's time.
         date = http_date(headers.get("date", ""))
         if date is None:
             return
@@ -120,7 +120,7 @@ _key_states: dict[str, KeyState] = {}
 
 
 def key_state_for(account: Account) -> KeyState:
-    """Return the state that all clients of this account in the process share. Its name is a hash that hides the key."""
+    """Return the state that all clients of this account in the process share. A hash names it, to keep no API key."""
     # No lock, which a forked child might inherit held: `setdefault` is atomic, so all threads get the same state.
     name = hash_of(account)
     return _key_states.get(name) or _key_states.setdefault(name, KeyState())

@@ -13,7 +13,7 @@ Invariants:
 - A notification stays pending if no slot was free or the round was cancelled.
 - If a request fails because the polling caller has no time left, no other caller fails.
 - An exception from a signal handler, at any instruction, leaves no turn taken and no caller behind: the turn is a lock
-  in C that ``with`` holds, and callers are kept by weak references.
+  in C that ``with`` holds, and the coordinator has only weak references to callers.
 
 Times are in seconds, on the backend's monotonic clock.
 """

@@ -1,8 +1,8 @@
 """`FileRateBudget`: one rate budget for the processes of a machine, without a server.
 
 The file holds a `SharedState` by the machine's clock, and is changed under a lock. What may go wrong:
-    - A process dies while it holds the lock: the kernel releases it. If it is only stopped, nobody gets a slot until it
-      goes on or ends. Nobody blocks on the lock, so calls keep their deadlines.
+    - A process dies while it holds the lock: the kernel releases the lock. If it is only stopped, nobody gets a slot
+      until it continues or dies. Nobody blocks on the lock, so calls keep their deadlines.
     - The file is damaged or deleted: the window counts as full. An empty file beside it shows that the budget was used
       before. Only if that was deleted, too, a process that never used the budget begins with a free window.
 

@@ -9,7 +9,7 @@ Invariants:
       refill within one window.
     - The log is sorted. Clients take a slot only when it is due, so the most urgent lane gets it. Only a direct caller
       of `reserve` takes slots ahead of time.
-    - A slot that was taken is never moved. Only a stop removes slots, those in the future.
+    - A slot that was taken is never moved. Only a stop removes slots, and only future ones.
     - None of the window is held back for a lane that was not used lately.
 """
 

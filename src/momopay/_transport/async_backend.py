@@ -240,7 +240,7 @@ class AsyncStream(Stream, httpcore.AsyncNetworkStream):
         return self._take_kept() or self._keep_last(await self._socket.receive(max_bytes))
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        await anyio.lowlevel.checkpoint_if_cancelled()  # `send` may write without suspending
+        await anyio.lowlevel.checkpoint_if_cancelled()  # `send` may not suspend, and would miss a cancellation
         await self._socket.send(buffer)
 
     async def aclose(self) -> None:

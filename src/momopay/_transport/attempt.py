@@ -19,7 +19,7 @@ Headers = httpx.Headers
 
 _TOO_LATE: Final = "the timeout was over before the request was written"
 MAX_BODY: Final = 8 * 1024 * 1024
-# Objects and arrays in a body, of which each takes some hundred bytes once parsed. A full page of a list has 102.
+# Objects and arrays in a body, each of which takes some hundred bytes once parsed. A full page of a list has 102.
 MAX_PARTS: Final = 200_000
 _MIN_SIZE_TO_COUNT: Final = 2 * MAX_PARTS
 
@@ -134,7 +134,7 @@ class Progress:
     """How far a request with an effect has come. What is not known counts as sent.
 
     It follows httpcore's "trace" extension, on our own connections and on every transport that passes the extension on
-    to httpcore. No byte of the body may be written from the time `until` of the backend's clock.
+    to httpcore. No byte of the body may be written at or after `until`, a time of the backend's clock.
     """
 
     connecting: bool = False  # whether it is certain that nothing has been written yet

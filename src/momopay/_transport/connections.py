@@ -6,7 +6,7 @@ httpcore's pool, whose cost for each request grows with its idle connections.
 Invariants:
 - A connection carries one request at a time, for one thread or task.
 - A connection goes back to the stack only after a complete response that no byte followed (`ends_cleanly`).
-- A request with an effect never uses an idle connection. If the server closed that just as a payment is written to it,
+- A request with an effect never uses an idle connection. If the server closed it just as a payment was written to it,
   the payment's outcome would be unknown. A failure to connect is certainly not sent.
 - The connection of a request with an effect is aborted (RST), also by the kernel if the process dies, unless `answered`
   was called after a complete response. So none of its bytes arrives later.

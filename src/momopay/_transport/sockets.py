@@ -80,7 +80,7 @@ class AttemptSocket:
         """Start TLS, or close the socket and raise `httpcore.ConnectError`."""
         try:
             tls = context.wrap_socket(self.raw, do_handshake_on_connect=False, server_hostname=server_hostname)
-            self.raw = tls  # the other object no longer owns the socket
+            self.raw = tls  # the plain object no longer owns the socket
             while True:
                 seconds = self.remaining(httpcore.ConnectTimeout)
                 try:
@@ -156,7 +156,7 @@ class AttemptSocket:
                 self.raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _CLOSE)
 
     def close(self) -> None:
-        """Close the socket. This aborts a request with an effect, unless `answered` was called."""
+        """Close the socket. The connection of a request with an effect is aborted, unless `answered` was called."""
         if self._is_connected:
             self.raw.close()
 

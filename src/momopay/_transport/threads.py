@@ -13,7 +13,7 @@ import anyio.from_thread
 import anyio.to_thread
 
 # Seconds that a cancelled caller waits for its work. A commit takes milliseconds, and a caller that left at once might
-# close the journal under it. But no cancelled task should wait for a locked database.
+# close the journal during it. But no cancelled task should wait for a locked database.
 CANCELLED_WAIT: Final = 1.0
 
 T = TypeVar("T")
