@@ -1,7 +1,7 @@
 """momopay: STK collections, B2C payouts, wallet, channels, transactions and callbacks, typed to the last field.
 
-Importing the package imports nothing else. A name's module is loaded when the name is first used. Further types, for
-annotations, are in `momopay.types`, events in `momopay.events`.
+Importing the package imports nothing else: the module of a name is loaded when the name is first used. Further types
+for annotations are in `momopay.types`, and events in `momopay.events`.
 """
 
 from importlib import import_module as _import_module
@@ -9,10 +9,10 @@ from os import environ as _environ
 
 __version__ = "0.4.0"
 
-# Type checkers and editors take this name for true, and find the names below it. It is not imported from `typing`,
-# because that import alone takes longer than everything that this package may cost at start-up. The names are imported
-# one by one: of a star import, Jedi completes whatever the module has, its own imports included.
-TYPE_CHECKING = bool()  # noqa: UP018  Jedi would skip what stands below a plain False
+# Type checkers and editors take this name for true, and find the imports below it. It is not imported from `typing`,
+# because that alone would take longer than the whole package may take at start-up. The names are imported one by one,
+# because from a star import Jedi completes the module's own imports, too.
+TYPE_CHECKING = bool()  # noqa: UP018  Jedi would skip the imports below a plain False
 if TYPE_CHECKING:
     from momopay import (
         events as events,

@@ -1,7 +1,7 @@
-"""Begin anew in the child of a fork. What must be done before a fork registers with `os.register_at_fork` itself.
+"""Renew objects in the child of a fork. Code that must run before a fork uses `os.register_at_fork` itself.
 
-Only the thread that forks lives on in the child. A lock that another thread held at that moment would stay held there
-for ever, and what that thread was doing never ends.
+Only the thread that forks exists in the child. A lock that another thread held would stay held there for ever, and what
+that thread was doing would never end.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ _renewals: dict[int, WeakMethod[Callable[[], None]]] = {}
 
 
 def renew_in_child(renew: Callable[[], None]) -> None:
-    """Call a method in each child of a fork, for as long as its object lives.
+    """Call a bound method in each child of a fork, for as long as its object lives.
 
-    It replaces the locks of the object, and what threads of the parent left behind. It runs before anything else does.
+    The method replaces the object's locks and the state that the parent's threads left behind.
     """
     number = next(_numbers)
     _renewals[number] = WeakMethod(renew, lambda _dead: _renewals.pop(number, None))

@@ -1,4 +1,4 @@
-"""What counts as a number in options, arguments and details of errors. True and False do not. Pure."""
+"""Checks for numbers in options, arguments and details of errors. True and False are none. Pure."""
 
 from __future__ import annotations
 

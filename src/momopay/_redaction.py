@@ -1,7 +1,6 @@
 """Keep API keys and whole phone numbers out of messages, reprs and tracebacks.
 
-This is the lowest module of the package, because the errors themselves need it. It is pure and safe to call from
-any thread.
+This is the lowest module of the package, because the errors need it. It is pure.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from typing import Final, ParamSpec, TypeVar
 P = ParamSpec("P")
 T = TypeVar("T")
 
-# A key as it is, or in the base64 of Basic authentication: every "pk_" begins with "cGtf" there.
+# A key in plain text, or in the base64 of Basic authentication, where "pk_" is "cGtf".
 _KEY = re.compile(r"\b(pk_(?:live|test)_|cGtf)[!-~]+")
 
 # A Kenyan number in any spelling. The first alternative consumes hexadecimal ids and UUIDs, whose digits are no phone.
@@ -25,13 +24,13 @@ _PHONE = re.compile(
     r"|(?<![0-9])(?:\+?254|0(?=[ ()-]?[17]))(?:[ ()-]{0,2}[0-9]){9}(?![0-9])"
 )
 
-# Packages whose frames hold a request, its headers or a row of the journal while a call passes through them.
+# Packages whose frames hold a request, its headers or a row of the journal during a call.
 _CARRIERS: Final = frozenset(
     {
         "aiohttp",
         "anyio",
         "asyncio",
-        "contextlib",  # its frames hold generators of ours, with what these hold
+        "contextlib",  # its frames hold our generators
         "h11",
         "httpcore",
         "httpx",
@@ -54,7 +53,7 @@ def mask_phone(text: str) -> str:
 
 
 def redact(text: str) -> str:
-    """Return the text with every key and phone number masked."""
+    """Return the text with all keys and phone numbers masked."""
     without_keys = _KEY.sub(r"\1*****", text)
     return _PHONE.sub(lambda match: match[0] if match["id"] else mask_phone(match[0]), without_keys)
 
@@ -67,12 +66,11 @@ def redacted_repr(value: object) -> str:
 def clear_frames(error: BaseException) -> None:
     """Drop what crash reporters would show of a request: the locals of library frames, and secrets in causes.
 
-    This covers the error and all that it is chained to. Only frames of `_CARRIERS` are cleared: a caller debugging an
-    ``until=`` function or a transport of their own keeps theirs. A frame that is still running cannot be cleared;
-    `clears_frames` and `operation` drop their own arguments.
+    This covers the error and its whole chain. Only frames of `_CARRIERS` are cleared, so that users can debug their own
+    functions and transports. A running frame cannot be cleared: `clears_frames` and `operation` delete their arguments.
     """
     for link in _chain(error):
-        # A library's message may quote what it was given. An error of the caller's own is left as it is.
+        # A library's message may quote its arguments. The user's own errors are left as they are.
         if link is not error and type(link).__module__.partition(".")[0] in _CARRIERS:
             link.args = tuple(redact(each) if isinstance(each, str) else each for each in link.args)
         for frame, _ in walk_tb(link.__traceback__):
@@ -82,7 +80,7 @@ def clear_frames(error: BaseException) -> None:
 
 
 def clears_frames(function: Callable[P, T]) -> Callable[P, T]:
-    """Decorate a function whose arguments must not stay in the traceback of an error that it raises."""
+    """Decorate a function whose arguments must not stay in the traceback of its errors."""
 
     @wraps(function)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> T:

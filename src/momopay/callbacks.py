@@ -19,7 +19,7 @@ from momopay.models.enums import EventType, ResultCode, TransactionStatus, Trans
 from momopay.models.records import describe, parse_json
 from momopay.phones import same_phone
 
-if TYPE_CHECKING:  # whoever only parses callbacks need not load it
+if TYPE_CHECKING:  # not needed to parse callbacks
     from momopay.models.transactions import Transaction
 
 CallbackHandler: TypeAlias = Callable[[Callback], object]
@@ -36,19 +36,18 @@ _KNOWN_EVENTS: Final = frozenset(EventType)
 def parse_callback(body: bytes | bytearray | memoryview | str | Mapping[str, Any]) -> Callback:
     """Return the callback that the service POSTed to a callback URL.
 
-    The service signs nothing, so this proves nothing: compare the callback with the service's own record, with
-    ``transactions.confirm``, before you deliver goods. The same callback may be delivered more than once: handle each
+    The service does not sign callbacks, so anybody may have sent it. Before you deliver goods, compare it with the
+    service's own record: ``transactions.confirm``. The same callback may be delivered more than once: handle each
     ``callback.key`` once. See the service page, "Callbacks". Sends nothing.
 
     Args:
         body: The request's body as it was received, at most 64 KiB, or the JSON object that a framework made of it.
 
     Returns:
-        The callback. Unknown fields and values are kept. It needs an event type, and of the transaction an id and a
-        status; every other field may be None.
+        The callback, with unknown fields and values. Only event type, id and status are required; the rest may be None.
 
     Raises:
-        InvalidCallbackError: Too large, not JSON, not an object, or without what a callback needs. Respond with 400.
+        InvalidCallbackError: Too large, not JSON, not an object, or without a required field. Respond with 400.
     """
     text = body if isinstance(body, bytes) else _encoded(body)
     if len(text) > MAX_BODY_BYTES:
@@ -68,8 +67,8 @@ def _encoded(body: object) -> bytes:
     if not isinstance(body, Mapping):
         raise InvalidCallbackError("not a callback: bytes, text or a mapping are needed")
     try:
-        # Through JSON even though it is parsed already: so there is one parser, and the copy is the caller's no more.
-        # The fallback is for mappings that are not a dict; what is no mapping either raises, and is no JSON.
+        # Encoded again, so that there is one parser, and a copy that the caller cannot change. The fallback is for
+        # mappings that are not a dict; it raises for anything else that JSON does not have.
         return to_json(body, fallback=dict)
     except (ValueError, RecursionError) as error:
         raise InvalidCallbackError("not a callback: it cannot be encoded as JSON") from error
@@ -78,8 +77,8 @@ def _encoded(body: object) -> bytes:
 def callback_body(transaction: Transaction) -> bytes:
     """Return the body of the callback that the service would send for a payment that has ended.
 
-    It has every field of the service page, "Callbacks". ``momo_receipt`` is null, because no read shows it; so is what
-    the record does not have. A payout that was credited back is FAILED, as no callback says REVERSED.
+    It has every field of the service page, "Callbacks". Fields that the record lacks are null, as is ``momo_receipt``,
+    which no read returns. A payout that was REVERSED is FAILED here, because no callback says REVERSED.
     """
     succeeded = transaction.status == TransactionStatus.SUCCESS
     status = TransactionStatus.FAILED if transaction.status == TransactionStatus.REVERSED else transaction.status
@@ -110,19 +109,19 @@ def _instant(when: datetime) -> str:
 
 
 def check_agreement(callback: Callback, transaction: Transaction) -> None:
-    """Raise CallbackMismatchError if a callback and the service's own record differ in what matters for the money."""
+    """Raise CallbackMismatchError if a callback contradicts the service's own record."""
     stated = callback.transaction
     succeeded = stated.status == TransactionStatus.SUCCESS
-    # What the callback leaves out, it does not contradict.
+    # A field that the callback leaves out agrees.
     agreement = {
         "transaction_id": stated.id == transaction.transaction_id,
         # Only payout or not, because the service gives two types to top-ups.
         "type": stated.type is None
         or (stated.type == TransactionType.B2C) == (transaction.type == TransactionType.B2C),
-        # The record has no event, so that of the callback must fit its own status. An unknown one may mean anything.
+        # The record has no event, so the callback's must fit its own status. An unknown one may mean anything.
         "event_type": callback.event_type not in _KNOWN_EVENTS
         or (callback.event_type == EventType.SUCCESS) == succeeded,
-        # Which of FAILED, CANCELLED and EXPIRED a read says is not specified.
+        # Which of FAILED, CANCELLED and EXPIRED a read returns is not specified.
         "status": stated.status == transaction.status
         or (stated.status.ended_without_success and transaction.status.ended_without_success),
         "amount": stated.amount in {None, transaction.amount},

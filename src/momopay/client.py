@@ -1,8 +1,8 @@
 """`Client` and `AsyncClient`: options, wiring and closing. No logic.
 
-A client checks its options when it is built. What sends is imported and wired at the first use, so that a program
-that only builds a client starts as fast as one without, and a program that only collects does not load payouts. Types
-that would load it are named through the package, which loads a name when `typing.get_type_hints` asks for it.
+A client checks its options when it is built. The code that sends is imported at its first use, so that building a
+client takes no time, and a program that only collects does not load payouts. Annotations name types through the
+package, which loads them when `typing.get_type_hints` asks for them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ TransportT = TypeVar("TransportT", "httpx.BaseTransport", "httpx.AsyncBaseTransp
 
 
 class BaseClient(Generic[BackendT, TransportT]):
-    """What both clients have in common."""
+    """The base class of both clients."""
 
     _is_async: ClassVar[bool]
     _owns_connections: bool = True
@@ -102,7 +102,7 @@ class BaseClient(Generic[BackendT, TransportT]):
         return {}
 
     def _resource(self, path: str, *shared: Once[Any]) -> Any:
-        """Return a group of operations. It is imported at its first use, and made once for each client."""
+        """Return a group of operations, which is imported and made at its first use."""
         if path not in self._loaded:
             self._loaded[path] = load(f"resources.{path}")(self._session, *(each.get() for each in shared))
         return self._loaded[path]
@@ -135,7 +135,7 @@ class BaseClient(Generic[BackendT, TransportT]):
 
     @property
     def base_url(self) -> str:
-        """The service's address, without a slash at its end."""
+        """The service's address, without a trailing slash."""
         return self._account.base_url
 
     @property
@@ -145,27 +145,27 @@ class BaseClient(Generic[BackendT, TransportT]):
 
     @property
     def deadline(self) -> float:
-        """Seconds for one call, repeats and pauses included."""
+        """Seconds for one call, including retries and pauses."""
         return self._limits.deadline
 
     @property
     def max_attempts(self) -> int:
-        """Attempts in one call."""
+        """The most attempts in one call."""
         return self._limits.max_attempts
 
     @property
     def max_wait(self) -> float | None:
-        """Seconds that a call waits for its slot in the rate budget, None if until its deadline."""
+        """Seconds that a call may wait for a slot in the rate budget; None if until its deadline."""
         return self._limits.max_wait
 
     @property
     def journal(self) -> momopay.Journal | None:
-        """The journal of the durable calls, opened if it was given by its URL; None if none was given."""
+        """The journal of the durable calls, which is opened now if it was given as a URL; None if none was given."""
         return None if self._journal is None else self._journal.get()
 
     @property
     def is_closed(self) -> bool:
-        """Whether the connections were closed, by this client or the one that it is a copy of."""
+        """Whether the connections were closed, by this client or by the one that it is a copy of."""
         backend = self._backend.made
         return backend is not None and backend.is_closed
 
@@ -192,18 +192,17 @@ class BaseClient(Generic[BackendT, TransportT]):
         Args:
             timeout: Seconds for one attempt.
             deadline: Seconds for one call.
-            max_attempts: Attempts in one call.
-            max_wait: Seconds that a call waits for its slot in the rate budget; None until its deadline.
-            api_key: The key of another account at the same address. The copy has that key's own rate budget: a
-                `FileRateBudget` or `RedisRateBudget` of this client, which keep keys apart; None if this client has
-                none; else the one that all clients of that key in the process share.
+            max_attempts: The most attempts in one call.
+            max_wait: Seconds that a call may wait for a slot in the rate budget; None if until its deadline.
+            api_key: The key of another account at the same address. The copy keeps a `FileRateBudget` or a
+                `RedisRateBudget`, which have slots for each key, and it keeps None. Otherwise it uses the budget that
+                all clients of that key in the process share.
             budget: The rate budget.
             journal: A `Journal`, or its URL. The copy closes one that it opened itself.
             default_headers: Headers to add to those of this client; they replace those of the same name.
 
         Returns:
-            The copy, with the same `on_event`, and with everything else that a subclass keeps in its attributes.
-            Closing it closes nothing of the original, which owns the connections.
+            The copy, with the same `on_event` and the attributes of a subclass. Closing it keeps the connections open.
 
         Raises:
             ConfigurationError: An option is out of range or unsafe.
@@ -222,7 +221,7 @@ class BaseClient(Generic[BackendT, TransportT]):
         if api_key is not UNCHANGED and api_key != self._account.api_key:
             copy._account = Account(api_key or "", self._account.base_url)  # None would mean the environment's
             copy._coordinator = once("_polling.wait.Coordinators")
-            if hasattr(self._budget, "reserve"):  # this budget is one key's; the others tell keys apart
+            if hasattr(self._budget, "reserve"):  # a `RateBudget` is for one key; the others keep keys apart
                 copy._budget = SHARED_BUDGET
         if budget is not UNCHANGED:
             check_budget(budget)
@@ -236,7 +235,7 @@ class BaseClient(Generic[BackendT, TransportT]):
             self._journal.close()
 
     def __reduce_ex__(self, protocol: object) -> NoReturn:
-        """Refuse to be pickled, and to be copied by the module `copy`."""
+        """Refuse to be pickled or copied by the module `copy`."""
         name = type(self).__name__
         reason = f"a {name} cannot be pickled or copied, because it holds open connections and the key"
         raise TypeError(f"{reason}; make one in each process, or call with_options() for a copy that shares them")
@@ -246,7 +245,7 @@ class BaseClient(Generic[BackendT, TransportT]):
 
 
 for _name in ("stk", "payouts", "transactions", "wallet", "channels"):
-    # Here and not by a decorator: editors, type checkers and documentation know `property`.
+    # Not by a decorator, because editors, type checkers and documentation know only `property`.
     setattr(BaseClient, _name, ClassResource(vars(BaseClient)[_name].fget))
 
 
@@ -257,37 +256,35 @@ class Client(BaseClient[SyncBackend, "httpx.BaseTransport"]):
         api_key: ``pk_live_...`` or ``pk_test_...``; else the environment's MOMOPAY_API_KEY.
         base_url: The service's address, ending in ``/v1``; else the environment's MOMOPAY_BASE_URL.
         timeout: Seconds for one attempt as a whole.
-        deadline: Seconds for one call, repeats and pauses included.
-        max_attempts: Attempts in one call.
-        budget: The rate budget; by default one shared by all clients of this key in the process. A
-            `FileRateBudget` shares it with the other processes of the machine, a `RedisRateBudget` with
-            other machines, too; None is no budget at all.
-        max_wait: Seconds that a call waits for its slot in the rate budget; a longer wait is a
-            `BudgetExhaustedError` at once, for code that a person waits for. By default a call waits until its
+        deadline: Seconds for one call, including retries and pauses.
+        max_attempts: The most attempts in one call.
+        budget: The rate budget; by default one shared by all clients of this key in the process. A `FileRateBudget`
+            shares it with other processes of the machine, a `RedisRateBudget` with other machines. None: no limit.
+        max_wait: Seconds that a call may wait for a slot in the rate budget. If it would wait longer, it raises
+            `BudgetExhaustedError` at once. For code that a person waits for; by default a call waits until its
             deadline. It does not bound the polling of waits and sweeps, nor the pauses of ``payouts.pay_all``.
         journal: A `Journal`, or its URL such as ``"sqlite:///payments.db"``, for all durable calls. A URL is opened at
             the first use, and closed with the client.
-        transport: An httpx transport to send through, instead of the SDK's own connections. `timeout` then
-            bounds each of its network operations, and the body.
-        proxy: The URL of an HTTP proxy to connect through, ``http://``, with a user and a password if it wants them.
-            For one under TLS, give a `transport`. The environment's proxies are never used.
-        verify: What TLS trusts, and any certificate of the client's own; by default what httpx trusts.
-        default_headers: Headers to add to every request, such as those that a gateway wants. Not Authorization,
+        transport: An httpx transport to send through instead of the SDK's own connections. `timeout` then bounds each
+            of its network operations, and the body.
+        proxy: The URL of an HTTP proxy, ``http://``, with user and password if it needs them. For a proxy under TLS,
+            pass a `transport`. The environment's proxies are never used.
+        verify: An SSL context with the CA certificates to trust, and any client certificate; by default httpx's.
+        default_headers: Headers to add to every request, such as those that a gateway requires. Not Authorization,
             Content-Type, Content-Length, Host, Idempotency-Key, nor those that decide where a request ends.
         app_info: Your program and its version, such as ``"shop/1.2"``, added to the User-Agent.
         on_event: Called with each event of `momopay.events` as it happens, in the thread or task of the call, so it
-            must return quickly and must not block an event loop. An exception in it is logged and changes nothing.
+            must return quickly and must not block an event loop. Its exceptions are logged and change nothing.
 
     Raises:
         ConfigurationError: No key or address, a key that is not ``pk_...``, an address that does not end in ``/v1``, a
-            live key on loopback, `proxy` or `verify` beside `transport`, an `on_event` that cannot be called or is
-            async, or a senseless option.
+            live key on loopback, `proxy` or `verify` beside `transport`, an async `on_event`, or an invalid option.
     """
 
     _is_async = False
 
     def close(self) -> None:
-        """Close the connections, and the journal if the client opened it. It cannot be used afterwards."""
+        """Close the connections, and the journal if the client opened it. The client cannot be used afterwards."""
         try:
             if self._owns_connections:
                 load("_core.operation.run_sync")(self._session.close())
@@ -302,7 +299,7 @@ class Client(BaseClient[SyncBackend, "httpx.BaseTransport"]):
 
 
 class AsyncClient(BaseClient[AsyncBackend, "httpx.AsyncBaseTransport"]):
-    """The client for asyncio and trio. Belongs to the event loop that uses it first; make one for each.
+    """The client for asyncio and trio. It belongs to the event loop that uses it first; make one for each loop.
 
     Takes what `Client` takes. `transport` is an async one, and `on_event` a plain function: it is not awaited.
 
@@ -313,7 +310,7 @@ class AsyncClient(BaseClient[AsyncBackend, "httpx.AsyncBaseTransport"]):
     _is_async = True
 
     async def aclose(self) -> None:
-        """Close the connections, and the journal if the client opened it. It cannot be used afterwards."""
+        """Close the connections, and the journal if the client opened it. The client cannot be used afterwards."""
         try:
             if self._owns_connections:
                 await self._session.close()

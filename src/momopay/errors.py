@@ -38,7 +38,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 # Nearly every module imports this one, so it does not load pydantic. Annotations name records through the package,
-# which loads them when a name is first used.
+# which loads them at their first use.
 import momopay
 from momopay._numbers import is_number
 from momopay._redaction import redact
@@ -64,18 +64,18 @@ class MomoPayError(Exception):
         super().__init__(self.message)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return what pickles the error by its state, because the constructors take keyword arguments."""
-        # The arguments are state too: TimeoutError sets them in its __init__, which a pickle does not call.
+        """Pickle the error by its state, because the constructors take keyword arguments."""
+        # `args` is state, too: TimeoutError sets it in its __init__, which unpickling does not call.
         return type(self).__new__, (type(self),), {"args": self.args, **self.__dict__}
 
 
 def _shown(text: str) -> str:
-    # On one line and redacted, because a part of the text may be from the service.
+    # On one line and redacted, because some of the text may be from the service.
     return redact(_CONTROLS.sub(" ", text))
 
 
 class ConfigurationError(MomoPayError):
-    """The client is configured or used in a way that cannot work. Nothing was sent. Fix the code."""
+    """The client is configured or used in a way that cannot work. Nothing was sent. Fix the configuration."""
 
     remedy = "fix the set-up that the message names; `momopay doctor` checks key, address and journal"
 
@@ -84,7 +84,7 @@ class RequestValidationError(MomoPayError, ValueError):
     """Arguments that the service would refuse. They were refused here and nothing was sent. Fix the arguments.
 
     Attributes:
-        fields: What is wrong with each argument at fault, by its Python name. Never the value.
+        fields: What is wrong with each argument at fault, by its Python name, without the value.
     """
 
     remedy = "correct what the message names; nothing was sent"
@@ -468,7 +468,7 @@ ERRORS_BY_CODE: Mapping[str, type[APIError]] = {
 
 def number_or_none(value: object) -> float | None:
     """Return a finite, non-negative JSON number as a float, and None for anything else."""
-    # Compared before it is converted: an integer of hundreds of digits is no float.
+    # Compared before the conversion, because an integer of hundreds of digits does not fit into a float.
     return float(value) if is_number(value) and 0 <= value <= sys.float_info.max else None
 
 

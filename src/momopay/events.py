@@ -6,15 +6,14 @@
 
     client = Client(on_event=on_event)
 
-Every event names the operation that it is part of and the number of the call, by which an observer puts together what
-belongs together: calls of several threads and tasks mix. One call is one `CallStarted`, what happens in it, and one
-`CallEnded`. Each step of an iterable is a call: a page of ``transactions.iter``, an end of ``transactions.wait_all``,
-an outcome of ``payouts.pay_all``.
+Every event names its operation and the number of its call, by which an observer tells the events of one call from those
+of other threads and tasks. A call has one `CallStarted`, further events, and one `CallEnded`. Each step of an iterable
+is a call: a page of ``transactions.iter``, an end of ``transactions.wait_all``, an outcome of ``payouts.pay_all``.
 
-No event has a key, a query or a whole phone. A phone in a reference is masked. Where events have these: `seconds` is a
-time that passed, measured by a clock that nobody sets; `error` the class of an error, `status` an HTTP status,
-`request_id` the service's id of a request, and `transaction_id`, `transaction_type` and `transaction_status` the
-service's words for the transaction. Each is None if there is none, or it is not known.
+No event has a key, a query or a whole phone; a phone in a reference is masked. In every event, `seconds` is a duration
+by a monotonic clock, `error` an exception class, `status` an HTTP status, and `request_id` the service's id of a
+request. `transaction_id`, `transaction_type` and `transaction_status` are as the service states them. Each is None if
+there is none, or it is not known.
 """
 
 from __future__ import annotations
@@ -45,14 +44,13 @@ CallbackOutcome: TypeAlias = Literal["accepted", "duplicate", "busy", "invalid",
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaseEvent:
-    """What all events have.
+    """The base class of all events.
 
     Attributes:
-        operation: The operation that was called, such as ``stk.initiate`` or ``transactions.wait``. A search or a poll
-            that an operation makes has the operation's name.
+        operation: The operation that was called, such as ``stk.initiate`` or ``transactions.wait``. Its searches and
+            polls have the same name.
         call_id: The number of the call, from 1. It is unique in the process, and the same in all events of one call.
-        at: When it happened, as seconds since 1970 by this machine's clock. Not always when it is delivered: see
-            `JournalChanged`.
+        at: When it happened, in seconds since 1970 by this machine's clock; see `JournalChanged` for the delivery.
     """
 
     operation: str
@@ -77,12 +75,12 @@ class CallEnded(BaseEvent):
 
     Attributes:
         seconds: How long the operation took.
-        error: What it raised. A cancellation and an interrupt count.
+        error: The class of what it raised, including a cancellation or an interrupt.
         may_have_executed: Whether money may have moved although it raised; see `MomoPayError.may_have_executed`.
-        attempts: How many requests the operation made, searches and polls included. The last one had `status` and
-            `request_id`.
+        attempts: How many requests the operation made, including searches and polls. `status` and `request_id` are
+            those of the last one.
         reference: The reference that the caller gave, if it gave one.
-        transaction_id: That of the transaction that it returned, as are type and status.
+        transaction_id: The id of the transaction that it returned. Type and status are of the same one.
     """
 
     seconds: float
@@ -99,17 +97,16 @@ class CallEnded(BaseEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptEnded(BaseEvent):
-    """One attempt at a request ended, whether it was answered, failed, or could not be sent at all.
+    """One attempt at a request was answered, failed, or could not be sent at all.
 
     Attributes:
         method: The HTTP method.
         route: The path below the base address with ``{id}`` in the place of an id, such as ``/transactions/{id}``.
         host: The host of the base address.
         port: The port of the base address; 443 or 80 where it names none.
-        attempt: Which attempt at the same request it was, from 1. An operation that makes several requests counts
-            each of them from 1.
+        attempt: The number of the attempt, counted from 1 for each request of the operation.
         seconds: How long the attempt took, without the wait for the rate budget.
-        error: What it ended with. The operation need not raise it: the attempt may be repeated.
+        error: The class of its error. The operation need not raise it, because it may retry.
         is_sent: Whether a part of the request may have reached the service.
     """
 
@@ -146,7 +143,7 @@ class RetryScheduled(BaseEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetWaited(BaseEvent):
-    """A request waited for a slot of the rate budget. There is no event if it had a slot at once.
+    """A request waited for a slot of the rate budget. There is no event if it got a slot at once.
 
     Attributes:
         lane: The priority that it waited with: ``payment``, ``read`` or ``poll``, the values of `Lane`.
@@ -161,7 +158,7 @@ class BudgetWaited(BaseEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitEnded(BaseEvent):
-    """The wait for one transaction ended: it reached its end, or the wait gave up on it.
+    """The wait for one transaction ended: the transaction has ended, or the wait failed.
 
     A wait for many transactions reports each of them once. One that its caller left or cancelled reports nothing.
 
@@ -183,9 +180,9 @@ class WaitEnded(BaseEvent):
 class JournalChanged(BaseEvent):
     """An entry of the journal changed its state, or the status of its transaction.
 
-    While a durable call sends a payment, its events wait until the journal has the outcome, so that nothing which an
-    observer does can come between the two. `at` has the time when each of them happened. A change that is made by a
-    method of the `Journal` itself, such as ``journal.settle``, is not reported, because no client makes it.
+    While a durable call sends a payment, its events are held back until the journal has the outcome, so that no
+    observer can interfere between the two. `at` is when each of them happened. A change by a method of the `Journal`
+    itself, such as ``journal.settle``, is not reported, because no client makes it.
 
     Attributes:
         kind: ``PAYOUT`` or ``COLLECTION``, the values of `EntryKind`.
@@ -221,7 +218,7 @@ class SweepEnded(BaseEvent):
 class CallbackReceived(BaseEvent):
     """A callback (webhook) was checked, by ``transactions.confirm`` or by a view of `momopay.integrations`.
 
-    A view whose handler confirms the callback leads to two of these events if both have an observer: one with the
+    If a view's handler confirms the callback and both have an observer, there are two of these events: one with the
     operation ``transactions.confirm``, one with ``callbacks.receive``. Count one of them.
 
     Attributes:
@@ -255,4 +252,4 @@ Event: TypeAlias = (
     | SweepEnded
     | CallbackReceived
 )
-"""Any of them."""
+"""Any event."""

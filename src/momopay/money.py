@@ -1,7 +1,7 @@
 """Amounts in KES, exact to the cent in both directions. Pure.
 
-JSON parsers hold numbers in 64 bits, the one of this package among them. Above ten trillion shillings they are no
-longer exact to the cent, so a larger amount is refused before it is sent.
+JSON parsers, this package's included, hold numbers in 64 bits. From ten trillion shillings these are no longer exact to
+the cent, so such amounts are refused.
 """
 
 from __future__ import annotations
@@ -13,11 +13,10 @@ _MAX_DIGITS: Final = 13
 
 
 def parse_amount(value: object, minimum: int) -> Decimal:
-    """Return an amount of KES as a Decimal, or refuse it.
+    """Return an amount of KES as a Decimal.
 
     Args:
-        value: An ``int`` or a ``Decimal``. A float may be wrong by a cent, and a bool or text is a mistake of the
-            caller, so these are refused.
+        value: An ``int`` or a ``Decimal``. Not a float, which may be wrong by a cent.
         minimum: The least that the endpoint accepts, KES (service page, "Limits").
 
     Returns:
@@ -44,7 +43,7 @@ def parse_amount(value: object, minimum: int) -> Decimal:
 
 def format_amount(amount: Decimal) -> str:
     """Return an amount as a JSON number, exact to the cent. Whole shillings have no decimal point."""
-    if amount.adjusted() >= _MAX_DIGITS:  # nobody's amount: its digits may be too many to write
+    if amount.adjusted() >= _MAX_DIGITS:  # no real amount, and it may have too many digits to write out
         return str(amount)
     if amount == amount.to_integral_value():
         return str(int(amount))

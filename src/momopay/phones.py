@@ -12,14 +12,14 @@ def normalise_phone(text: str) -> str:
     """Return a Kenyan phone number in the form that the service requires, ``254XXXXXXXXX``.
 
     Accepts the four forms of the service page, "Conventions": ``07XXXXXXXX``, ``01XXXXXXXX``, ``+254XXXXXXXXX`` and
-    ``254XXXXXXXXX``, in ASCII digits. Spaces, dashes and parentheses between the digits are removed first, because
-    they must not be sent. Nothing is guessed, since a wrong guess pays a stranger. Nothing is sent.
+    ``254XXXXXXXXX``, in ASCII digits. Spaces, dashes and parentheses between the digits are removed. Nothing is
+    guessed, because a wrong guess would pay a stranger. Sends nothing.
 
     Args:
         text: The number as a person wrote it.
 
     Returns:
-        Twelve digits, which are ``254`` and nine more.
+        Twelve digits: ``254`` and nine more.
 
     Raises:
         ValueError: The text is in none of the four forms. Ask for the number again. The message does not repeat it.
@@ -33,7 +33,7 @@ def normalise_phone(text: str) -> str:
 
 
 def same_phone(one: str, other: str) -> bool:
-    """Return whether two texts may be the same phone number. A masked digit, ``*``, equals any digit."""
+    """Return whether two texts may be the same phone number. A masked digit, ``*``, matches any digit."""
     if one == other:
         return True
     one, other = _normalised(one), _normalised(other)

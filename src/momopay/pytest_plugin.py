@@ -1,7 +1,7 @@
 """Fixtures for merchants' tests: the sandbox, an account of its own for each test, and clients for it.
 
-pytest loads this module in every run where momopay is installed. So it imports nothing that is expensive before a
-fixture is used: `momopay` itself loads its names on first use. While tests run, live keys are refused.
+pytest loads this module wherever momopay is installed, so it imports nothing expensive before a fixture is used. While
+tests run, live keys are refused.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ TEST_RUN = "MOMOPAY_TEST_RUN"
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Have live keys refused, in this process and in those that it starts."""
+    """Refuse live keys in this process and in those that it starts."""
     environment = pytest.MonkeyPatch()
     environment.setenv(TEST_RUN, "1")
     config.add_cleanup(environment.undo)
@@ -40,7 +40,7 @@ def _momopay_session_sandbox() -> Iterator[Sandbox]:
 
 @pytest.fixture
 def momopay_sandbox(_momopay_session_sandbox: Sandbox) -> Sandbox:
-    """The service on loopback: one server for the session, reset for each test. `advance(seconds)` moves its clock."""
+    """The sandbox on loopback: one server for the session, reset for each test. `advance(seconds)` moves its clock."""
     _momopay_session_sandbox.reset()
     return _momopay_session_sandbox
 
@@ -59,7 +59,7 @@ def momopay_account(momopay_sandbox: Sandbox, momopay_api_key: str) -> Account:
 
 @pytest.fixture
 def momopay_client(momopay_sandbox: Sandbox, momopay_api_key: str) -> Iterator[momopay.Client]:
-    """A `Client` of this test's account, without a rate budget, which would wait in real time."""
+    """A `Client` of this test's account. It has no rate budget, which would wait in real time."""
     with momopay.Client(momopay_api_key, base_url=momopay_sandbox.base_url, budget=None) as client:
         yield client
 
@@ -69,7 +69,7 @@ def momopay_async_client(momopay_sandbox: Sandbox, momopay_api_key: str) -> momo
     """An `AsyncClient` of this test's account, for the event loop of your test. It has no rate budget either."""
     import httpx
 
-    # No connection is kept between requests, so that an event loop that ends with the test leaves none open.
+    # No connection is kept between requests, because the test's event loop may end without closing it.
     transport = httpx.AsyncHTTPTransport(limits=httpx.Limits(max_keepalive_connections=0))
     return momopay.AsyncClient(momopay_api_key, base_url=momopay_sandbox.base_url, budget=None, transport=transport)
 
@@ -78,12 +78,12 @@ def momopay_async_client(momopay_sandbox: Sandbox, momopay_api_key: str) -> momo
 def momopay_django(
     request: pytest.FixtureRequest, momopay_sandbox: Sandbox, momopay_api_key: str, tmp_path: Path
 ) -> Iterator[Sandbox]:
-    """The sandbox, for a Django project with the app: MOMOPAY names it, and the journal is the test's own.
+    """The sandbox for a Django project with the app: the setting MOMOPAY points to it, with a journal for each test.
 
-    Beside pytest-django's `live_server`, callbacks come to it. Else call the command `momopay_sweep`, which brings
-    every end too.
+    With pytest-django's `live_server`, callbacks are delivered to that. Without it, call the command `momopay_sweep`,
+    which handles every end, too.
     """
-    # Django forbids a test every database that it knows when the test's own are set up.
+    # First, because Django forbids a test all databases that are configured when the test's own are set up.
     found = [name for name in ("transactional_db", "db", "live_server") if name in request.fixturenames]
     if not found and request.config.pluginmanager.hasplugin("django"):
         found = ["db"]
@@ -95,12 +95,12 @@ def momopay_django(
     from momopay.integrations.django import clients, models
 
     class Databases(dict[str, Any]):
-        """Does not name the journal's: Django forbids a test any that it names and the test does not."""
+        """Hides the journal's database: Django forbids a test every one that is listed and that it did not request."""
 
         def __iter__(self) -> Iterator[str]:
             return (alias for alias in super().__iter__() if alias != journal)
 
-    # A file beside the test's database, which may be in memory, and in which a transaction may be open.
+    # A file of its own, because the test's database may be in memory and may have an open transaction.
     journal, known, server = "momopay_test", connections.settings, values.get("live_server")
     sqlite: dict[str, Any] = {
         "ENGINE": "django.db.backends.sqlite3",

@@ -1,7 +1,7 @@
-"""Callback URLs with a token that proves who made them: signing when a payment is sent, the check of a callback. Pure.
+"""Sign callback URLs when a payment is sent, and verify them when a callback arrives. Pure.
 
-Invariants: the message is the reference in hexadecimal, so it needs no escaping and has one spelling only. A token
-stays valid in all later versions, because URLs are in use for as long as payments are open.
+Invariants: the signed message is the reference in hexadecimal, which needs no escaping and has only one spelling. Later
+versions accept the tokens of earlier ones, because URLs are in use as long as payments are open.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from momopay.urls import check_callback_url
 
 _NAME: Final = "momo_token"
 _PARAMETER: Final = _NAME + "="
-# A signature that was made for another purpose with the same secret is no token here, and no token is one there.
+# Keeps signatures that are made with the same secret for other purposes from being valid tokens, and vice versa.
 _DOMAIN: Final = b"momopay callback URL, version 1\x00"
 
 _MIN_SECRET_BYTES: Final = 16
@@ -29,16 +29,15 @@ _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 class CallbackSigner:
     """Signs callback (webhook) URLs, since the service signs no callbacks (service page, "Callbacks").
 
-    `url` adds the payment's reference and an HMAC-SHA256 of it to the query string, which nobody can make without the
-    secret. `verify` checks them. The token is bound to the reference alone, so that it stays valid behind a proxy that
-    changes scheme, host, path or the order of the query. Where two routes must not accept each other's callbacks, give
-    each its own signer and secret. A token does not expire, and whoever can read the URL, in an access log too, has it:
-    check the callback with ``transactions.confirm`` too. Sends nothing. May be used from many threads.
+    `url` adds the payment's reference and an HMAC-SHA256 of it to the query string. `verify` checks them. The token
+    covers the reference alone, so it stays valid behind a proxy that changes scheme, host, path or the order of the
+    query. If two routes must not accept each other's callbacks, give each its own signer and secret. A token does not
+    expire, and anybody who reads the URL has it, for example from an access log: check the callback with
+    ``transactions.confirm``, too. Sends nothing. May be used from many threads.
 
     Args:
-        secrets: One secret, or several for rotation: the first signs, all verify. Text or bytes, at least 16 of them,
-            from a random source such as ``secrets.token_hex()``. The signer never shows them and does not keep them as
-            they are.
+        secrets: One secret, or several for rotation: the first signs, all verify. Text or bytes, at least 16 bytes,
+            from a random source such as ``secrets.token_hex()``. The signer does not keep them as they are.
 
     Raises:
         ConfigurationError: No secret, or one that is too short.
@@ -46,7 +45,7 @@ class CallbackSigner:
 
     @clears_frames
     def __init__(self, secrets: str | bytes | Sequence[str | bytes]) -> None:
-        # Keyed once and copied for each token, so that the secrets themselves need not be kept.
+        # Keyed once and copied for each token, so that the secrets need not be kept.
         self._macs: tuple[hmac.HMAC, ...] = tuple(hmac.new(key, _DOMAIN, "sha256") for key in _keys(secrets))
 
     def url(self, url: str, *, reference: str) -> str:
@@ -54,16 +53,15 @@ class CallbackSigner:
 
         Args:
             url: The address that receives the callback. Its query is kept.
-            reference: That of ``collect_once`` or of a payout, or the ``account_reference`` of ``initiate``: any text
-                up to 1,024 bytes. The adapters refuse the callback of another payment. Of an order whose reference the
-                service has as a token, they need the journal.
+            reference: The ``reference`` of ``collect_once`` or of a payout, or the ``account_reference`` of
+                ``initiate``: any text up to 1,024 bytes. The adapters refuse the callback of another payment. For an
+                order with a longer reference than the service takes, they need the journal.
 
         Returns:
             The URL with ``momo_token`` in its query, in ASCII for every reference.
 
         Raises:
-            RequestValidationError: ``url`` is no URL or is signed already, or ``reference`` is empty or too long. Fix
-                the arguments.
+            RequestValidationError: ``url`` is no URL or is signed already, or ``reference`` is empty or too long.
         """
         problems = {"url": _url_problem(url), "reference": _reference_problem(reference)}
         found = {name: problem for name, problem in problems.items() if problem}
@@ -80,14 +78,13 @@ class CallbackSigner:
             url: The whole URL, its path and query, or the raw query string, as it was received and not decoded.
 
         Returns:
-            The reference. It must equal ``transaction.external_reference`` of the callback, or be that of the order
-            whose ``wire_reference`` this is in the journal; the adapters compare them.
+            The reference. It must equal ``transaction.external_reference`` of the callback, or belong to the order that
+            has that ``wire_reference`` in the journal; the adapters compare them.
 
         Raises:
-            ForgedCallbackError: The token is missing, repeated, malformed, or not of these secrets. Respond with 403
-                and do nothing.
+            ForgedCallbackError: The token is missing, repeated, malformed, or not of these secrets. Respond with 403.
         """
-        # Two tokens are refused: a proxy and this code could each take another one.
+        # Two tokens are refused, because a proxy and this code could each use a different one.
         if isinstance(url, str) and len(url) <= _MAX_URL_LENGTH and url.isascii() and url.count(_NAME) == 1:
             before, _, after = url.partition(_PARAMETER)
             if not before or before[-1] in "?&":
@@ -118,7 +115,7 @@ def _keys(secrets: str | bytes | Sequence[str | bytes]) -> list[bytes]:
 
 
 def _key(secret: object) -> bytes:
-    # Text with a surrogate stays text, and is refused: the repr of a UnicodeEncodeError would show the secret.
+    # Text with a surrogate is not encoded but refused: the repr of a UnicodeEncodeError would show the secret.
     key = secret.encode() if isinstance(secret, str) and not _SURROGATE.search(secret) else secret
     if not isinstance(key, bytes):
         raise ConfigurationError("a signing secret must be bytes, or text that can be encoded as UTF-8")
@@ -132,7 +129,7 @@ def _key(secret: object) -> bytes:
 
 def _url_problem(url: object) -> str:
     try:
-        # Any host will do here. Whether it must be public depends on the client that sends it, which checks it then.
+        # Any host is accepted here. The client that sends the URL checks whether the host must be public.
         text = check_callback_url(url, on_loopback=True)
     except ValueError as error:
         return str(error)

@@ -1,6 +1,6 @@
-"""Types for annotations: what calls take and return, apart from the names that `momopay` has itself.
+"""Types for annotations: what calls take and return, apart from the names in `momopay` itself.
 
-Users name them and never build most of them. Events are in `momopay.events`.
+Users rarely create them. Events are in `momopay.events`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Which addresses may be called, and which may be called back. Pure: the text decides, and no name is resolved.
+"""Which URLs may be called, and which may be called back. Pure.
 
-A name may resolve to another address at any moment, so a check of its address here would prove nothing.
+No name is resolved. It may resolve to another address at any moment, so a check of its address would prove nothing.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _IN_BRACKETS = re.compile(r"(?:[^\[\]]*@)?\[[^\[\]]*\](?::[0-9]*)?")
 
 
 def check_base_url(url: str) -> str:
-    """Return the base address in its one spelling, without a trailing slash. Raise ValueError if it cannot be used."""
+    """Return the normalised base address, without a trailing slash. Raise ValueError if it cannot be used."""
     parts = _split(url)
     if "?" in url or "#" in url or parts.username is not None:
         raise ValueError("must have no user, query or fragment; https://api.example/v1 is of the right shape")
@@ -42,14 +42,14 @@ def check_proxy_url(url: object) -> tuple[str, int, str | None]:
 
 
 def host_and_port(url: str) -> tuple[str, int]:
-    """Return where a base address, which was checked before, leads to."""
+    """Return the host and port of a base address that was checked before."""
     parts = urlsplit(url)
     return parts.hostname or "", parts.port or _PORTS[parts.scheme]
 
 
 def is_loopback(url: str) -> bool:
-    """Return whether a URL, which was checked before, leads to this machine."""
-    # A name below localhost, such as x.localhost, does not: many resolvers ask the network for it.
+    """Return whether a URL that was checked before leads to this machine."""
+    # A name below localhost, such as x.localhost, does not count: many resolvers ask the network for it.
     host = _host(urlsplit(url))
     address = _address(host)
     return host == "localhost" or (address is not None and address.is_loopback)
@@ -80,9 +80,9 @@ def _split(url: str) -> SplitResult:
         parts = urlsplit(url)
         port = parts.port
     except ValueError:
-        # Not chained: urlsplit's message repeats a part of the URL, and a password may be in it.
+        # Not chained, because urlsplit's message quotes a part of the URL, and a password may be in it.
         parts = port = None
-    # urlsplit takes what is in the brackets for the host, where another parser takes what is around them.
+    # urlsplit takes the text in the brackets for the host; another parser might take the text around them.
     if parts is None or ("[" in parts.netloc and not _IN_BRACKETS.fullmatch(parts.netloc)):
         raise ValueError("must be a URL")
     if parts.scheme not in {"http", "https"} or not parts.hostname or port == 0:
@@ -93,7 +93,7 @@ def _split(url: str) -> SplitResult:
 
 
 def _authority(parts: SplitResult) -> str:
-    # In one spelling, because clients of one service share a rate budget by this text.
+    # Normalised, because clients of one service share a rate budget by this text.
     host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else (parts.hostname or "")
     return host if parts.port in {None, _PORTS[parts.scheme]} else f"{host}:{parts.port}"
 
@@ -113,8 +113,7 @@ def _address(host: str) -> IPv4Address | IPv6Address | None:
 def _is_public(host: str) -> bool:
     address = _address(host)
     if address is not None:
-        # The global multicast addresses are global too.
-        return address.is_global and not address.is_multicast
+        return address.is_global and not address.is_multicast  # some multicast addresses are global, too
     last = host.rpartition(".")[2]
     # A last label of digits, or 0x and digits, is read as an IPv4 address by most clients: 127.1, 0x7f.1.
     return "." in host and not last.isdigit() and not last.startswith("0x") and last not in _LOCAL

@@ -1,10 +1,9 @@
-"""One call: a slot in the rate budget, an attempt, its response, retries, and the error that tells how it ended.
+"""One call: a slot in the rate budget, an attempt, its response, retries, and the final error.
 
 Invariants:
-- A payment is handed to the backend only through `_send`, and again only after an attempt whose failure its retry
-  policy allows. Nothing else repeats anything.
+- Only `_send` passes a payment to the backend, and only the retry policy allows another attempt.
 - Once an attempt may have executed, `may_have_executed` stays set: a later refusal answers the retry, not that attempt.
-- A call belongs to one task or thread. Only the session's limiter and STK pause are shared.
+- A call belongs to one task or thread. Only its session is shared.
 
 Times are in seconds, on the backend's monotonic clock.
 """
@@ -53,14 +52,14 @@ R = TypeVar("R", bound=Record)
 
 @dataclass(frozen=True)
 class Endpoint(Generic[R]):
-    """What is fixed about an endpoint."""
+    """The constants of an endpoint."""
 
-    operation: str  # that calls it, as users write it
+    operation: str  # that calls it, such as "stk.initiate"
     method: str
     retry_policy: RetryPolicy
     lane: Lane
     envelope: type[Envelope[R]] | None  # what a success parses into; None where nothing is returned
-    prompts: bool = False  # whether it sends an STK prompt, and so respects the pauses that the service orders
+    prompts: bool = False  # whether it sends an STK prompt, and so respects the session's STK pause
     has_id: bool = False  # whether its path ends in an id
 
     def __post_init__(self) -> None:
@@ -71,7 +70,7 @@ class Endpoint(Generic[R]):
 
 @dataclass(frozen=True)
 class PaymentDetails:
-    """What a payment can be found by if its outcome is unknown."""
+    """The fields by which to find a payment whose outcome is unknown."""
 
     reference: str | None = None
     amount: Decimal | None = None
@@ -82,8 +81,8 @@ class PaymentDetails:
 class Call(Generic[R]):
     """One call, over all its attempts: ``await Call(session, GET, path).run()``.
 
-    `path` has its query; `headers` are added to those of every call, and `lane` replaces the endpoint's. The call ends
-    `until` that monotonic time, if it is before its deadline. `has_slot`: its first slot was taken already.
+    `path` includes the query. `headers` are added to the session's, and `lane` overrides the endpoint's. The call ends
+    at the monotonic time `until` if that is before its deadline. With `has_slot`, its first slot is taken already.
     """
 
     def __init__(
@@ -122,13 +121,12 @@ class Call(Generic[R]):
         self.progress: Progress | None = None
         self.foreign_error: Exception | None = None
         self.transaction_id: str | None = None
-        # Awaited before the body of each attempt is written; what it raises ends the call with nothing executed.
+        # Awaited in each attempt before the body is written. An exception from it ends the call; nothing is executed.
         self.before_body: Callable[[], Coroutine[Any, Any, None]] | None = None
 
     async def acquire_slot(self) -> bool:
         """Take the next attempt's slot in the rate budget, unless the call holds one; return whether it waited."""
-        # Public for `Sender`, which calls it before it writes SENDING to its journal: a process that dies while it
-        # waits for the budget then leaves nothing unresolved.
+        # `Sender` calls this before it writes SENDING: a process that dies while it waits leaves no unresolved payment.
         self._check_stk_pause()
         if self.has_slot:
             return False
@@ -139,7 +137,7 @@ class Call(Generic[R]):
         return waited
 
     async def run(self) -> R:
-        """Attempt, retry as the endpoint's policy allows, and return the record or raise the final error."""
+        """Return the record, after as many attempts as the retry policy allows, or raise the final error."""
         if self.endpoint.envelope is not None:
             build_parser(self.endpoint.envelope)
         try:
@@ -152,8 +150,7 @@ class Call(Generic[R]):
             if obstacle is self.foreign_error:  # a bug in the user's transport, which the user must see
                 self._log_interruption()
                 raise
-            # What prevents a retry (an exhausted budget, an STK pause) says nothing about the attempts before it:
-            # their outcome decides which error is raised.
+            # What prevents a retry (a budget, an STK pause) does not decide the error: the earlier attempts do.
             if self.last_failure is None or not (
                 self.may_have_executed or isinstance(obstacle, AttemptFailed | BudgetExhaustedError)
             ):
@@ -163,18 +160,17 @@ class Call(Generic[R]):
             self._log_interruption()
             raise
         finally:
-            if self.session.operation is not None:  # for an interrupt now or later, which does not say it itself
+            if self.session.operation is not None:  # for an interrupt now or later, which has no such attribute
                 self.session.operation.may_have_executed |= self.may_have_been_sent
         raise error from cause
 
     @property
     def may_have_been_sent(self) -> bool:
-        """Whether a request that has an effect is being sent or succeeded, or an earlier attempt may have executed."""
+        """Whether a request with an effect is being sent or has succeeded, or an earlier attempt may have executed."""
         may_have_executed = self.may_have_executed and self.endpoint.retry_policy.has_effect
         return may_have_executed or (self.progress is not None and not self.progress.is_unsent)
 
     async def _attempt(self) -> R:
-        """Make one attempt, or raise AttemptFailed with the kind by which the retry policy decides."""
         await self.acquire_slot()
         self.has_slot = False
         started = self.session.backend.now()
@@ -195,14 +191,14 @@ class Call(Generic[R]):
             return record
         self.last_failure = failure
         self.may_have_executed = self.may_have_executed or failure.kind in MAY_HAVE_EXECUTED
-        # Only after `may_have_executed` is set: an interrupt between the two lines must find one of them.
+        # After `may_have_executed` is set, so that an interrupt between the two lines finds one of them.
         self.progress = None
         await self._apply_pauses(failure)
         self._report_attempt(started, response, failure)
         raise failure
 
     async def _retry(self, first: AttemptFailed) -> R:
-        """Attempt again while policy, attempts and deadline allow; else raise the last failure."""
+        """Make further attempts while policy, attempts and deadline allow; then raise the last failure."""
         limits, now, retries_on = self.session.limits, self.session.backend.now, self.endpoint.retry_policy.retries_on
         if first.kind not in retries_on or limits.max_attempts == 1:
             raise first
@@ -211,11 +207,11 @@ class Call(Generic[R]):
 
         made = [first]
         max_wait = inf if self.lane is Lane.POLL or limits.max_wait is None else limits.max_wait
-        # Full jitter spreads the clients that failed together; a fixed delay would let them collide again.
+        # Full jitter spreads out clients that failed together; with a fixed delay they would collide again.
         backoff = tenacity.wait_random_exponential(multiplier=BASE_BACKOFF, max=MAX_BACKOFF)
 
         async def attempt() -> R:
-            if made:  # the first one, so that success never comes here
+            if made:  # the attempt before `_retry`
                 raise made.pop()
             return await self._attempt()
 
@@ -223,11 +219,10 @@ class Call(Generic[R]):
             return cast("AttemptFailed", self.last_failure)
 
         def wait(state: tenacity.RetryCallState) -> float:
-            # Never earlier than the service asked.
-            return max(backoff(state), last().retry_after or 0.0)
+            return max(backoff(state), last().retry_after or 0.0)  # never earlier than the service asked
 
         def is_over(state: tenacity.RetryCallState) -> bool:
-            # A pause that a 429 asks for is a wait for the rate budget, too.
+            # A pause that a 429 orders counts as a wait for the rate budget.
             if last().kind is FailureKind.RATE_LIMITED and state.upcoming_sleep > max_wait:
                 return True
             return state.attempt_number >= limits.max_attempts or now() + state.upcoming_sleep >= self.deadline
@@ -261,7 +256,7 @@ class Call(Generic[R]):
         session, endpoint = self.session, self.endpoint
         if started >= self.latest_start:
             raise NotSentError("too little time is left until the deadline")
-        # The first attempt's time, because a search for the payment must begin where any of them may have executed.
+        # The first attempt's time, because a search for the payment must cover all attempts that may have executed.
         if endpoint.retry_policy.needs_reconciliation and self.sent_at is None:
             self.sent_at = datetime.now(UTC)
         self.progress = Progress(self.deadline) if endpoint.retry_policy.has_effect else None
@@ -277,7 +272,7 @@ class Call(Generic[R]):
                 progress=self.progress,
             )
         except NoResponseError as error:
-            # A call that returns nothing has succeeded once a 2xx status came, even if its body did not.
+            # A call that returns nothing has succeeded once a 2xx status has arrived, even if the body has not.
             if endpoint.envelope is None and error.status is not None and is_success(error.status):
                 return RawResponse(error.status, Headers(), b"")
             raise
@@ -303,14 +298,14 @@ class Call(Generic[R]):
         return record
 
     async def _apply_pauses(self, failure: AttemptFailed) -> None:
-        """Record what a failure means for later calls, and the transaction id that it may carry."""
+        """Start the pauses that a failure orders for later calls; keep the transaction id that it may contain."""
         session = self.session
-        # An id in a broken response is the surest way to find the payment again, whatever later attempts bring.
+        # An id in a broken response is the surest way to find the payment again.
         if self.endpoint.retry_policy.needs_reconciliation and self.transaction_id is None:
             self.transaction_id = transaction_id_in(failure.body)
         if failure.kind is FailureKind.RATE_LIMITED and session.limiter is not None and failure.retry_after is not None:
             await session.limiter.pause(failure.retry_after)
-        # A ban or a block. A 503 with such a code orders no pause: there the status decides.
+        # A ban or a block. A 503 with such a code orders no pause, because the status outranks the code.
         if failure.kind is FailureKind.REFUSED and isinstance(failure.error, ThrottledError):
             session.stk_pause.begin(session.backend.now(), failure.error)
 
@@ -319,7 +314,7 @@ class Call(Generic[R]):
         policy = self.endpoint.retry_policy
         if policy.needs_reconciliation and self.may_have_executed and failure.kind not in policy.raises_own_error:
             return self._outcome_unknown(failure), failure.error
-        # A refusal is definite for the attempt that it answers, and says nothing about an earlier one.
+        # A refusal is definite for the attempt that it answers. It says nothing about an earlier one.
         if policy.has_effect and self.may_have_executed:
             failure.error.may_have_executed = True
         return failure.error, failure.error.__cause__
@@ -356,7 +351,7 @@ class Call(Generic[R]):
         *,
         is_sent: bool = True,
     ) -> None:
-        """Log and report that an attempt ended; `failed` is an AttemptFailed, or what interrupted it."""
+        """Log and report the end of an attempt. `failed` is an AttemptFailed, or the exception that interrupted it."""
         operation, is_logged = self.session.operation, logger.isEnabledFor(logging.DEBUG)
         if operation is None and not is_logged:
             return
@@ -367,7 +362,7 @@ class Call(Generic[R]):
             error, is_sent = failed.error, failed.kind is not FailureKind.NOT_SENT
             request_id = getattr(failed.error, "request_id", None)
         if is_logged:
-            # What interrupted it may be anybody's error, whose text may show anything.
+            # The text of an error that is not ours may contain a key or a phone.
             outcome = str(error) if isinstance(error, MomoPayError) else type(error).__name__
             outcome = f"{status}, request {request_id}" if error is None else outcome
             text = "%s: attempt %d, lane %s, %.3f s: %s"
@@ -393,5 +388,5 @@ class Call(Generic[R]):
         return path.rpartition("/")[0] + "/{id}" if self.endpoint.has_id else path
 
     def _describe(self) -> str:
-        """Name the call without its query, which may hold a phone, as may what the caller gave as an id."""
+        """Return the call's name for messages, without its query and redacted: query and id may contain a phone."""
         return redact(f"{self.endpoint.operation} ({self.endpoint.method} {self.path.partition('?')[0]})")

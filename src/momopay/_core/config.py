@@ -21,19 +21,19 @@ from momopay.urls import check_base_url, is_loopback
 logger: logging.Logger = logging.getLogger("momopay")
 
 _KEY: Final = re.compile("[!-9;-~]+")
-# Only this much of another service's key is shown.
+# The part of another service's key that an error message may show.
 _KEY_PREFIX: Final = re.compile(r"[a-z]{2}_")
 
 SHARED_BUDGET = Sentinel("SHARED_BUDGET")
 """The default of ``budget=``: one `RateBudget` for each key and address in the process."""
 
 UNCHANGED = Sentinel("UNCHANGED")
-"""The default of each option of ``with_options``: the copy has the original's."""
+"""The default of each option of ``with_options``: the copy keeps the original's value."""
 
-# Sockets and locks refuse much longer times, and they do so too late to tell that nothing was sent.
+# Sockets and locks refuse much longer times, but only in the middle of a call.
 _MAX_SECONDS: Final = 1_000_000
 
-# What the SDK itself sends, and what would change where a request ends.
+# Headers that the SDK sends itself, and those that would change where a request ends.
 _RESERVED: Final = frozenset(
     {
         "authorization",
@@ -51,13 +51,13 @@ _RESERVED: Final = frozenset(
     }
 )
 _HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-# Printable ASCII without spaces at the ends. A line break would begin another header.
+# Printable ASCII without spaces at the ends. A line break would start another header.
 _HEADER_VALUE: Final = re.compile(r"(?:[!-~]+(?:[ \t]+[!-~]+)*)?")
 
 
 @dataclass(frozen=True)
 class Limits:
-    """How long a call may take, and how many attempts it may make; ConfigurationError if that is out of range."""
+    """The limits on a call's time and attempts. Raises ConfigurationError if one is out of range."""
 
     timeout: float
     deadline: float
@@ -76,7 +76,7 @@ class Limits:
 
 
 class Account:
-    """An API key and the address of the service; ConfigurationError if one of them is missing or unsafe."""
+    """An API key and the service's address. Raises ConfigurationError if one of them is missing or unsafe."""
 
     def __init__(self, api_key: str | None, base_url: str | None) -> None:
         self.api_key: str = _given_or_set("api_key", api_key, "a pk_live_ or pk_test_ key")
@@ -86,20 +86,19 @@ class Account:
         except ValueError as error:
             raise ConfigurationError(f"base_url {error}") from error
         self.on_loopback: bool = is_loopback(self.base_url)
-        if not self.api_key.startswith(("pk_live_", "pk_test_")):  # without the key: it may be another service's secret
-            kind = _KEY_PREFIX.match(self.api_key)
+        if not self.api_key.startswith(("pk_live_", "pk_test_")):
+            kind = _KEY_PREFIX.match(self.api_key)  # the rest is not shown: it may be another service's secret
             begins = f"this one starts with {kind[0]}" if kind else "this is something else"
             raise ConfigurationError(
                 f"api_key must start with pk_live_ or pk_test_ but {begins}: copy the key from the account console,"
                 " under settings"
             )
-        # The key becomes the user name of Basic authentication: a colon would end it, and a line break would let the
-        # key add headers of its own.
+        # The key is the user name of Basic authentication: a colon would end it, a line break would inject a header.
         if not _KEY.fullmatch(self.api_key):
             raise ConfigurationError(
                 "api_key must be visible ASCII without spaces or colons: copy it again from the account console"
             )
-        # The pytest plugin sets this variable for the whole run.
+        # The pytest plugin sets this variable for the whole test run.
         if self.api_key.startswith("pk_live_") and os.environ.get("MOMOPAY_TEST_RUN"):
             raise ConfigurationError("a live key in a test run moves real money; use a pk_test_ key and the sandbox")
         if self.on_loopback and self.api_key.startswith("pk_live_"):
@@ -110,18 +109,17 @@ class Account:
 
 
 def hash_of(account: Account) -> str:
-    """Return a name for this key at this address that does not show the key."""
+    """Return a hash that identifies the key and address without revealing the key."""
     return hashlib.sha256(f"{account.base_url} {account.api_key}".encode()).hexdigest()
 
 
 def check_budget(budget: object) -> None:
-    """Raise ConfigurationError if it is none."""
     if not (budget is None or budget is SHARED_BUDGET or isinstance(budget, BaseBudget)):
         raise ConfigurationError("budget must be a RateBudget, a FileRateBudget, a RedisRateBudget or None")
 
 
 def check_transport(transport: object, *, is_async: bool) -> None:
-    """Raise ConfigurationError if it is no httpx transport, or one of the other client's."""
+    """Raise ConfigurationError if this is no httpx transport, or a sync one for an async client or vice versa."""
     method, example = "handle_request", "httpx.HTTPTransport()"
     if is_async:
         method, example = "handle_async_request", "httpx.AsyncHTTPTransport()"
@@ -130,7 +128,7 @@ def check_transport(transport: object, *, is_async: bool) -> None:
 
 
 def checked_headers(default_headers: object, app_info: object) -> dict[str, str] | None:
-    """Return the headers that these two options add to every request, None if none; or raise ConfigurationError."""
+    """Return the headers that these options add to every request, or None. Raise ConfigurationError if invalid."""
     if default_headers is None and app_info is None:
         return None
     headers = dict[str, str]()
@@ -142,7 +140,7 @@ def checked_headers(default_headers: object, app_info: object) -> dict[str, str]
 
 
 def merged_headers(headers: Mapping[str, str], more: object) -> dict[str, str]:
-    """Return these headers with more of them, which replace those of the same name; raise ConfigurationError."""
+    """Return `headers` updated with `more`, ignoring case. Raise ConfigurationError if `more` is invalid."""
     if not isinstance(more, Mapping):
         raise ConfigurationError('default_headers must be a mapping of names to values, such as {"X-Shop": "3"}')
     new = dict[str, str]()
@@ -170,14 +168,14 @@ def _given_or_set(name: str, value: str | None, shape: str) -> str:
 
 
 def configure_logging(level: str) -> None:
-    """Let the logger ``momopay`` show this level, ``debug`` or ``info``: what MOMOPAY_LOG asks for."""
+    """Log to stderr at the level that MOMOPAY_LOG names, ``debug`` or ``info``."""
     levels = {"debug": logging.DEBUG, "info": logging.INFO}
     if level.lower() not in levels:
         logger.warning("MOMOPAY_LOG must be debug or info; it is ignored")
         return
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    # Not in a program that has handlers of its own, which would write each line again.
+    # Prints nothing once the program has configured handlers of its own, or each line would appear twice.
     handler.addFilter(lambda _record: {*logger.handlers, *logging.getLogger().handlers} == {handler})
     logger.addHandler(handler)
     logger.setLevel(levels[level.lower()])

@@ -1,13 +1,13 @@
-"""Report what happens to the `on_event` of a client, or of a callback view.
+"""Deliver events to the `on_event` of a client or of a callback view.
 
-Nothing here runs, and this module is not loaded, without an observer. A client with one gives each call a copy of the
-session that carries its `OperationEvents`. Whatever works for a call gets its session anyway, so an event finds its
-call in every thread and task, without a context variable that threads and generators lose.
+This module is loaded only for an observer. A client with one gives each call a copy of the session that carries its
+`OperationEvents`. All code that works for a call has its session, so an event finds its call in every thread and task
+without a context variable, which threads and generators would lose.
 
 Invariants:
-- Whatever an observer raises of `Exception` is logged, and the call goes on as if it had not been asked.
-- What it raises besides, such as KeyboardInterrupt, passes through. So nothing is delivered while the request of a
-  durable call may be under way, or its outcome is still to be recorded: see `OperationEvents.held`.
+- An `Exception` from an observer is logged and does not affect the call.
+- Other exceptions from it, such as KeyboardInterrupt, pass through. So nothing is delivered while the request of a
+  durable call may be in flight or its outcome is not yet recorded; see `OperationEvents.held`.
 
 Times are in seconds, on the monotonic clock of the backend.
 """
@@ -40,11 +40,7 @@ _call_ids = itertools.count(1)
 
 
 class Observer:
-    """Passes events to `on_event`. Safe to use from any thread, as far as `on_event` is.
-
-    Raises:
-        ConfigurationError: `on_event` cannot be called, or is async.
-    """
+    """Passes events to `on_event`. As thread-safe as `on_event` is."""
 
     def __init__(self, on_event: object) -> None:
         if not callable(on_event) or is_async(on_event):
@@ -53,10 +49,10 @@ class Observer:
         self._failed = set[type[events.Event]]()
 
     def deliver(self, event: events.Event) -> None:
-        """Call the observer; log what it raises, with a traceback once for each kind of event."""
+        """Call the observer. Log what it raises, with a traceback once for each kind of event."""
         try:
             raise_if_awaitable(self._on_event(event))
-        except Exception as error:  # noqa: BLE001  it must not change how a payment goes on
+        except Exception as error:  # noqa: BLE001  it must not affect a payment
             kind = type(event)
             trace = "" if kind in self._failed else f"\n{trace_of(error)}"
             self._failed.add(kind)
@@ -67,7 +63,7 @@ class Observer:
 
 
 class OperationEvents:
-    """The events of one call of an operation. It belongs to one task or thread."""
+    """Reports the events of one call of an operation. It belongs to one task or thread."""
 
     def __init__(self, observer: Observer, name: str, clock: Callable[[], float], reference: object = None) -> None:
         self.name = name
@@ -76,7 +72,7 @@ class OperationEvents:
         self._clock = clock
         self._started = clock()
         self._reference = redact(reference) if isinstance(reference, str) else None
-        self.may_have_executed: bool = False  # what a cancellation or an interrupt does not say itself
+        self.may_have_executed: bool = False  # for a cancellation or an interrupt, which has no such attribute
         self._attempts = 0
         self._status: int | None = None
         self._request_id: str | None = None
@@ -84,14 +80,14 @@ class OperationEvents:
 
     @contextmanager
     def held(self) -> Generator[None]:
-        """Deliver the events of the context when it ends, in their order."""
+        """Hold back the events within the context, and deliver them in order when it ends."""
         self._held = []
         try:
             yield
         finally:
             try:
                 self.flush()
-            finally:  # an interrupt in it must not hold back the end of the call
+            finally:  # an interrupt in `flush` must not hold back `CallEnded`
                 self._held = None
 
     def flush(self) -> None:
@@ -102,8 +98,8 @@ class OperationEvents:
         self._emit(events.CallStarted, reference=self._reference)
 
     def call_ended(self, error: BaseException | None, result: object) -> None:
-        """Report how the operation ended. The error of an outcome that `pay_all` returns counts as its error."""
-        # A record keeps unknown fields of the service, which may have any name.
+        """Report how the operation ended. The error of a `PayoutOutcome` counts as the operation's."""
+        # Not for a record: the service may add a field named `error` or `payment`.
         if not isinstance(result, Record):
             error = error or getattr(result, "error", None)
             result = getattr(result, "payment", result)
@@ -126,7 +122,7 @@ class OperationEvents:
         self._emit(events.AttemptEnded, host=host, port=port, status=status, request_id=request_id, **fields)
 
     def retry_scheduled(self, **fields: object) -> None:
-        """Report the pause before a request is sent again. Nothing is under way, so what is held is delivered."""
+        """Report the pause before a retry. Nothing is in flight, so held events are delivered."""
         self._emit(events.RetryScheduled, status=self._status, **fields)
         self.flush()
 
@@ -136,15 +132,15 @@ class OperationEvents:
     def wait_ended(
         self, transaction_id: str, seconds: float, polls: int, seen: object, error: BaseException | None
     ) -> None:
-        """Report that the wait for a transaction ended; `seen` is what was last read of it."""
-        # An id that was not read is not the service's, but whatever the caller gave.
+        """Report the end of the wait for a transaction; `seen` is the record that was last read."""
+        # Before the first read, the id is the caller's text, which may contain a phone.
         known = _transaction(seen) | {"transaction_id": redact(transaction_id) if seen is None else transaction_id}
         self._emit(events.WaitEnded, seconds=seconds, polls=polls, error=error, **known)
 
     def journal_changed(
         self, kind: str, reference: str, old_state: str | None, new_state: str, record: object = None
     ) -> None:
-        """Report that an entry changed; `record` is the service's, if that is why."""
+        """Report that an entry changed; `record` is the service's record that changed it, if any."""
         known = _transaction(record) | {"kind": kind, "reference": redact(reference)}
         known.pop("transaction_type", None)  # the kind says it
         self._emit(events.JournalChanged, old_state=old_state, new_state=new_state, **known)
@@ -165,11 +161,11 @@ class OperationEvents:
     def callback_received(
         self, outcome: events.CallbackOutcome, callback: object, error: BaseException | None, status: int | None = None
     ) -> None:
-        """Report a callback; `callback` is None if it could not be read."""
+        """Report a callback, None if it could not be parsed."""
         record = getattr(callback, "transaction", None)
         known, reference = _transaction(record), getattr(record, "account_reference", None)
         if outcome not in {"accepted", "duplicate"} and record is not None:
-            # Anybody may have sent it, with any text.
+            # Anybody may have sent it, with any text in it.
             known = {"transaction_id": redact(record.transaction_id)}
         self._emit(
             events.CallbackReceived,
@@ -193,7 +189,7 @@ class OperationEvents:
 
 
 def outcome_of(error: BaseException) -> events.CallbackOutcome:
-    """Return what the error of a callback says about it."""
+    """Return the outcome to report for the error of a callback."""
     match error:
         case CallbackMismatchError() | TransactionNotFoundError():
             return "mismatch"
@@ -208,7 +204,7 @@ def outcome_of(error: BaseException) -> events.CallbackOutcome:
 
 
 def _transaction(record: object) -> dict[str, object]:
-    """Return what events have of the transaction that a record is; nothing if it is none."""
+    """Return the transaction fields of an event; empty if the record is no transaction."""
     identity = getattr(record, "transaction_id", None)
     if not isinstance(identity, str):
         return {}

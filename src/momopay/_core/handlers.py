@@ -1,4 +1,4 @@
-"""What the SDK must know of a function that it calls on behalf of the user."""
+"""Checks of the user's handlers, and of what they return and raise."""
 
 from __future__ import annotations
 
@@ -24,6 +24,6 @@ def raise_if_awaitable(result: object) -> None:
 
 
 def trace_of(error: BaseException) -> str:
-    """Return the traceback of what a handler raised, without keys and phones."""
-    # As text: a log handler that gets the error itself may show locals, and with them the payment.
+    """Return the traceback of a handler's exception, redacted."""
+    # As text, because a log handler that gets the exception itself may show the locals of its frames.
     return redact("".join(traceback.format_exception(error)))

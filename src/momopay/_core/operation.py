@@ -1,7 +1,7 @@
 """Publish one coroutine both as a blocking method of `Client` and as an awaitable method of `AsyncClient`.
 
 Every endpoint is written once, as ``async def``. The coroutines of a blocking client never suspend, because its
-backend blocks instead, so one ``send(None)`` runs them to their end. The client's type decides which form a caller
+backend blocks instead, so one ``send(None)`` runs them to completion. The client's type decides which form a caller
 gets, never whether an event loop is running.
 
 Inside the library, await private coroutines; never call an operation from another one.
@@ -44,7 +44,7 @@ class Resource(Generic[BackendT]):
         return self._session.backend.is_async
 
     def _begin(self, method: Callable[..., Coroutine[Any, Any, T]], args: Any, kwargs: Any) -> Coroutine[Any, Any, T]:
-        """Return the coroutine of a call of one of its operations, reported if the client has an observer."""
+        """Return the coroutine of a call, with its events if the client has an observer."""
         if self._session.observer is None:
             return method(self, *args, **kwargs)
 
@@ -66,9 +66,9 @@ def as_operation(
     *args: P.args,
     **kwargs: P.kwargs,
 ) -> Coroutine[Any, Any, T]:
-    """Return the coroutine of ``work(session, ...)``, reported as an operation if the client has an observer.
+    """Return the coroutine of ``work(session, ...)``, with the events of an operation if the client has an observer.
 
-    `operation` does it for the methods that are one. Each step of an iterable does it by itself.
+    The steps of iterables use this. Methods that are decorated with `operation` do not need it.
     """
     if session.observer is None:
         return work(session, *args, **kwargs)
@@ -78,11 +78,11 @@ def as_operation(
 async def _observed(
     session: Session[Any], name: str, work: Callable[[Session[Any]], Coroutine[Any, Any, T]], reference: object
 ) -> T:
-    """Do the work with a copy of the session that carries its operation, and report its beginning and its end."""
-    assert session.observer is not None  # noqa: S101  the callers looked
+    """Do the work with a copy of the session for this call, and report its start and its end."""
+    assert session.observer is not None  # noqa: S101  the callers checked
     call = session.observer.start(name, session.backend.now, reference)
     coroutine = work(session.with_operation(call))
-    del work, reference  # this frame still runs when the end is reported, and must not show the arguments
+    del work, reference  # this frame is still running when the end is reported, and must not show the arguments
     try:
         call.call_started()
     except BaseException:
@@ -91,7 +91,7 @@ async def _observed(
     try:
         result = await coroutine
     except BaseException as error:
-        clear_frames(error)  # an observer that logs the error that is being handled must not show them
+        clear_frames(error)  # before the observer, which may log the error that is being handled
         call.call_ended(error, None)
         raise
     call.call_ended(None, result)
@@ -99,7 +99,7 @@ async def _observed(
 
 
 def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine that never suspends, and return its result without keeping arguments in its errors."""
+    """Run a coroutine that never suspends and return its result. Errors keep no arguments in their frames."""
     try:
         return run_blocking(coroutine)
     except BaseException as error:
@@ -108,7 +108,7 @@ def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 async def run_async(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Await a coroutine as `run_sync` runs one."""
+    """Await a coroutine and return its result. Errors keep no arguments in their frames."""
     try:
         return await coroutine
     except BaseException as error:
@@ -117,21 +117,21 @@ async def run_async(coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 def operation(method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> Operation[T, P]:
-    """Decorate a coroutine method of a resource with the form that its client needs."""
-    # A function, because Jedi finds the type of a result through what a decorator returns, and not through a class.
+    """Decorate a coroutine method of a resource: blocking on a `Client`, awaitable on an `AsyncClient`."""
+    # A function, because Jedi infers the type of a result through a function's return type, and not through a class.
     return Operation(method)
 
 
 class _NoOwner:
-    """No resource is one. Jedi reads every overload, and learns the awaited result from the one that has it."""
+    """Never used. Jedi infers the awaited result from the overload that names it."""
 
 
 class Operation(Generic[T, P]):
-    """A method of a resource, in the form that its client needs."""
+    """The descriptor that `operation` puts in the place of the method."""
 
     def __init__(self, method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> None:
-        # Both forms delete their arguments before the call runs: their own frames are still running when an error
-        # passes through them, so nothing can clear the phone number from these later.
+        # Both forms delete their arguments before the call runs. Their own frames are still running when an error
+        # passes through them, so the phone number could not be cleared from them later.
         def blocking(self: Resource[SyncBackend], /, *args: P.args, **kwargs: P.kwargs) -> T:
             try:
                 try:
@@ -180,27 +180,26 @@ class Operation(Generic[T, P]):
 
 
 def _call(self: Operation[Any, Any], owner: Resource[Any], /, *args: Any, **kwargs: Any) -> Any:
-    """Do what the bound method does."""
     bound: Any = self.__get__(owner)
     return bound(*args, **kwargs)
 
 
-# `help` and `inspect.signature` show the signature only of what can be called. Set here, because Jedi, which reads the
-# source, would show this signature for every operation if the class had the method.
+# `help` and `inspect.signature` show the signature only of a callable. Set here and not in the class, where Jedi would
+# find it and show its signature for every operation.
 setattr(Operation, "__call__", _call)  # noqa: B010
 
 
 class Steps(Protocol[T_co]):
-    """One way through an iterable. A loop that ends, or is left, drops it."""
+    """The state of one loop over an iterable."""
 
     async def next(self) -> Sequence[T_co] | None:
-        """Return the next items, such as those of a page; None after the last ones."""
+        """Return the next items, such as those of a page, or None at the end."""
 
 
 class OperationIterator(Generic[BackendT, T]):
-    """Something to iterate over: with ``for`` from a `Client`, with ``async for`` from an `AsyncClient`.
+    """An iterable. Use ``for`` if it is from a `Client`, and ``async for`` if it is from an `AsyncClient`.
 
-    `begin` is called for each loop, and returns what gives the items of this one.
+    Each loop calls `begin` and gets its items from the `Steps` that it returns.
     """
 
     _session: Session[BackendT]
@@ -228,7 +227,7 @@ def _items(begin: Callable[[], Steps[T]]) -> Iterator[T]:
 
 
 class _AsyncLoop(Generic[T]):
-    # A class and not a generator: trio warns of an asynchronous generator that a `break` leaves unfinished.
+    # A class and not a generator: trio warns about an async generator that a `break` leaves unfinished.
 
     def __init__(self, steps: Steps[T]) -> None:
         self._steps = steps

@@ -1,4 +1,4 @@
-"""The reads that several packages make: the wallet's balance, one transaction, a page of the list, or all its pages."""
+"""Reads that several packages use: the wallet's balance, one transaction, a page of the list, and all its pages."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _BALANCE: Final = Endpoint("wallet.balance", "GET", SAFE, Lane.READ, Envelope[Wa
 _TRANSACTION: Final = Endpoint("transactions.get", "GET", SAFE, Lane.READ, Envelope[Transaction], has_id=True)
 _PAGE: Final = Endpoint("transactions.list", "GET", SAFE, Lane.READ, Envelope[TransactionPage])
 
-# Constants need no check, which would build the validators of a class that most calls never use.
+# Not validated, because that would build validators that most calls never use.
 EVERYTHING: Final = TransactionQuery.model_construct(limit=100)
-"""The whole list, in the largest pages."""
-# Ten of the largest pages. The list shifts by what arrives between two reads: a transaction comes again on the next
-# page, or a few pages later if more than a page of them arrived meanwhile.
+"""The whole list, in pages of the maximum size."""
+# Ten full pages. New transactions shift the list between two reads, so one may appear again on the next page, or a few
+# pages later if more than a page of them arrived meanwhile.
 _IDS_REMEMBERED: Final = 1000
 
 Fetch: TypeAlias = Callable[[str | None], Coroutine[Any, Any, TransactionPage]]
@@ -36,7 +36,7 @@ Fetch: TypeAlias = Callable[[str | None], Coroutine[Any, Any, TransactionPage]]
 
 
 class ReadOptions(TypedDict, total=False):
-    """How a read is made, as `Call` takes it."""
+    """The options of `Call` that a read takes."""
 
     lane: Lane
     until: float
@@ -44,7 +44,6 @@ class ReadOptions(TypedDict, total=False):
 
 
 async def read_balance(session: Session[Any], **options: Unpack[ReadOptions]) -> WalletBalance:
-    """Return the balances of the service wallet."""
     return await Call(session, _BALANCE, "/wallets/service/balance", **options).run()
 
 
@@ -61,13 +60,13 @@ async def read_page(
 
 
 class PageWalk:
-    """One walk over the list, newest first, of so many pages at most."""
+    """One walk over the list, newest first, of at most `most` pages."""
 
     def __init__(self, fetch: Fetch, most: float = inf) -> None:
         self._fetch = fetch
         self._pages_left = most
         self._cursor: str | None = None
-        self._shown = 0  # how many transactions
+        self._shown = 0  # transactions on the pages so far
         self._seen = set[str | None]()  # None asks for the first page, so a second None is the end
 
     @property
@@ -79,12 +78,12 @@ class PageWalk:
         """Return the next page, or None after the last one."""
         if self.is_at_end or self._pages_left <= 0:
             return None
-        if self._cursor in self._seen:  # a loop of cursors may have any length, so all of them are remembered
+        if self._cursor in self._seen:  # all are remembered, because a cycle of cursors may have any length
             raise ProtocolError("the list repeats a cursor, so it would never end")
         page = await self._fetch(self._cursor)
         self._pages_left -= 1
         self._shown += len(page.items)
-        # Under another name, the cursor would be missed, and the rest of the list would look as if it were not there.
+        # If the service renamed the field, the rest of the list would seem not to exist.
         if "next_cursor" not in page.model_fields_set and self._shown < page.overview.total:
             raise ProtocolError("a page of the list has no nextCursor, and is not the last one")
         self._seen.add(self._cursor)
@@ -97,10 +96,10 @@ class TransactionWalk:
 
     def __init__(self, fetch: Fetch) -> None:
         self._pages = PageWalk(fetch)
-        self._seen: OrderedDict[str, None] = OrderedDict()  # ids, bounded so that a walk may have any length
+        self._seen: OrderedDict[str, None] = OrderedDict()  # ids; bounded, because a walk may have any length
 
     async def next(self) -> list[TransactionSummary] | None:
-        """Return those transactions of the next page that were not seen before, or None after the last page."""
+        """Return the transactions of the next page that are new to this walk, or None after the last page."""
         page = await self._pages.next()
         if page is None:
             return None
@@ -123,16 +122,16 @@ class _EachPage:
 
 
 class TransactionPages(OperationIterator[BackendT, TransactionPage]):
-    """Pages of transactions, newest first. Each ``for`` or ``async for`` walks anew and fetches as it goes."""
+    """Pages of transactions, newest first. Each loop starts from the newest page and fetches the pages as it goes."""
 
 
 class TransactionIterator(OperationIterator[BackendT, TransactionSummary]):
-    """Transactions of all pages, newest first, each once. Each ``for`` or ``async for`` walks anew, page by page."""
+    """Transactions of all pages, newest first, each once. Each loop starts anew and fetches the pages as it goes."""
 
     def __init__(self, session: Session[BackendT], fetch: Fetch) -> None:
         super().__init__(session, partial(TransactionWalk, fetch))
         self._fetch = fetch
 
     def pages(self) -> TransactionPages[BackendT]:
-        """Return the same walk page by page, as the service gives them: two may have the same transaction."""
+        """Return the same list as pages. Two of them may contain the same transaction."""
         return TransactionPages(self._session, partial(_EachPage, self._fetch))

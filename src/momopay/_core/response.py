@@ -28,11 +28,11 @@ from momopay.models.records import Envelope, describe, parse_json
 from momopay.urls import host_and_port
 
 T = TypeVar("T")
-# Characters of a foreign text that an error shows.
+# How many characters of the service's text an error shows.
 _MAX_TEXT: Final = 500
 _QUESTION: Final = ". That is not this service's way to answer: is base_url right, or does a proxy answer for it?"
-# On these statuses a refusal is definite even if its code is new. Elsewhere a new code may mean anything, such as "this
-# payment exists already": 409 and 425 say that of an earlier request, 499 that the caller has gone, and 2xx success.
+# On these statuses a refusal is definite even if its code is unknown. Elsewhere an unknown code may mean that the
+# payment was made: 409 and 425 may refer to an earlier request, 499 to a client that hung up, and 2xx is success.
 _REFUSING_STATUSES: Final = frozenset({400, 401, 402, 403, 404, 410, 413, 415, 422, 429})
 _SUCCESS: Final = 2
 _REDIRECT: Final = 3
@@ -40,15 +40,11 @@ _MAX_RETRY_AFTER: Final = 1e9
 
 
 def is_success(status: int) -> bool:
-    """Return whether an HTTP status is 2xx."""
     return status // 100 == _SUCCESS
 
 
 def build_parser(envelope: type[Envelope[Any]]) -> None:
-    """Build the parser of an envelope, which pydantic defers to the first use, unless it is built.
-
-    Called before anything is sent: an interrupt in it must not lose a response that came.
-    """
+    """Build an envelope's parser before anything is sent: an interrupt of it at its first use would lose a response."""
     try:
         envelope.model_rebuild()
     except SchemaError as error:
@@ -58,37 +54,37 @@ def build_parser(envelope: type[Envelope[Any]]) -> None:
 
 
 def parse_envelope(response: RawResponse, envelope: type[Envelope[T]], url: str) -> Envelope[T]:
-    """Return the success envelope, or raise AttemptFailed: it refused, failed, or did not answer as specified.
+    """Return the success envelope, or raise AttemptFailed if the response is anything else.
 
-    Here and below, `url` is where the request went, without its query.
+    Here and below, `url` is the request's URL without its query.
     """
-    # The status decides between success and failure, so that each body is parsed once.
+    # By the status first, so that each body is parsed once.
     if not is_success(response.status):
         raise failure_from_response(response, url)
     try:
         return parse_json(envelope, response.body)
     except ValidationError as error:
         failure = failure_from_response(response, url, describe(error))
-        # The caller gets `failure.error`; the chain leads it to what pydantic found.
+        # The user gets `failure.error`, so pydantic's error must be the cause of that.
         failure.error.__cause__ = error
     raise failure
 
 
 def check_success(response: RawResponse, url: str) -> None:
-    """Accept any 2xx as the success of a call that returns nothing, unless its envelope refuses; else raise."""
+    """Raise AttemptFailed unless a call that returns nothing succeeded: any 2xx whose envelope is no refusal."""
     if not is_success(response.status) or _refusal(response.body) is not None:
         raise failure_from_response(response, url)
 
 
 def failure_from_response(response: RawResponse, url: str, problem: str = "not an envelope") -> AttemptFailed:
-    """Return how a response failed. The service's code chooses the error's class before the HTTP status does."""
+    """Return the failure that a response describes. The error's class depends on its code first, then on its status."""
     refusal = _refusal(response.body)
-    # Whatever it carries: a server that fails while it writes a refusal may have committed the payment before.
+    # Even with a refusal in the body: the server may have committed the payment before it failed.
     if response.status >= HTTPStatus.INTERNAL_SERVER_ERROR or response.status == HTTPStatus.REQUEST_TIMEOUT:
         error = _api_error(response, refusal, ServerError)
         pause = retry_after(response.headers)
         return AttemptFailed(FailureKind.SERVER_ERROR, error, retry_after=pause, body=response.body)
-    if refusal is None or response.status // 100 == _REDIRECT:  # which is never followed
+    if refusal is None or response.status // 100 == _REDIRECT:  # redirects are never followed
         content_type = response.headers.get("content-type", "no content type")[:_MAX_TEXT]
         is_elsewhere = refusal is not None or not _is_envelope(response.body)
         protocol_error = ProtocolError(
@@ -108,7 +104,7 @@ def failure_from_response(response: RawResponse, url: str, problem: str = "not a
 
 
 def failure_without_response(error: NoResponseError, url: str) -> AttemptFailed:
-    """Return how an attempt failed that brought no whole response."""
+    """Return the failure of an attempt without a complete response."""
     reason = str(error)[:_MAX_TEXT]
     host, port = host_and_port(url)
     if isinstance(error, NotSentError):
@@ -124,7 +120,7 @@ def failure_without_response(error: NoResponseError, url: str) -> AttemptFailed:
 
 
 def transaction_id_in(body: bytes) -> str | None:
-    """Return the transaction id in a body, even if the body was cut short."""
+    """Return the transaction id in a response's body, which may be truncated; None if there is none."""
     try:
         envelope = from_json(body, allow_partial=True)
     except ValueError:
@@ -137,7 +133,7 @@ def transaction_id_in(body: bytes) -> str | None:
 
 
 def _is_envelope(body: bytes) -> bool:
-    """Return whether a body looks like the service's, though something in it is wrong."""
+    """Return whether a body looks like the service's envelope, even if it is malformed."""
     try:
         return "success" in from_json(body)
     except (ValueError, TypeError):
@@ -145,15 +141,14 @@ def _is_envelope(body: bytes) -> bool:
 
 
 def _refusal(body: bytes) -> dict[str, Any] | None:
-    """Return what `APIError` takes of an error envelope, or None where the body refuses nothing for certain."""
+    """Return the arguments of an `APIError`, or None if the body is not a definite refusal."""
     try:
         envelope = from_json(body)
     except ValueError:
         return None
     match envelope:
-        case {"success": False as success, "error": {"code": str(code)} as error} if (
-            success is False
-            and code.strip()
+        case {"success": False, "error": {"code": str(code)} as error} if (
+            code.strip()
             and len(code) <= _MAX_TEXT
             # A refusal that also carries data contradicts itself: the payment may have been made.
             and not envelope.get("data")
@@ -188,7 +183,7 @@ def _pause(response: RawResponse, details: Mapping[str, Any]) -> float | None:
     seconds = [pause for pause in stated if pause is not None]
     if seconds:
         return max(seconds)
-    # A point in time depends on two clocks agreeing, so it counts only where no seconds are stated.
+    # A point in time depends on two clocks that agree, so it is used only if no seconds are stated.
     end = moment_or_none(details.get("blockedUntil"))
     return None if end is None else max(0.0, (end - datetime.now(UTC)).total_seconds())
 
@@ -206,6 +201,6 @@ def http_date(text: str) -> datetime | None:
     """Return the time of a header such as ``Date`` or ``Retry-After``; None if it is no HTTP date."""
     try:
         when = parsedate_to_datetime(text)
-    except (ValueError, TypeError, OverflowError):  # the last two for numbers without measure
+    except (ValueError, TypeError, OverflowError):  # the last two for absurd numbers
         return None
-    return when if when.tzinfo is not None else when.replace(tzinfo=UTC)  # "-0000" means UTC of an unknown zone
+    return when if when.tzinfo is not None else when.replace(tzinfo=UTC)  # "-0000" is UTC, and has no zone in Python

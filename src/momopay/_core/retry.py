@@ -30,9 +30,9 @@ class FailureKind(Enum):
     RATE_LIMITED = auto()
     """RATE_LIMIT_EXCEEDED: a definite refusal that may be retried later."""
     REFUSED = auto()
-    """Any other refusal in the service's envelope whose code or status says that nothing was executed."""
+    """Any other refusal whose code or status says that nothing was executed."""
     UNKNOWN_CODE = auto()
-    """A refusal in the envelope whose code and status both leave open whether something was executed."""
+    """A refusal whose code and status both leave open whether something was executed."""
 
 
 # After these failures the request may have executed.
@@ -52,8 +52,8 @@ class RetryPolicy:
     """What an endpoint allows after a failure."""
 
     retries_on: frozenset[FailureKind]  # the kinds of failure after which the same request may be sent again
-    needs_reconciliation: bool = False  # where it may have executed, OutcomeUnknownError has the caller reconcile it
-    raises_own_error: frozenset[FailureKind] = _REFUSALS  # the kinds that raise the service's error even so
+    needs_reconciliation: bool = False  # whether OutcomeUnknownError is raised where it may have executed
+    raises_own_error: frozenset[FailureKind] = _REFUSALS  # the kinds that raise the service's error nevertheless
     has_effect: bool = True  # whether the request changes anything at the service
 
 
@@ -68,9 +68,9 @@ IDEMPOTENCY_KEYED: Final = RetryPolicy(_REPEATABLE, needs_reconciliation=True)
 AT_MOST_ONCE: Final = RetryPolicy(
     _DEFINITE, needs_reconciliation=True, raises_own_error=frozenset({FailureKind.REFUSED})
 )
-# A payout with a journal: RATE_LIMITED is not repeated here, because one search goes before any second send.
+# A payment with a journal: RATE_LIMITED is not retried here, because a search goes before any second send.
 SEARCHED_FIRST: Final = replace(AT_MOST_ONCE, retries_on=frozenset({FailureKind.NOT_SENT}))
-# Channel update and deletion: doing them twice has the effect of doing them once.
+# Channel update and deletion.
 IDEMPOTENT: Final = RetryPolicy(_REPEATABLE)
 
 
@@ -79,7 +79,7 @@ class AttemptFailed(Exception):  # noqa: N818  an attempt failed; the call may s
         self, kind: FailureKind, error: MomoPayError, *, retry_after: float | None = None, body: bytes = b""
     ) -> None:
         super().__init__(kind)
-        self.kind = kind  # what the retry table decides by
+        self.kind = kind
         self.error = error  # to raise if no retry follows
         self.retry_after = retry_after  # the pause that the service asked for, seconds
-        self.body = body  # what arrived of the response's body
+        self.body = body  # as much of the response's body as arrived

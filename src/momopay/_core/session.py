@@ -1,4 +1,4 @@
-"""What calls share: those of one client, and those of all clients of one key in this process."""
+"""State that calls share: the calls of one client, and those of all clients of one key in this process."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:  # a client without an observer does not load it
 
 logger: logging.Logger = logging.getLogger("momopay")
 
-# Seconds. Less is latency, and the header's resolution of one second.
+# Seconds. A smaller offset may be latency, and the header's resolution of one second.
 _WORTH_A_WARNING: Final = 60.0
-# Seconds. A greater offset is nonsense in the header, by which no search should be led.
+# Seconds. A larger offset is a broken header, which must not mislead a search.
 _LARGEST: Final = 10 * 365 * 86_400.0
 # Seconds, as the service documents them.
 _TEMP_BAN: Final = 3600.0
@@ -33,42 +33,41 @@ _HEALTH_BLOCK: Final = 1800.0
 
 
 class ServiceClock:
-    """What one client knows of the service's time. Threads share it without a lock: each measures the same."""
+    """The service's time, as one client measures it. It needs no lock: all threads measure the same."""
 
     def __init__(self, *, on_loopback: bool = False) -> None:
-        # A service on loopback is a sandbox. Its time is virtual, so a difference is no fault of this machine.
+        # A service on loopback is a sandbox with virtual time, so this machine's clock is not at fault.
         self._may_warn: bool = not on_loopback
-        # The service's time, and what this machine's boot clock showed then. Nobody sets that clock, so the two show
-        # the service's time at every later moment, whatever was done to this machine's time of day in between.
+        # The service's time, and this machine's boot clock at that moment. Nobody sets the boot clock, so the two give
+        # the service's time later on, even if somebody sets this machine's time of day.
         self._measured: tuple[datetime, float] | None = None
         self._warned: float = 0.0
 
     @property
     def offset(self) -> float | None:
-        """Seconds by which this machine's clock is ahead at this moment; None if no response had a ``Date``."""
-        if self._measured is None:
-            return None
-        return (datetime.now(UTC) - self.service_now()).total_seconds()
+        """Seconds by which this machine's clock is ahead now; None if no response had a ``Date``."""
+        service_now = self.service_now_if_known()
+        return None if service_now is None else (datetime.now(UTC) - service_now).total_seconds()
 
     @property
     def ahead(self) -> float:
-        """Seconds by which this machine's clock is ahead, 0 if it is behind or that is not known."""
+        """Seconds by which this machine's clock is ahead; 0 if it is behind or the offset is unknown."""
         return max(0.0, self.offset or 0.0)
 
     def service_now_if_known(self) -> datetime | None:
-        """Return the service's time, None where no response showed it."""
-        return None if self._measured is None else self.service_now()
-
-    def service_now(self) -> datetime:
-        """Return the service's time, this machine's where no response showed it."""
+        """Return the service's time; None if no response had a ``Date``."""
         if self._measured is None:
-            return datetime.now(UTC)
+            return None
         date, at = self._measured
         return date + timedelta(seconds=now() - at)
 
+    def service_now(self) -> datetime:
+        """Return the service's time; this machine's if no response had a ``Date``."""
+        return self.service_now_if_known() or datetime.now(UTC)
+
     def observe(self, headers: Mapping[str, str]) -> None:
-        """Measure the offset by a response that came just now."""
-        # Only for responses that matter, since parsing the date takes a twentieth of a request's time.
+        """Measure the service's time by a response that has just arrived."""
+        # Called only after requests that may need reconciliation: parsing takes a twentieth of a request's time.
         date = http_date(headers.get("date", ""))
         if date is None:
             return
@@ -76,7 +75,7 @@ class ServiceClock:
         if abs(offset) > _LARGEST:
             return
         self._measured = date, now()
-        # Once, and again only if the clock jumps: a payroll would repeat it for each payout.
+        # Once, and again only if the clock jumps. Else a payroll would log it for each payout.
         if self._may_warn and abs(offset) > _WORTH_A_WARNING and abs(offset - self._warned) > _WORTH_A_WARNING:
             self._warned = offset
             direction = "ahead of" if offset > 0 else "behind"
@@ -84,9 +83,9 @@ class ServiceClock:
 
 
 class StkPause:
-    """The pause that STK_TEMP_BANNED or TRANSACTION_HEALTH_BLOCKED ordered; only prompts respect it.
+    """The pause that STK_TEMP_BANNED or TRANSACTION_HEALTH_BLOCKED ordered. Only prompts respect it.
 
-    Threads share it without a lock: a race can at worst let one more prompt reach the service, which refuses it.
+    It needs no lock: at worst, a race lets one more prompt reach the service, which refuses it.
     """
 
     def __init__(self) -> None:
@@ -94,15 +93,15 @@ class StkPause:
         self._refusal: ThrottledError | None = None
 
     def begin(self, now: float, refusal: ThrottledError) -> None:
-        """Hold prompts back for the seconds that the refusal states, else for those that the service documents."""
+        """Start a pause of as many seconds as the refusal states, or else as the service documents."""
         default = _TEMP_BAN if isinstance(refusal, StkTempBannedError) else _HEALTH_BLOCK
         until = now + (default if refusal.retry_after is None else refusal.retry_after)
-        # Of two refused prompts that were under way together, the one that answers last may name the shorter pause.
+        # If two prompts are refused at the same time, the later answer may state the shorter pause.
         if until > self._until:
             self._until, self._refusal = until, refusal
 
     def refusal(self, now: float) -> ThrottledError | None:
-        """Return the error again while the pause lasts, with the time that is left of it."""
+        """Return the refusal with the seconds that remain, or None if there is no pause."""
         original = self._refusal
         if original is None or now >= self._until:
             return None
@@ -121,9 +120,8 @@ _key_states: dict[str, KeyState] = {}
 
 
 def key_state_for(account: Account) -> KeyState:
-    """Return the process's one state of this account. It is filed under a hash so that no key is kept here."""
-    # Without a lock, which a forked child might inherit held: `setdefault` is one step, and of two threads that come
-    # together both get the state of the first.
+    """Return the state that all clients of this account in the process share. A hash names it, to keep no API key."""
+    # No lock, which a forked child might inherit held: `setdefault` is atomic, so all threads get the same state.
     name = hash_of(account)
     return _key_states.get(name) or _key_states.setdefault(name, KeyState())
 
@@ -145,17 +143,16 @@ class Session(Generic[BackendT]):
         self.backend: BackendT = backend
         self.account = account
         self.budget: BaseBudget | None = key_state.budget if budget is SHARED_BUDGET else budget
-        self.limiter: RateLimiter | None = None
-        if self.budget is not None:
-            self.limiter = RateLimiter(self.budget, backend, hash_of(account))
+        limiter = None if self.budget is None else RateLimiter(self.budget, backend, hash_of(account))
+        self.limiter: RateLimiter | None = limiter
         self.stk_pause: StkPause = key_state.stk_pause
         self.clock: ServiceClock = ServiceClock(on_loopback=account.on_loopback)
         self.observer = observer
         self.operation: OperationEvents | None = None  # the call that a copy was made for
         self.limits = limits
         self._open_journal = open_journal
-        # For integrations: what makes the callback URL for a payment's reference, and what raises before a payment is
-        # sent or released with a journal that cannot be written.
+        # Set by integrations. The first makes the callback URL for a payment's reference. The second raises if the
+        # journal cannot be written, before a payment is sent or released.
         self.make_callback_url: Callable[[str], str | None] = lambda _reference: None
         self.before_payment: Callable[[str], None] = lambda _reference: None
         # Built once: encoding and sorting them for each request would cost more than sending them.
@@ -164,9 +161,9 @@ class Session(Generic[BackendT]):
             {
                 "Authorization": "Basic " + base64.b64encode(f"{account.api_key}:".encode()).decode(),
                 "Accept": "application/json",
-                # A cached answer would show a wait an old status for ever, and a cache would keep phones.
+                # A cache would answer polls with an old status for ever, and would store phone numbers.
                 "Cache-Control": "no-cache, no-store",
-                "Accept-Encoding": "identity",  # an answer has a few hundred bytes, and compression invites bombs
+                "Accept-Encoding": "identity",  # responses have a few hundred bytes, and compression invites bombs
                 "User-Agent": f"momopay/{momopay.__version__}",
             },
         )
@@ -174,19 +171,19 @@ class Session(Generic[BackendT]):
             self.headers.update(headers)
 
     def with_operation(self, operation: OperationEvents) -> Self:
-        """Return a copy that one call uses, so that its events know their operation. It shares everything."""
+        """Return a copy for one call, whose events name its operation. It shares everything else."""
         of_call = copy(self)
         of_call.operation = operation
         return of_call
 
     def without_max_wait(self) -> Self:
-        """Return a copy for work in the background, which waits for the rate budget however long."""
+        """Return a copy for work in the background, which may wait for the rate budget for any time."""
         patient = copy(self)
         patient.limits = replace(self.limits, max_wait=None)
         return patient
 
     def journal_for(self, given: momopay.Journal | None) -> momopay.Journal:
-        """Return the journal of a durable call, its own or the client's, or raise ConfigurationError."""
+        """Return the journal that was given to a durable call, or the client's. Raise ConfigurationError if neither."""
         if given is not None:
             if not isinstance(given, momopay.Journal):
                 raise ConfigurationError("journal must be a momopay.Journal; only a client takes its URL")
@@ -199,13 +196,13 @@ class Session(Generic[BackendT]):
         return self._open_journal()
 
     def callback_url(self, given: str | None, reference: str | None) -> str | None:
-        """Return a payment's callback URL: the one that was given, else one that an integration makes."""
+        """Return a payment's callback URL: the given one, or else the one that an integration makes."""
         return self.make_callback_url(reference) if given is None and reference is not None else given
 
     async def acquire_slot(self, lane: Lane, *, latest: float, describe: Callable[[], str]) -> bool:
-        """Take a slot of the client's rate budget, if it has one, and return whether it had to be waited for.
+        """Take a slot of the client's rate budget, if there is one, and return whether the call had to wait.
 
-        Raise BudgetExhaustedError if none comes by the monotonic time `latest`, or within `max_wait`.
+        Raise BudgetExhaustedError if there is no slot by the monotonic time `latest` or within `max_wait`.
         """
         if self.limiter is None:
             return False
@@ -224,7 +221,6 @@ class Session(Generic[BackendT]):
         return waited
 
     async def close(self) -> None:
-        """Close the connections, those of a shared budget included."""
         if self.budget is not None:
             self.budget.close()
         await self.backend.close()

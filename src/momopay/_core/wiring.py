@@ -1,4 +1,4 @@
-"""How a client comes by what it sends with: at the first use, so that building a client imports nothing that sends."""
+"""Lazy parts of a client: they are made at their first use, so that building a client imports nothing that sends."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ if TYPE_CHECKING:  # a blocking client must not load the other backend, and asyn
 
 T = TypeVar("T")
 BackendT = TypeVar("BackendT", "SyncBackend", "AsyncBackend")
-"""Tells the parts of a blocking client from those of an asynchronous one."""
+"""The backend, by which type checkers tell a blocking client's parts from an async one's."""
 
 
 def load(path: str) -> Any:
-    """Return what a module of this package defines."""
+    """Return a name of a module of this package, such as ``"_core.session.Session"``."""
     module, _, name = path.rpartition(".")
     return getattr(import_module(f"momopay.{module}"), name)
 
 
 class Once(Generic[T]):
-    """Something that is made at its first use, once, whichever thread comes first."""
+    """A value that is made once, at its first use. Safe to use from many threads."""
 
     def __init__(self, make: Callable[[], T]) -> None:
         self._make = make
@@ -49,12 +49,12 @@ class Once(Generic[T]):
 
 
 def once(path: str, *arguments: object) -> Once[Any]:
-    """Return an object of a class of this package, imported and made at its first use."""
+    """Return a `Once` that imports a class of this package and calls it with these arguments."""
     return Once(lambda: load(path)(*arguments))
 
 
 class ClientJournal(Once[Any]):
-    """The journal of a client and its copies: the user's own, or one that is opened from its URL at the first use."""
+    """The journal of a client and its copies: the user's own, or one that is opened from a URL at the first use."""
 
     def __init__(self, given: object) -> None:
         if not isinstance(given, str) and not isinstance(given, momopay.Journal):
@@ -77,10 +77,10 @@ class ClientJournal(Once[Any]):
 
 
 class ClassResource(property):
-    """A property that its class has, too: `create_autospec(Client)` looks there for the operations."""
+    """A property that the class has, too, where `create_autospec(Client)` looks for operations."""
 
     def __get__(self, client: Any, kind: Any = None, /) -> Any:
-        if client is None:  # a client that has operations with their signatures, and can make no call
+        if client is None:  # a client whose operations have their signatures and cannot be called
             client = object.__new__(kind)
             client._session = _NoSession(is_async=hasattr(kind, "aclose"))
             client._coordinator = once("_polling.wait.Coordinators")

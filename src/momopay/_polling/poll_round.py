@@ -1,19 +1,19 @@
-"""What waits and confirmations share: waiters, the turn to poll, and the poll round that one caller runs for all.
+"""Waiters, the turn to poll, and the poll round that one caller runs for all.
 
-Why for all: a key has 60 requests a minute, and the service's guidance is a read of each payment every ten seconds,
-which is enough for ten payments. A page of the list costs one request, too, and shows the newest hundred.
-Why by a caller, and not by a worker in a thread or task of its own: a client would have to start the worker, stop it
-and survive its failures. A caller waits anyway. If it is cancelled or gives up, another one takes the turn.
+For all, because a key has 60 requests a minute. The service advises to read each payment every ten seconds, which that
+limit allows for ten payments. A page of the list costs one request, too, and shows the newest hundred.
+A caller runs it, and not a worker that a client would have to start, stop and recover. A caller waits anyway, and if it
+is cancelled or gives up, another one takes the turn.
 
 Invariants:
-- Only the caller that has the turn runs a round, so at most one request is in flight for all waits on a key, and one
-  for all confirmations, which take turns of their own.
+- Only the caller that has the turn runs a round. So at most one request is in flight for all waits on a key, and one
+  for all confirmations, which have a turn of their own.
 - No waiter is forgotten: after a round, each waiter that was due has been read, or is due again after its interval. A
-  confirmation is never due again: what the round did not read, its own caller reads by id.
-- A notification that was not served, because no slot was free or the round was cancelled, stays.
-- What fails because the caller that polls has no time left is nobody else's failure.
-- An exception out of a signal handler, at whatever instruction it strikes, leaves no turn taken and no caller behind:
-  the turn is a lock in C that ``with`` holds, and a caller takes part only as long as somebody refers to it.
+  confirmation is never due again: its own caller reads by id what the round did not read.
+- A notification stays pending if no slot was free or the round was cancelled.
+- If a request fails because the polling caller has no time left, no other caller fails.
+- An exception from a signal handler, at any instruction, leaves no turn taken and no caller behind: the turn is a lock
+  in C that ``with`` holds, and the coordinator has only weak references to callers.
 
 Times are in seconds, on the backend's monotonic clock.
 """
@@ -43,19 +43,18 @@ if TYPE_CHECKING:  # a blocking client must not load the other backend, and asyn
 
 logger = logging.getLogger("momopay")
 
-# The lane of polls leaves slots to payments and reads, and has a floor. In the lane of reads, confirmations would
-# starve: a key that pays without a pause leaves no slot to reads.
+# Polls have a floor. As reads, confirmations would starve on a key that pays without a pause.
 _LANE: Final = Lane.POLL
-# Pages that are read for confirmations. They show every payment of the last five minutes, even if a key spends its
-# whole rate limit on payments. Callbacks are not signed, so an invented one must not cost a walk down the whole list.
+# The most pages that a round reads for confirmations. They show every payment of the last five minutes, even if a key
+# spends its whole rate limit on payments. Callbacks are not signed, and a forged one must not cost a walk of the list.
 _CONFIRMATION_PAGES: Final = 3
-# Seconds until a caller that found the turn taken tries again, even if nobody woke it: an exception out of a signal
-# handler may have ended the one that had it just before it woke the others.
+# Seconds until a caller that found the turn taken tries again, even if nobody woke it: an exception from a signal
+# handler may have ended the caller with the turn just before it woke the others.
 _RETRY_TURN: Final = 30.0
 
 
 class Observation(NamedTuple):
-    """What one request showed of a transaction: all its fields, or only those of a list row."""
+    """A transaction as one request showed it, with all its fields or only those of a list row."""
 
     transaction: Transaction
     is_full: bool
@@ -65,8 +64,8 @@ class Observation(NamedTuple):
 class Waiter:
     """One transaction that one caller, its owner, waits for.
 
-    Thread safety: the owner, the caller that polls and whoever calls ``notify`` share it. It needs no lock, because
-    each attribute is assigned in one step and no decision depends on two of them being changed together.
+    Thread safety: the owner, the caller that polls and callers of ``notify`` share it. It needs no lock, because each
+    attribute is assigned atomically and no decision depends on two of them changing together.
     """
 
     transaction_id: str
@@ -74,7 +73,7 @@ class Waiter:
     every: float  # seconds between polls; infinite for a confirmation, which is polled for once
     deadline: float  # when the owner gives up
 
-    # Requests to poll. Anybody may make one, and a poll round clears it.
+    # Requests to poll. Any caller may make one, and a poll round clears it.
     next_poll_at: float
     notified: bool = False
     needs_full_read: bool = False
@@ -86,22 +85,22 @@ class Waiter:
     last_read_at: float = -inf  # read or tried to read
     reads: int = 0
 
-    # Written by the owner: what it concluded.
-    judged: Observation | None = None
+    # Written by the owner.
+    judged: Observation | None = None  # the last observation that it has examined
     ended: Transaction | None = None  # a list row that ends the wait, returned if no full read comes
     full_read_status: str | None = None  # the status for which a full read was requested
     result_deadline: float = inf  # when the full read is no longer waited for
 
     def record(self, observation: Observation, now: float) -> None:
-        """Publish what a request showed, and wake the owner."""
+        """Publish an observation and wake the owner."""
         self.last_read_at = now
         self.reads += 1
         self.was_malformed = False
         if observation.is_full:
             self.needs_full_read = False
         held = self.observation
-        # The owner may be busy, so a full read may still be unjudged when the next page comes. A list row of the
-        # same status says less, and replacing the full read with it would lose the result code.
+        # The owner may not have examined a full read yet when the next page comes. A list row of the same status must
+        # not replace it, because the row has no result code.
         if (
             held is None
             or held is self.judged
@@ -110,37 +109,36 @@ class Waiter:
             or held.transaction.status != observation.transaction.status
         ):
             self.observation = observation
-        # At once: the round may go on for long, and whoever has its answer must not wait for that.
+        # At once, because the rest of the round may take long.
         self.signal.set()
 
     def record_failure(self, error: MomoPayError) -> None:
-        """Take note of a poll that failed; the second malformed answer in a row ends the wait."""
-        # One may be a proxy that restarts. Two mean that something else answers, which waiting does not change.
+        """Record a failed poll. The second malformed answer in a row ends the wait."""
+        # One may be from a proxy that restarts. Two mean that something other than the service answers.
         is_malformed = isinstance(error, ProtocolError)
-        if is_malformed and self.was_malformed and self.ended is None:  # an end that is known is returned
+        if is_malformed and self.was_malformed and self.ended is None:  # a known end is returned instead
             self.failure = error
         self.was_malformed = is_malformed
 
     @property
     def answers_by(self) -> float:
-        """When the owner answers or gives up, even if nothing more is read."""
+        """When the owner returns or gives up, if nothing more is read."""
         return self.deadline if self.ended is None else self.result_deadline
 
     @property
     def needs_polling(self) -> bool:
-        """Whether its status is still of use: nothing has ended it, and the owner has seen all that was read."""
+        """Whether a poll is of use: nothing has ended the wait, and the owner has examined all that was read."""
         return self.ended is None and self.failure is None and self.observation is self.judged
 
     def is_due(self, now: float) -> bool:
-        """Return whether it must be polled for."""
         return self.needs_polling and (self.notified or self.next_poll_at <= now)
 
 
 class Coordinator:
-    """The callers that poll together, and whose turn it is: the waits on one key, or the confirmations.
+    """The callers that poll together, and the turn to poll: all waits on one key, or all confirmations.
 
-    Thread safety: all methods may be called from any thread on a blocking client, and from the event loop of an
-    asynchronous one. The child of a fork begins anew: a thread that had the turn is not there to end it.
+    Thread safety: all methods may be called from any thread of a blocking client, and from the event loop of an async
+    one. A forked child begins anew, because the thread that had the turn does not exist there.
     """
 
     def __init__(self) -> None:
@@ -148,12 +146,11 @@ class Coordinator:
         renew_in_child(self._renew)
 
     def _renew(self) -> None:
-        # In order of arrival, as long as somebody refers to them. Adding, removing and copying are one step each, so it
-        # needs no lock.
+        # In order of arrival. It needs no lock, because adding, removing and copying are atomic.
         self.by_id: WeakValueDictionary[int, Caller] = WeakValueDictionary()
-        self._turn = Lock()  # of the caller that had the turn last, which holds it while it polls
+        self._turn = Lock()  # of the caller that had the turn last, which holds the lock while it polls
         self._turn_guard = Lock()  # held for a moment, while `_turn` is examined and replaced
-        self.full_read_next: bool = False  # what a round leaves to the next
+        self.full_read_next: bool = False  # whether full reads go first in the next round
 
     def callers(self) -> list[Caller]:
         return [caller for each in self.by_id.valuerefs() if (caller := each()) is not None]
@@ -164,7 +161,7 @@ class Coordinator:
 
     def take_turn(self, held: Lock) -> bool:
         """Give the caller that holds this lock the turn, until it releases it; return False if another one has it."""
-        # Never blocks: whoever does not get the turn waits for its own signal, so that it still ends at its deadline.
+        # Never blocks: a caller without the turn waits for its own signal, so that it ends at its deadline.
         with self._turn_guard:
             if self._turn.locked():
                 return False
@@ -172,12 +169,12 @@ class Coordinator:
             return True
 
     def notify(self, transaction_id: str, *, failed: bool) -> None:
-        """Have a transaction polled for at once, or read in full if it is said to have failed."""
+        """Request a poll for a transaction now, or a full read if it is reported as failed."""
         for caller in self.callers():
             waiter = caller.pending.get(transaction_id)
             if waiter is not None:
                 if failed:
-                    # Only a read by id has the result code, so a page would cost a request for nothing.
+                    # Only a read by id has the result code, so a page would waste a request.
                     waiter.needs_full_read = True
                 else:
                     waiter.notified = True
@@ -185,7 +182,7 @@ class Coordinator:
 
 
 class Caller:
-    """A call that waits, for one transaction or many, and polls for all callers when it has the turn.
+    """A call that waits for one transaction or many, and polls for all callers when it has the turn.
 
     It belongs to one thread or task. Others use only `pending` and `signal`. A poll round is one of:
     - A full read: one GET by id for a list row that ended without success, because the row has no result code.
@@ -197,7 +194,7 @@ class Caller:
 
     def __init__(self, coordinator: Coordinator, session: Session[Any], deadline: float) -> None:
         self.session = session
-        # Only the owner removes from it, and others copy it in one step, so it needs no lock.
+        # It needs no lock, because only the owner changes it and others copy it atomically.
         self.pending: dict[str, Waiter] = {}
         self.signal: SyncSignal | AsyncSignal = session.backend.signal()
         self.now: Callable[[], float] = session.backend.now
@@ -209,8 +206,8 @@ class Caller:
     async def poll(self, until: float) -> None:
         """Run a poll round for all; if another caller is running one, wait for its end, at most until that time.
 
-        Raises `BudgetExhaustedError` if no slot is free before the deadline, what failed because the deadline passed,
-        and a refusal that is not transient and concerns no single transaction.
+        Raises `BudgetExhaustedError` if no slot is free before the deadline, any error after the deadline, and an error
+        that is not transient and concerns no single transaction.
         """
         turn, taken = Lock(), False
         try:
@@ -220,7 +217,7 @@ class Caller:
                     await self._run_round()
         finally:
             if taken:
-                # Whatever ended the round, cancellation included, the others must see that the turn is free.
+                # However the round ended, cancellation included, the others must learn that the turn is free.
                 for caller in self._coordinator.callers():
                     caller.signal.set()
         if not taken:
@@ -235,7 +232,7 @@ class Caller:
         waiters = self._coordinator.waiters(now)
         unread = [waiter for waiter in waiters if waiter.needs_full_read]
         anybody_due = any(waiter.is_due(now) for waiter in waiters)
-        # They take turns. If all full reads went first, a run of failures would hold back every success.
+        # Full reads and polls alternate. If full reads went first, a run of failures would hold back every success.
         if unread and (self._coordinator.full_read_next or not anybody_due):
             self._coordinator.full_read_next = False
             await self._read_in_full(unread)
@@ -244,8 +241,8 @@ class Caller:
             await self._poll_for_due()
 
     async def _read_in_full(self, unread: list[Waiter]) -> None:
-        # The newest request first: when there are more failures than slots, going by age would reach each one just
-        # after its result deadline, and no wait would get a result code.
+        # The newest request first. With more failures than slots, the oldest would be read just after its result
+        # deadline, and no wait would get a result code.
         chosen = max(unread, key=lambda waiter: waiter.result_deadline)
         waiters = [waiter for waiter in unread if waiter.transaction_id == chosen.transaction_id]
         logger.debug("reading one in full, for its result code; %d are to be read so", len(_by_id(unread)))
@@ -263,7 +260,7 @@ class Caller:
                 waiter.result_deadline = inf if waiter.ended is None else self.now()
 
     async def _poll_for_due(self) -> None:
-        # The slot first: while the round queues for it, others may come due, and share the page.
+        # The slot first: waiters that come due while the round queues for it share the page.
         await self.session.acquire_slot(_LANE, latest=self._deadline, describe=lambda: "transactions.wait")
         self._has_slot = True
         now = self.now()
@@ -275,10 +272,10 @@ class Caller:
             return
         logger.debug("polling for %d due by schedule and %d notified", len(due) - len(notified), len(notified))
         try:
-            # Cleared before the request: a notification that comes while it is under way must cause another.
+            # Cleared before the request, because a notification during the request must cause another one.
             for waiter in notified:
                 waiter.notified = False
-            # One that was notified ahead of its schedule is read alone, too: the others gain little from a page now.
+            # A single one that is notified early is read by id, too: the others gain little from a page now.
             is_early = all(waiter.next_poll_at > now for waiter in due)
             if len(_by_id(due)) == 1 and (is_early or len(_by_id(polled)) == 1):
                 polled = due
@@ -286,10 +283,10 @@ class Caller:
             else:
                 await self._poll_list(polled, notified)
         except BaseException as error:
-            # After a refusal of a page, too, each confirmation is read by id.
+            # Confirmations go on even if the page is refused: each is then read by id.
             goes_on = is_transient(error) or (self.confirms and isinstance(error, APIError))
             if self._is_out_of_time(error) or not goes_on:
-                # `next_poll_at` stays, too: the others are polled for by a caller that has more time, or goes on.
+                # `next_poll_at` stays as it is, so that another caller polls for them.
                 for waiter in notified:
                     waiter.notified = True
                 raise
@@ -305,8 +302,8 @@ class Caller:
         missing = _by_id(waiter for waiter in polled if waiter.needs_polling)
         self._record_page(page, waiters, missing)
         with suppress(BudgetExhaustedError):  # no slot for more, but the first page was read
-            # The walk down the list stops at the last page, at a repeated cursor, and when it has read as many pages as
-            # transactions are missing: reading those by id costs no more.
+            # The walk stops at the last page, at a repeated cursor, and after as many pages as transactions are
+            # missing: reading those by id costs no more.
             cursors: set[str | None] = {None}
             most = _CONFIRMATION_PAGES if self.confirms else inf
             while len(cursors) < min(len(missing), most) and page.items and page.next_cursor not in cursors:
@@ -315,13 +312,13 @@ class Caller:
                 self._record_page(page, waiters, missing)
             if not self.confirms:
                 await self._read_missing(missing, stop_at)
-        for waiter in notified:  # for whom there was no time, and who must not wait for the next poll
+        for waiter in notified:  # those that were not read must not wait for the next poll
             if waiter.transaction_id in missing:
                 waiter.needs_full_read = True
 
     async def _read_missing(self, missing: dict[str, list[Waiter]], stop_at: float) -> None:
-        """Read by id what no page showed, at least one and more until that time; remove it from `missing`."""
-        # The longest unread first, so that one whose reads keep failing holds back no other.
+        """Read by id what no page showed, and remove it from `missing`: at least one, and more until `stop_at`."""
+        # The longest unread first, so that one whose reads keep failing does not hold back the others.
         for identity, waiters in sorted(missing.items(), key=lambda entry: entry[1][0].last_read_at):
             await self._read_for(waiters, self._deadline)
             del missing[identity]
@@ -342,9 +339,9 @@ class Caller:
             raise
 
     async def _read_for(self, waiters: list[Waiter], until: float) -> None:
-        """Read the one transaction of these waiters by its id."""
+        """Read by id the one transaction that these waiters wait for."""
         for waiter in waiters:
-            waiter.last_read_at = self.now()  # also if it fails: the next one has its turn first
+            waiter.last_read_at = self.now()  # even if the read fails, so that others go first next time
         try:
             observation = Observation(await self.read_by_id(waiters[0].transaction_id, until), is_full=True)
         except MomoPayError as error:
@@ -373,12 +370,12 @@ class Caller:
             missing.pop(identity, None)
 
     def _is_out_of_time(self, error: BaseException) -> bool:
-        """Return whether a request failed because this caller has no time left, which says nothing of the others."""
+        """Return whether a request failed because this caller has no time left. Others may have more."""
         return isinstance(error, BudgetExhaustedError) or self.now() >= self._deadline
 
 
 def _by_id(waiters: Iterable[Waiter]) -> dict[str, list[Waiter]]:
-    """Group the waiters by their transaction: several callers may wait for the same one."""
+    """Group waiters by transaction: several callers may wait for the same one."""
     grouped: dict[str, list[Waiter]] = {}
     for waiter in waiters:
         grouped.setdefault(waiter.transaction_id, []).append(waiter)

@@ -1,4 +1,4 @@
-"""When to poll for a transaction, when it has ended, and which failures a wait outlives. Times are in seconds."""
+"""When to poll for a transaction, when it has ended, and after which failures a wait continues."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from momopay.errors import (
 from momopay.models.enums import has_settled
 from momopay.models.transactions import Transaction
 
-# A thread cannot wait for much longer.
+# A thread cannot wait much longer.
 _LONGEST: Final = 1e9
 _TRANSIENT = (APIConnectionError, BudgetExhaustedError, ProtocolError, ServerError, ThrottledError)
 
@@ -58,9 +58,9 @@ def settled(transaction: Transaction) -> bool:
 
 
 def is_transient(error: BaseException) -> bool:
-    """Return whether a wait continues after the failure: no answer, no slot, or 408, 429 or 5xx with whatever code.
+    """Return whether a wait continues after the failure: no answer, no slot, or 408, 429 or 5xx with any code.
 
-    It continues after an answer that is not the service's format, too, but not after two in a row; see `Waiter`.
+    It also continues after a malformed answer, but not after two in a row; see `Waiter`.
     """
     if isinstance(error, _TRANSIENT):
         return True

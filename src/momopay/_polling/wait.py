@@ -1,11 +1,11 @@
-"""The callers that wait: a wait, for one transaction or many, and a confirmation, which is a waiter that is due now.
+"""The two kinds of callers: a wait for one transaction or many, and the confirmation of a callback.
 
 Invariants:
 - A caller ends by its own deadline, whatever others do: it never sleeps past it, and never blocks for the turn.
-- Only the owner of a wait judges its transactions, so the caller's `until` runs in the caller's own thread or task.
-- An end without success is returned with its result code, or without it after `RESULT_POLLS` intervals: a caller
-  that learns late that a payment failed loses more than one that does not learn why.
-- A page only ever confirms a callback. The list may lag, so a difference is claimed only after a read by id.
+- Only the owner of a wait judges its transactions, so the user's `until` runs in the user's own thread or task.
+- An end without success is returned with its result code, or without it after `RESULT_POLLS` intervals: learning late
+  that a payment failed costs more than not learning why.
+- A page may confirm a callback but never contradict it. The list may lag, so a mismatch needs a read by id.
 
 Times are in seconds, on the backend's monotonic clock.
 """
@@ -35,16 +35,16 @@ RESULT_POLLS: Final = 3
 
 
 class Coordinators:
-    """Those of one key. A client shares them with its copies for the same key."""
+    """The coordinators of one key. A client shares them with its copies for the same key."""
 
     def __init__(self) -> None:
         self.waits: Coordinator = Coordinator()
-        # The service waits only 30 s for the answer to a callback, which must not queue behind a walk down the list.
+        # The service waits 30 s for the answer to a callback, so it must not queue behind a walk down the list.
         self.confirmations: Coordinator = Coordinator()
 
 
 class TransactionWait(Caller):
-    """A wait. `wanted` maps transaction ids to what the user gave: an id, or a record that carries one."""
+    """A wait. `wanted` maps transaction ids to what the user passed: an id, or a record that carries one."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class TransactionWait(Caller):
         self._until = until
         self._started = now
         self._schedule = schedule
-        # After a round for which it had too little time, it leaves polling to callers that have more.
+        # After a failed round, it leaves polling to other callers for one interval.
         self._no_poll_before = now
         for identity, given in wanted.items():
             waiter = Waiter(identity, self.signal, schedule.every, self._deadline, next_poll_at=now + schedule.first)
@@ -68,23 +68,21 @@ class TransactionWait(Caller):
             self.pending[identity] = waiter
 
     async def next(self) -> list[Transaction] | None:
-        """Return the next transaction as `end` does, in an operation of its own; None if all have been returned."""
+        """Return the next transaction as `end` does, with the events of an operation of its own."""
         ended = await as_operation(self.session, "transactions.wait_all", self.end) if self.pending else None
         return None if ended is None else [ended]
 
     async def end(self, session: Session[Any]) -> Transaction | None:
-        """Return the next transaction that has ended, or None if all have been returned; report how waits end.
+        """Return the next transaction that has ended, or None if all have been returned. Report how each wait ends.
 
-        The session is that of the call, which has an operation of its own.
-
-        Raises `WaitTimeoutError` at the schedule's limit, `ProtocolError` after two malformed answers in a row,
-        and `APIError` for a refusal that waiting does not change.
+        Raises `WaitTimeoutError` at the schedule's limit, `ProtocolError` after two malformed answers in a row, and
+        `APIError` for a refusal that is not transient.
         """
         self.session = session
         try:
             return await self._next()
         except Exception as error:
-            for waiter in self.pending.values():  # none of them is waited for any more
+            for waiter in self.pending.values():  # the wait for each of them is over
                 self._report(waiter, _last_seen(waiter), error)
             raise
 
@@ -117,13 +115,13 @@ class TransactionWait(Caller):
         return None
 
     def _judge(self, waiter: Waiter, now: float) -> Transaction | None:
-        """Return the transaction if what is known of it ends the wait."""
+        """Return the transaction if the wait for it has ended."""
         if waiter.failure is not None:
             raise waiter.failure
         observation = waiter.observation
         if observation is None or observation is waiter.judged:
             return waiter.ended if now >= waiter.answers_by else None
-        # It stays in place: clearing it here could drop one that is recorded at the same moment.
+        # The observation is not cleared, because that could drop one that is recorded at the same moment.
         waiter.judged = observation
         seen = observation.transaction
         ended = seen if self._until(seen) else None
@@ -131,7 +129,7 @@ class TransactionWait(Caller):
             return ended or waiter.ended
         if not seen.status.ended_without_success:
             return ended
-        # A list row has no result code. It is read even if it does not end the wait: `until` may depend on it.
+        # A list row has no result code. A full read follows even if the row ends no wait: `until` may need the code.
         if waiter.ended is None and (ended is not None or seen.status != waiter.full_read_status):
             waiter.full_read_status = seen.status
             waiter.ended = ended
@@ -159,12 +157,11 @@ def _last_seen(waiter: Waiter) -> Transaction | None:
 
 
 class Confirmation(Caller):
-    """A callback that is being confirmed: how it gets the service's own record.
+    """Reads the service's own record of a callback's transaction.
 
-    With others, because a read for each callback would halve what a key can settle: initiating the payment cost a
-    request, too. Alone, it is the only waiter that is due, and read by id. Those that come meanwhile wait for the turn
-    and share pages of the list. What these do not show as the callback tells it is read by id, each by its own caller:
-    outside of the turn, so that nobody waits for it.
+    A confirmation alone is read by id. Those that come meanwhile wait for the turn and share pages of the list: a read
+    for each would halve what a key can settle, because initiating the payment cost a request, too. If the pages do not
+    confirm a callback, its own caller reads by id, outside of the turn, so that nobody else waits for it.
     """
 
     confirms = True
@@ -179,9 +176,9 @@ class Confirmation(Caller):
         self.pending[callback.transaction_id] = self._waiter
 
     async def read(self) -> Transaction:
-        """Return the transaction as the service has it; it need not agree with the callback.
+        """Return the service's record, which may differ from the callback.
 
-        Raises `APIConnectionError` if it had no turn before the deadline, and as reading it by id does.
+        Raises `APIConnectionError` if its turn did not come before the deadline, and what a read by id raises.
         """
         waiter = self._waiter
         while waiter.is_due(self.now()):
@@ -193,7 +190,7 @@ class Confirmation(Caller):
         seen = waiter.observation
         if seen is not None and seen.is_full:
             return seen.transaction
-        # Of a list row, only an end counts. That a payment is still open may have changed since the list was made.
+        # Of a list row, only an end counts. An open payment may have ended since the list was made.
         if seen is not None and self._callback.transaction.status.is_terminal:
             with suppress(CallbackMismatchError):
                 check_agreement(self._callback, seen.transaction)
@@ -202,4 +199,4 @@ class Confirmation(Caller):
 
 
 class WaitIterator(OperationIterator[BackendT, Transaction]):
-    """Transactions, each as it ends. Each ``for``, or ``async for``, is a new wait."""
+    """Transactions, each as it ends. Each loop is a new wait."""

@@ -1,15 +1,15 @@
 """The rate budget of a process, and how calls wait for its slots. Times are in seconds, on the backend's clock.
 
-Nobody hands out slots: each call sleeps until its slot may come, as its place in the line lets expect, and then takes
-it itself. So a call whose thread or event loop is stuck takes no slot that others could use, a payment that joins goes
-first whatever was promised to reads before, and a slot is logged at the time at which its request is sent.
+Slots are not assigned ahead of time. Each call estimates from its place in the line when it may have one, sleeps until
+then, and takes it itself. So a call whose thread or event loop is stuck takes no slot that others could use, a payment
+goes first even if reads joined the line before it, and a slot is logged at the time at which its request is sent.
 
-Only what lets calls go earlier than they expected must wake them: others that give up. Whoever leaves the line wakes
-the first of each lane, which asks again; it wakes the next when it leaves.
+A call must be woken only if it can go earlier than it estimated, because another one has given up. A call that leaves
+the line wakes the first of each lane, which asks again and wakes the next one when it leaves.
 
-Thread safety: no lock is held while anybody waits; the calls may belong to threads and to event loops. An exception out
-of a signal handler (Ctrl-C, Celery's soft time limit) may end a call between any two instructions. Every lock is one of
-C's in a `with`, which no such exception can leave held, and a call that could not leave the line counts as stuck.
+Thread safety: no lock is held while a call waits. Calls may belong to threads and to event loops. An exception from a
+signal handler (Ctrl-C, Celery's soft time limit) may end a call between any two instructions. Every lock is a C lock in
+a `with`, which no such exception can leave held, and a call that could not leave the line counts as stuck.
 """
 
 from __future__ import annotations
@@ -38,13 +38,12 @@ __all__ = ["Lane", "RateBudget"]
 
 logger = logging.getLogger("momopay")
 
-BUSY: Final = inf  # a delay that is not known, as others are changing the log: ask again in a moment
-# Seconds after which a call that should have asked for its slot holds nobody back: its thread or loop is stuck.
+BUSY: Final = inf  # an unknown delay, because another process is changing the log: ask again in a moment
+# Seconds after which a call that has not asked for its slot in time no longer holds others back: it is stuck.
 _STUCK: Final = 1.0
-# A longer wait is logged at once. Web servers kill a worker that is silent for half a minute, and then nobody would
-# know what it waited for.
+# Seconds. A longer wait is logged when it begins, because web servers kill a worker that is silent for half a minute.
 _WORTH_A_WARNING: Final = 1.0
-# Seconds for which a call that may not wait asks again, if others are changing the log: it may have a free slot.
+# Seconds for which even a call that may not wait asks again while others are changing the log.
 _WHILE_BUSY: Final = 0.5
 _WAITS: Final = (
     "%s: waits %.1f s for a slot of the rate budget; max_wait= limits such waits, see 'Rate limits' in the docs"
@@ -53,15 +52,15 @@ _WAITS: Final = (
 
 @dataclass(eq=False, slots=True)
 class Ticket:
-    """A call that waits."""
+    """A waiting call."""
 
     lane: Lane
     signal: SyncSignal | AsyncSignal
-    asks_at: float  # when it asks for its slot, or began to
+    asks_at: float  # when it will ask for its slot, or last asked
 
 
 class Line:
-    """Who waits, and who goes first."""
+    """The waiting calls of each lane, in order of arrival."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -69,11 +68,11 @@ class Line:
         self.departures: int = 0
 
     def place(self, lane: Lane, now: float, ticket: Ticket | None = None) -> Place:
-        """Return the place of a call that waits, or that of one which would join now."""
+        """Return the place of a waiting call; without a ticket, that of a call that would join now."""
         with self._lock:
             before, queue = 0, self._lanes[lane]
             for other in Lane:
-                _skip_stuck(self._lanes[other], now, ticket)
+                _remove_stuck(self._lanes[other], now, ticket)
                 if other is lane:
                     break
                 before += len(self._lanes[other])
@@ -82,12 +81,11 @@ class Line:
         return Place(ticket is not None or before + same > 0, before, same, payments)
 
     def join(self, ticket: Ticket) -> None:
-        """Begin to wait, as the last of the lane."""
         with self._lock:
             self._lanes[ticket.lane][ticket] = None
 
     def leave(self, ticket: Ticket, now: float) -> None:
-        """End a wait, with a slot or without one."""
+        """Remove a call, with a slot or without one, and wake the first of each lane."""
         with self._lock:
             self._lanes[ticket.lane].pop(ticket, None)
             self.departures += 1
@@ -98,13 +96,13 @@ class Line:
             each.signal.set()
 
 
-def _skip_stuck(queue: OrderedDict[Ticket, None], now: float, ticket: Ticket | None) -> None:
+def _remove_stuck(queue: OrderedDict[Ticket, None], now: float, ticket: Ticket | None) -> None:
     while queue and (first := next(iter(queue))) is not ticket and first.asks_at + _STUCK < now:
         del queue[first]
 
 
 def _position(queue: OrderedDict[Ticket, None], ticket: Ticket) -> int:
-    """Return how many go before the call. One that was taken for stuck is the first again."""
+    """Return how many go before the call. One that was removed as stuck becomes the first."""
     if ticket not in queue:
         queue[ticket] = None
         queue.move_to_end(ticket, last=False)
@@ -112,28 +110,28 @@ def _position(queue: OrderedDict[Ticket, None], ticket: Ticket) -> int:
 
 
 class Slots(ABC):
-    """The slots of one account, and the line of those who wait for them in this process."""
+    """The slots of one account, and the calls of this process that wait for them."""
 
     def __init__(self) -> None:
         self.line: Line = Line()
 
     @abstractmethod
     async def reserve_now(self, backend: Backend, lane: Lane, place: Place) -> float:
-        """Take a slot if there is one for this call now and return 0; else return the seconds until then, or BUSY."""
+        """Take a slot and return 0 if this call may have one now; else return the seconds until it may, or BUSY."""
 
     @abstractmethod
     async def stop(self, backend: Backend, seconds: float) -> None:
-        """Hand out no slot for so long, to nobody who shares the budget."""
+        """Give no slot for so many seconds to anyone who shares the budget."""
 
-    def close(self) -> None:  # noqa: B027  what is in memory has nothing to close
+    def close(self) -> None:  # noqa: B027  slots in memory have nothing to close
         """Close what is open; the next request opens it again."""
 
     def abandon(self) -> None:  # noqa: B027  as above
-        """Close, in the child of a fork, what it inherited. A thread of the parent may hold any lock."""
+        """Close what a forked child inherited. Take no lock, because a thread of the parent may hold it."""
 
 
 class BaseBudget(ABC):
-    """A number of requests in any window, and the slots of each account that uses it."""
+    """A limit of requests in any window, and the slots of each account that uses it."""
 
     def __init__(self, requests: int, window: float) -> None:
         if not is_whole(requests) or requests < 1 or not is_number(window) or not (isfinite(window) and window > 0):
@@ -151,32 +149,31 @@ class BaseBudget(ABC):
             slots.close()
 
     def _slots(self, account_hash: str) -> Slots:
-        """Return this process's slots of one address and key."""
         return self._accounts.get(account_hash) or self._accounts.setdefault(account_hash, self._open(account_hash))
 
     @abstractmethod
     def _open(self, account_hash: str) -> Slots:
-        """Return new slots of one address and key."""
+        """Return new slots of an account."""
 
     def _start_again(self) -> None:
-        """Share no lock, line, open file or connection with the process that this one was forked from."""
+        """Replace all locks, lines, open files and connections that a forked child shares with its parent."""
         inherited, self._accounts = self._accounts, {}
         for slots in inherited.values():
             slots.abandon()
 
 
 class RateBudget(BaseBudget):
-    """A number of requests in any window, for all users of one key in this process.
+    """A limit on the requests in any window of time, for all users of one key in this process.
 
-    A burst goes out at once, up to the whole window. Calls of clients that have to wait take their slots when these
-    come: payments first, then reads, then polls, and within each lane the first come first. While somebody polls, an
-    eighth of the window is polling's, evenly spread. While somebody pays, reads that wait leave a quarter of the
-    window to payments; while somebody pays or reads, so do polls. Nothing is held back for a lane that was not asked
-    for in the last two windows. Safe to use from many threads and event loops, and across a fork.
+    A burst of up to a whole window goes out at once. Calls that must wait get slots by lane: payments first, then
+    reads, then polls, each lane in order of arrival. While somebody polls, an eighth of the window is for polls, evenly
+    spread. While somebody pays, waiting reads leave a quarter of the window to payments; while somebody pays or reads,
+    so do polls. Nothing is held back for a lane that was not used in the last two windows. Safe to use from many
+    threads and event loops, and across a fork.
 
     Args:
-        requests: How many requests a window holds. Two below the service's 60, for clocks that differ.
-        window: Its length, seconds. One above the service's 60, for requests that travel at different speeds.
+        requests: How many requests a window holds. Two below the service's 60, because clocks differ.
+        window: Its length, seconds. One above the service's 60, because requests travel at different speeds.
     """
 
     def __init__(self, requests: int = 58, window: float = 61.0) -> None:
@@ -190,7 +187,7 @@ class RateBudget(BaseBudget):
             return self._log.reserve(now, lane, within)
 
     def stop(self, now: float, until: float) -> None:
-        """Hand out no slot before `until`, and revoke those that were taken ahead for the time between."""
+        """Give no slot before `until`, and revoke slots that were reserved for that time."""
         with self._lock:
             self._log.stop(now, until)
 
@@ -208,7 +205,7 @@ class RateBudget(BaseBudget):
 
 
 class LocalSlots(Slots):
-    """A `RateBudget` as calls that wait in its line ask for slots. Apart from it, to be hidden from completion."""
+    """The slots of a `RateBudget`. A separate class, so that editors do not offer its methods."""
 
     def __init__(self, budget: RateBudget) -> None:
         super().__init__()
@@ -225,7 +222,7 @@ class LocalSlots(Slots):
 
 
 class RateLimiter:
-    """Waits on behalf of one client until its budget has a slot. As safe to share as the backend is."""
+    """Waits for slots on behalf of one client. As safe to share as the backend is."""
 
     def __init__(self, budget: BaseBudget, backend: Backend, account_hash: str) -> None:
         self._budget = budget
@@ -233,9 +230,9 @@ class RateLimiter:
         self._account_hash = account_hash
 
     async def acquire(self, lane: Lane, *, latest: float, describe: Callable[[], str]) -> bool:
-        """Take a slot, wait until it has come, and return whether the call had to wait.
+        """Take a slot, after waiting for it if necessary, and return whether the call had to wait.
 
-        Raise BudgetExhaustedError at once, with nothing taken, if there is no slot by the monotonic time `latest`.
+        Raise BudgetExhaustedError at once, with no slot taken, if there is none by the monotonic time `latest`.
         """
         slots = self._slots()
         line, departures = slots.line, slots.line.departures
@@ -246,20 +243,20 @@ class RateLimiter:
         ticket = Ticket(lane, self._backend.signal(), began)
         line.join(ticket)
         try:
-            if departures != line.departures:  # what left just now could not wake this call
+            if departures != line.departures:  # a call that left before this one joined could not wake it
                 ticket.signal.set()
             while delay > 0:
                 now, give_up = self._backend.now(), latest
                 if delay == BUSY:
                     delay = pause = min(0.25, 2 * pause)
                     give_up = max(latest, began + _WHILE_BUSY)
-                # A free slot is taken even when the time is up: the call's deadline ends it, and not the budget.
+                # A free slot is taken even if the time is up: then the deadline ends the call, and not the budget.
                 if delay > max(0.0, give_up - now):
                     reason = f"{describe()}: the rate budget has no slot for {delay:.1f} s; not sent"
                     raise BudgetExhaustedError(reason, retry_after=delay)
                 if delay > _WORTH_A_WARNING and not is_logged:
                     is_logged = True
-                    # Polls wait as a matter of course: they have the pace that the budget leaves to them.
+                    # Polls wait routinely, at the pace that the budget leaves to them.
                     level = logging.INFO if lane is Lane.POLL else logging.WARNING
                     logger.log(level, _WAITS, describe(), delay)
                 ticket.asks_at = now + delay
@@ -272,9 +269,9 @@ class RateLimiter:
         return True
 
     async def pause(self, seconds: float) -> None:
-        """Hand out no slot for so long, because the service answered 429."""
+        """Give no slot for so many seconds, because the service answered 429."""
         await self._slots().stop(self._backend, seconds)
 
     def _slots(self) -> Slots:
-        # Asked for each time, as they are others after a fork.
+        # Looked up each time, because a fork replaces them.
         return self._budget._slots(self._account_hash)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]

@@ -1,15 +1,13 @@
 """`FileRateBudget`: one rate budget for the processes of a machine, without a server.
 
-The file holds a `SharedState`, which Redis holds for `RedisRateBudget`. Here it is by the machine's clock, under a
-lock. What may happen to the file:
-    - A process dies with the lock: the kernel releases it. One that is stopped with the lock: nobody gets a slot until
-      it goes on or ends; nobody blocks on the lock, so calls keep their deadlines.
-    - It is damaged or deleted: the window counts as full, whichever process comes first. A second, empty file beside
-      it shows that the budget was used before. Only if that one was deleted too, a process that never used the budget
-      begins with a free window.
+The file holds a `SharedState` by the machine's clock, and is changed under a lock. What may go wrong:
+    - A process dies while it holds the lock: the kernel releases the lock. If it is only stopped, nobody gets a slot
+      until it continues or dies. Nobody blocks on the lock, so calls keep their deadlines.
+    - The file is damaged or deleted: the window counts as full. An empty file beside it shows that the budget was used
+      before. Only if that was deleted, too, a process that never used the budget begins with a free window.
 
 Threads of a process share one descriptor and thereby the file's lock, so they have a lock of their own. An exception
-out of a signal handler leaves neither held: functions of C release both, and the file is closed.
+from a signal handler leaves neither held: C functions release both, and the file is closed.
 """
 
 from __future__ import annotations
@@ -51,9 +49,9 @@ _GRACE: Final = 1.0  # seconds that a process may take to wake up for a payment'
 
 @dataclass
 class SharedState:
-    """The log, and the payments that wait: by process, how many of them, and until when that is believed.
+    """What processes share: the log, and for each process how many payments wait and until when that is valid.
 
-    Times are in seconds of one clock, the machine's or the server's.
+    Times are in seconds of one clock, the machine's or the Redis server's.
     """
 
     log: SlotLog
@@ -64,17 +62,17 @@ class SharedState:
         """Return a state in which the whole window was used just now."""
         log = SlotLog(requests, window)
         log.slots = [now] * requests
-        log.stop(now, now + window)  # for others who allow more requests
+        log.stop(now, now + window)  # for processes that allow more requests
         return cls(log)
 
     @classmethod
     def parse(cls, text: str | bytes, requests: int, window: float, now: float) -> Self | None:
-        """Return what the first line of the text holds, or None if it is damaged."""
+        """Return the state in the first line of the text, or None if it is damaged."""
         try:
             data: Any = json.loads(text.splitlines()[0])
             if data["version"] != _VERSION:
                 return None
-            # The machine restarted, or the clock of the server was set back. Then it counts as written just now.
+            # If the machine restarted or the server's clock was set back, the state counts as written just now.
             shift = max(0.0, data["now"] - now)
             log = SlotLog(requests, window)
             log.kept_for = max(window, data["window"])
@@ -87,7 +85,7 @@ class SharedState:
             return None
 
     def dump(self, now: float) -> bytes:
-        """Return the text, one line of JSON. In a file, the rest of a longer text may follow it."""
+        """Return one line of JSON. In a file, the rest of a longer text may follow it."""
         log = self.log
         data = {
             "version": _VERSION,
@@ -102,9 +100,8 @@ class SharedState:
         return json.dumps(data, separators=(",", ":")).encode() + b"\n"
 
     def reserve_now(self, now: float, lane: Lane, place: Place, process: str) -> float:
-        """Take a slot if there is one for this call now and return 0; else return the seconds until there may be."""
         others = sum(count for name, (count, until) in self.waiting.items() if name != process and until > now)
-        if others and lane is not Lane.PAYMENT:  # payments go first, in whatever process they wait
+        if others and lane is not Lane.PAYMENT:  # payments go first, whichever process they wait in
             place = place._replace(queued=True, before=place.before + others)
         delay = self.log.reserve(now, lane, 0.0, place)
         count, until = place.payments, self.waiting.get(process, (0, now))[1]
@@ -117,25 +114,24 @@ class SharedState:
 
 
 Change = Callable[[SharedState, float], float]
-"""What a call does with the state at a time of its clock; it returns a delay."""
+"""Changes a state at a time of its clock, and returns a delay."""
 
 
 class SharedSlots(Slots):
-    """The slots of one account that several processes share, as one of them asks for them."""
+    """The slots of one account that several processes share."""
 
     def __init__(self, requests: int, window: float) -> None:
         super().__init__()
         self.size: tuple[int, float] = (requests, window)
         self._process = secrets.token_hex(4)
         self._lock = threading.Lock()
-        self._stopped_until = -inf  # on this machine's clock; kept here until the shared text has it
+        self._stopped_until = -inf  # on this machine's clock; kept until the shared state has it
 
     async def reserve_now(self, backend: Backend, lane: Lane, place: Place) -> float:
-        """Take a slot if there is one for this call now and return 0; else return the seconds until then, or BUSY."""
         return await self._change(backend, lambda state, at: state.reserve_now(at, lane, place, self._process))
 
     async def stop(self, backend: Backend, seconds: float) -> None:
-        """Hand out no slot for so long, to any process; in this one even if the text cannot be changed now."""
+        """Give no slot to any process for so many seconds; in this one even if the state cannot be changed now."""
         self._stopped_until = max(self._stopped_until, backend.now() + seconds)
         await self._change(backend, lambda _state, _at: 0.0)
 
@@ -144,7 +140,7 @@ class SharedSlots(Slots):
         """Change the shared state and return the delay."""
 
     def _apply(self, change: Change, state: SharedState, at: float, now: float) -> float:
-        """Change a state at a time of its own clock, which is `now` on this machine's."""
+        """Change a state at the time `at` of its own clock, which is `now` on this machine's."""
         if self._stopped_until > now:
             state.log.stop(at, at + self._stopped_until - now)
         return change(state, at)
@@ -153,23 +149,22 @@ class SharedSlots(Slots):
 class FileRateBudget(BaseBudget):
     """One rate budget for all processes of a machine that use a key: web workers, queue workers, commands.
 
-    It keeps `RateBudget`'s log in a file, under a lock. So it needs no server, and it remembers what was sent when a
-    process ends, crashes or starts anew. Payments go first, whichever process they wait in. A slot costs less than
-    0.1 ms; nothing waits for the lock. If the file is damaged or was deleted, the window counts as full: the
-    logger ``momopay`` says so (WARNING), and requests wait for up to a window. A hidden empty file beside it,
-    ``.NAME.used``, shows that it was there. Safe to use from many threads and event loops, and across a fork. Money
-    never moves here.
+    It works as `RateBudget` does, with its log in a file. So it needs no server, and it remembers what was sent when a
+    process ends, crashes or restarts. Payments go first, whichever process they wait in. A slot costs less than 0.1 ms,
+    and no call blocks on the file's lock. If the file is damaged or deleted, the window counts as full: the logger
+    ``momopay`` says so (WARNING), and requests wait for up to a window. A hidden empty file beside it, ``.NAME.used``,
+    shows that it existed. Safe to use from many threads and event loops, and across a fork. It moves no money.
 
     Args:
-        path: The file, or a folder in which each account has a file of its own. By default a file in XDG_RUNTIME_DIR,
-            or in the temporary folder, named by a hash of address and key. Give a path if not all processes have the
-            same environment: cron and systemd set no XDG_RUNTIME_DIR. The file must be on a local disk.
+        path: The file, or a folder in which each account has its own file. By default a file in XDG_RUNTIME_DIR or the
+            temporary folder, named by a hash of address and key. Give a path if the processes do not all have the same
+            environment: cron and systemd set no XDG_RUNTIME_DIR. The file must be on a local disk.
         requests: How many requests a window holds, for all who share it. Two below the service's 60.
         window: Its length, seconds. One above the service's 60.
 
     Raises:
-        ConfigurationError: The system has no file locks of this kind (Windows). At a call: the file cannot be used,
-            because it belongs to another user or is a link. Then nothing is sent.
+        ConfigurationError: The system has no POSIX file locks (Windows). At a call: the file cannot be used, for
+            example because it belongs to another user or is a link. Then nothing is sent.
     """
 
     def __init__(self, path: str | os.PathLike[str] | None = None, *, requests: int = 58, window: float = 61.0) -> None:
@@ -204,19 +199,17 @@ class FileSlots(SharedSlots):
         super().__init__(requests, window)
         self._path = path
         self._marker = path.with_name(f".{path.name}.used")
-        self._is_private = is_private  # of one user, in a folder where others may write
+        self._is_private = is_private  # must belong to this user, because others may write to the folder
         self._descriptor = -1
         self._is_known = False  # whether this process has used the budget
 
     def close(self) -> None:
-        """Close the file; the next request opens it again."""
         with self._lock:
             self.abandon()
 
     def abandon(self) -> None:
-        """Close the file without waiting for the lock."""
-        # In a child, too: the file that it inherited would keep a lock that a thread of its parent held at the fork.
-        descriptor, self._descriptor = self._descriptor, -1  # first: an exception must not leave a number that is free
+        # A forked child must close it, too, or it would keep the lock that a thread of its parent held at the fork.
+        descriptor, self._descriptor = self._descriptor, -1  # first, so that an exception leaves no closed descriptor
         if descriptor >= 0:
             os.close(descriptor)
 
@@ -247,7 +240,7 @@ class FileSlots(SharedSlots):
                 self._is_known = True
                 return delay
         except BlockingIOError:
-            # Never waits: an event loop may be the caller, and whoever holds the lock may be stopped.
+            # Never waits, because the caller may be an event loop, and the process with the lock may be stopped.
             return BUSY
         finally:
             fcntl.flock(self._descriptor, fcntl.LOCK_UN)
@@ -276,7 +269,7 @@ class FileSlots(SharedSlots):
     def _read(self, now: float) -> SharedState:
         text = os.pread(self._descriptor, os.fstat(self._descriptor).st_size, 0)
         if not self._is_known:
-            # Beside a good log, too: what cleans temporary folders may have deleted the marker of an old budget.
+            # Even if the log is good: what cleans temporary folders may have deleted an old marker.
             with suppress(FileExistsError, PermissionError):
                 self._marker.touch(0o600, exist_ok=False)
                 if not text:  # nobody has used this budget before

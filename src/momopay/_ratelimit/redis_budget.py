@@ -1,19 +1,19 @@
 """`RedisRateBudget`: one rate budget for every process and machine that uses a key.
 
-Redis holds the text of a `SharedState`, by the server's clock. A process reads it, does the
-arithmetic, and writes the new text if nobody else has written meanwhile; else it begins again. No process holds a lock
-on the server, so one that dies or freezes holds nobody up.
+Redis holds the text of a `SharedState`, by the server's clock. A process reads it, does the arithmetic, and writes the
+new text unless somebody else has written meanwhile; then it starts over. There is no lock on the server, so a process
+that dies or freezes blocks nobody.
 
-What Redis has lost must not be taken for a free window. The script that writes has the account's name in it, and Redis
-keeps scripts apart from keys: FLUSHALL and eviction leave them, a restart and a failover lose them. So:
+If Redis loses the log, the window must not count as free. The script that writes it contains the account's name, and
+Redis keeps scripts apart from keys: FLUSHALL and eviction keep them, a restart and a failover lose them. So:
 
     log and script      the usual case
     script alone        the log was deleted or evicted: the window counts as full
-    log alone           Redis was started anew, perhaps from an old copy of the log: full
-    neither             for a process that has used the budget: full. For another one this looks like the first use
-                        ever, and it begins with a free window
+    log alone           Redis restarted, perhaps from an old copy of the log: full
+    neither             full for a process that has used the budget; free for another one, for which this is no
+                        different from the first use ever
 
-The lock of a process's threads is held while one of them asks. An `AsyncClient` asks from a worker thread.
+While a thread asks, it holds the process's lock. An `AsyncClient` asks from a worker thread.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ if (redis.call('GET', KEYS[1]) or '') ~= ARGV[1] then return 0 end
 redis.call('SET', KEYS[1], ARGV[2])
 return 1
 """
-_ATTEMPTS: Final = 20  # to write before somebody else does; each that fails is a slot of another process
-_RETRY: Final = 2.0  # seconds for which Redis is left alone after it did not answer
+_ATTEMPTS: Final = 20  # to write before somebody else does; each that fails is a slot for another process
+_RETRY: Final = 2.0  # seconds from a failure until Redis is tried again
 
 
 class RedisClient(Protocol):
@@ -56,20 +56,20 @@ class RedisClient(Protocol):
 class RedisRateBudget(BaseBudget):
     """One rate budget for all processes and machines that share a Redis or Valkey server (extra ``redis``).
 
-    Redis keeps `RateBudget`'s log; a request asks in two round trips. Payments go first whichever process they wait in.
-    Pass one object to as many clients as there are. Each account has a log of its own, named by a hash. While Redis is
-    away, requests go on: each process keeps to an even share, and one request in two seconds tries Redis again. The
-    logger ``momopay`` says when Redis goes away or has lost the log (WARNING) and when it is back (INFO). Around an
-    outage the service may answer a 429 to each process. Safe to use from many threads and event loops, and across a
-    fork. Money never moves here.
+    It works as `RateBudget` does, with its log in Redis; a slot takes two round trips. Payments go first, whichever
+    process they wait in. One object can serve any number of clients, and each account has its own log, named by a hash.
+    While Redis is away, each process keeps to an even share of the budget, and one request in two seconds tries Redis
+    again. The logger ``momopay`` says when Redis goes away or has lost the log (WARNING) and when it is back (INFO).
+    Around an outage the service may answer one 429 to each process. Safe to use from many threads and event loops, and
+    across a fork. It moves no money.
 
     Args:
         url_or_client: A URL (``redis://``, ``rediss://``, ``unix://``), or a `redis.Redis`. Either serves both clients;
-            an `AsyncClient` asks from a worker thread. A client brings its own timeouts and retries; keep them under a
-            second, because a payment waits for them.
+            an `AsyncClient` asks from a worker thread. A `redis.Redis` keeps its own timeouts and retries; keep them
+            under a second, because a payment waits for them.
         requests: How many requests a window holds, for all who share it. Two below the service's 60.
         window: Its length, seconds. One above the service's 60.
-        sharers: Among how many processes the budget is divided while Redis is away.
+        sharers: The number of processes among which the budget is divided while Redis is away.
         timeout: Seconds to connect to Redis, and again for its answer; a request waits for it.
     """
 
@@ -115,13 +115,12 @@ class RedisSlots(SharedSlots):
         self._script_name = hashlib.sha1(self._script.encode()).hexdigest()  # noqa: S324  how Redis names scripts
         self._sharers = sharers
         self._last: SharedState | None = None  # as Redis last had it
-        self._ahead = 0.0  # of the server's clock
+        self._ahead = 0.0  # seconds by which this machine's clock is ahead of the server's
         self._share: SharedState | None = None  # what it may send while Redis is away, on this machine's clock
         self._away_since = self._retry_at = -inf
 
     def close(self) -> None:
-        """Close the idle connection; the next request opens another one."""
-        # Without the lock, because an event loop may be the caller. A connection in use closes when it is collected.
+        # Without the lock, because the caller may be an event loop. A connection in use closes when it is collected.
         client, self._client = self._client, None
         if client is not None and client is not self._given:  # the user's own stays open
             client.connection_pool.disconnect(inuse_connections=False)
@@ -136,7 +135,7 @@ class RedisSlots(SharedSlots):
             if self._share is None or backend.now() >= self._retry_at:
                 try:
                     delay = self._exchange(backend, change)
-                except self._error as error:  # nothing wider: what a signal handler raised must pass
+                except self._error as error:  # nothing wider: an exception from a signal handler must pass
                     self._go_on_without(backend.now(), error)
                 else:
                     if self._share is not None:
@@ -147,11 +146,11 @@ class RedisSlots(SharedSlots):
             return self._apply(change, cast("SharedState", self._share), now, now)
 
     def _exchange(self, backend: Backend, change: Change) -> float:
-        # Taken away until all answers were read. After an exception, another request could read those of this one.
+        # Taken away until all answers are read. After an exception, the next request could read those of this one.
         client, self._client = self._client or _connected(self._given, self._timeout), None
         for _ in range(_ATTEMPTS):
             reading = client.pipeline(transaction=False)
-            # The clock last, so that no state which was read is later than it.
+            # The clock last, so that it is not earlier than the state that was read.
             reading.get(self._key).execute_command("SCRIPT EXISTS", self._script_name).time()
             text, (has_script,), (seconds, microseconds) = reading.execute()
             now, at = backend.now(), seconds + microseconds / 1e6
@@ -164,7 +163,7 @@ class RedisSlots(SharedSlots):
                 state.log.slots = sorted(state.log.slots + missed)
             delay = self._apply(change, state, at, now)
             writing = client.pipeline(transaction=True)
-            if not has_script:  # EVAL alone would do, but Redis may forget scripts that only came with it
+            if not has_script:  # EVAL alone would do, but Redis may evict scripts that only came with it
                 writing.script_load(self._script)
             writing.eval(self._script, 1, self._key, text or b"", state.dump(at))
             if writing.execute()[-1]:
@@ -185,7 +184,7 @@ class RedisSlots(SharedSlots):
         requests, window = self.size
         share = SlotLog(max(1, requests // self._sharers), window)
         if self._last is not None:
-            # All processes saw much the same log, so each counts one in so many of its slots, the latest of each group.
+            # All processes saw much the same log, so each counts every `sharers`th slot, from the latest backwards.
             share.slots = [slot + self._ahead for slot in reversed(self._last.log.slots[:: -self._sharers])]
             share.stopped_until = self._last.log.stopped_until + self._ahead
         self._share, self._away_since = SharedState(share), now
@@ -216,7 +215,7 @@ def _connected(url_or_client: str | RedisClient, timeout: float) -> Any:
             "a shared budget needs a Redis URL or a redis.Redis, which serve an AsyncClient, too; a redis.asyncio"
             " client serves only one event loop"
         )
-    # A connection that the server closed while it was idle is worth a second try; a server that is away is not.
+    # One retry, for a connection that the server closed while it was idle.
     retry = library.retry.Retry(library.backoff.NoBackoff(), 1, (library.ConnectionError,))
     times = dict.fromkeys(("socket_timeout", "socket_connect_timeout"), timeout)
     try:

@@ -1,16 +1,16 @@
 """The arithmetic of a rate budget: lanes, and a log of slots. It never sleeps, reads no clock and takes no lock.
 
-The service allows 60 requests a minute and does not specify which minute is meant (service page, "Limits"). Times
-are in seconds on one monotonic clock.
+The service allows 60 requests a minute and does not specify whether the minute is fixed or sliding (service page,
+"Limits"). Times are in seconds on one monotonic clock.
 
 Invariants:
-    - No span of `window` seconds holds more than `requests` slots. A fixed window of the service is one such span,
-      whenever it begins, and so is a sliding one, so neither is overrun; and a whole window may go out as one burst.
-      A token bucket would allow a burst and then its refill within one window.
-    - The log is sorted. Clients take a slot only when it has come, so whoever is in the most urgent lane then gets it.
-      Only a direct caller of `reserve` takes slots ahead of time.
-    - A slot that was taken is never moved. Only a stop removes slots that are still to come.
-    - None of the window is held back for a lane that nobody has asked for lately.
+    - No span of `window` seconds holds more than `requests` slots. So neither a fixed nor a sliding window of the
+      service is overrun, and a whole window may go out as one burst. A token bucket would allow a burst and then its
+      refill within one window.
+    - The log is sorted. Clients take a slot only when it is due, so the most urgent lane gets it. Only a direct caller
+      of `reserve` takes slots ahead of time.
+    - A slot that was taken is never moved. Only a stop removes slots, and only future ones.
+    - None of the window is held back for a lane that was not used lately.
 """
 
 from __future__ import annotations
@@ -20,13 +20,12 @@ from enum import Enum
 from math import inf
 from typing import Final, NamedTuple
 
-# A lane is in use for so many windows after it was last asked for. More than one, because a call asks once and then
-# sleeps for up to a window.
+# Windows for which a lane counts as used after a call asked for it. A call asks once and then sleeps up to a window.
 _IN_USE: Final = 2
 
 
 class Lane(Enum):
-    """What a request is for. The order is that in which waiting requests go: payments, reads, polls."""
+    """What a request is for. Waiting requests go in this order."""
 
     PAYMENT = "payment"
     READ = "read"
@@ -46,14 +45,14 @@ ALONE: Final = Place()
 
 
 class SlotLog:
-    """Slots that were taken, and when each lane was last asked for. Times are in seconds."""
+    """Slots that were taken, and when each lane was last asked for."""
 
     def __init__(self, requests: int, window: float) -> None:
         self.requests = requests
         self.window = window
-        self.kept_for: float = window  # how long a slot stays in the log: longer if others count in longer windows
+        self.kept_for: float = window  # how long a slot stays in the log; longer if others have a longer window
         self.slots: list[float] = []
-        self.polls: list[float] = []  # those of the slots that are for polls
+        self.polls: list[float] = []  # the slots that are for polls
         self.asked: dict[Lane, float] = dict.fromkeys(Lane, -inf)
         self.stopped_until: float = -inf
         self._now = -inf
@@ -72,8 +71,8 @@ class SlotLog:
         return delay
 
     def expect(self, now: float, lane: Lane, place: Place = ALONE) -> float:
-        """Return the seconds until a call may have a slot if those before it take theirs; take none."""
-        # Two threads may read the clock in one order and come here in the other.
+        """Return the seconds until a call may have a slot, after those before it; take none."""
+        # Two threads may read the clock in one order and get here in the other.
         now = self._now = max(now, self._now)
         for slots in (self.slots, self.polls):
             if slots and slots[0] + self.kept_for <= now:
@@ -91,8 +90,7 @@ class SlotLog:
         return slot - now
 
     def stop(self, now: float, until: float) -> None:
-        """Hand out no slot before `until`, and revoke those that were taken for the time between."""
-        # Of two refused requests that were under way together, the later answer may name the shorter stop.
+        # If two requests are refused at the same time, the later answer may state the shorter stop.
         self.stopped_until = max(self.stopped_until, until)
         now = max(now, self._now)  # a slot that another thread took a moment ago was used
         for slots in (self.slots, self.polls):
@@ -103,7 +101,7 @@ class SlotLog:
         return slot + self.window
 
     def _share(self, slot: float, lane: Lane, *, queued: bool = True) -> int:
-        """Return how many requests the window that ends with this slot may hold if the lane is to have it."""
+        """Return how many requests the window that ends with this slot may hold if the lane takes it."""
         since = self._now - _IN_USE * self.window
         is_paying = self.asked[Lane.PAYMENT] > since
         if lane is Lane.POLL:
@@ -113,12 +111,12 @@ class SlotLog:
             recent = bisect_right(self.polls, slot) - bisect_right(self.polls, slot, key=self._end_of)
             held_back = max(0, self._floor - recent)
         if lane is Lane.READ and queued and is_paying:
-            # Else reads that queue would take every slot that comes back, and each payment would have to wait for one.
+            # Otherwise waiting reads would take every slot that becomes free, and each payment would have to wait.
             held_back += self.requests // 4
         return self.requests - held_back
 
     def _after_all(self, start: float, share: int, ahead: int) -> float:
-        """Return the first time from which the window has room after all that is in the log, and after those ahead."""
+        """Return the first time after the whole log, and after those ahead, at which the window has room."""
         # Those ahead fill whole windows first, each of which ends one window after the one before it.
         windows, rest = divmod(ahead, share)
         if self.slots:
@@ -130,7 +128,7 @@ class SlotLog:
     def _of_the_floor(self, start: float) -> float:
         """Return the next slot of polling's floor, which goes before payments and reads that wait."""
         # One slot at a time, evenly over the window, so that waits keep a steady pace however many payments queue.
-        # Else a queue of polls would take the whole floor at once and then none for a window.
+        # Otherwise polls would take the whole floor at once and then none for a window.
         if self.polls:
             start = max(start, self.polls[-1] + self._pace)
         if len(self.polls) >= self._floor:

@@ -26,31 +26,26 @@ from momopay.errors import ConfigurationError
 
 MAX_CONNECTIONS: Final = 100
 MAX_THREADS: Final = 40
-# Seconds by which one address of a name is ahead of the next, as RFC 8305 recommends.
+# Seconds between attempts to connect to the addresses of a name, as RFC 8305 recommends.
 _HEAD_START: Final = 0.25
 
 T = TypeVar("T")
 
 
 class AsyncBackend(BaseBackend):
-    """The backend of `AsyncClient`. It belongs to the event loop that uses it first, and to that loop's thread."""
+    """The backend of `AsyncClient`. It belongs to the event loop that uses it first."""
 
     is_async: ClassVar[bool] = True
     _loop: object = None
-    _threads: anyio.CapacityLimiter  # belongs to the loop, as `_slots` does, so `bind_to_loop` makes it
+    _threads: anyio.CapacityLimiter  # made by `bind_to_loop`, because it belongs to the loop, as `_slots` does
 
     def bind_to_loop(self) -> None:
-        """Belong to the running event loop from now on.
-
-        Raises:
-            TypeError: None is running.
-            ConfigurationError: The client belongs to another one.
-        """
+        """Bind the client to the running event loop. Raise if none is running, or the client is bound to another."""
         loop = _running_loop()
         if self._loop is None:
             self._loop = loop
             self._slots = anyio.Semaphore(MAX_CONNECTIONS, fast_acquire=True)
-            # Not anyio's shared limiter: a caller in one of those threads may hold the last of them.
+            # Not anyio's shared limiter: callers that wait for this client may hold all of its threads.
             self._threads = anyio.CapacityLimiter(MAX_THREADS)
         elif self._loop != loop:
             raise ConfigurationError(
@@ -88,7 +83,6 @@ class AsyncBackend(BaseBackend):
         return AsyncSignal()
 
     async def close(self) -> None:
-        """Close the idle connections, and the user's transport if there is one."""
         self.is_closed = True
         for connection in self._idle.drain():
             await self._close(connection)
@@ -100,7 +94,7 @@ class AsyncBackend(BaseBackend):
 
 def _running_loop() -> object:
     with suppress(RuntimeError):
-        return asyncio.get_running_loop()  # takes a tenth of the time of anyio's way
+        return asyncio.get_running_loop()  # ten times as fast as anyio's token
     with suppress(RuntimeError):
         return anyio.lowlevel.current_token()
     raise TypeError(
@@ -109,20 +103,12 @@ def _running_loop() -> object:
     )
 
 
-def _call_soon(loop: Any, action: Callable[[], None]) -> None:
-    """Have an event loop call this, from whatever thread."""
-    if isinstance(loop, asyncio.AbstractEventLoop):
-        loop.call_soon_threadsafe(action)
-    else:  # anyio's token of a loop of trio
-        loop.native_token.run_sync_soon(action)
-
-
 class AsyncSignal:
     """Wakes a task from another task or another thread; see `SyncSignal`."""
 
     def __init__(self) -> None:
         self._event = anyio.Event()
-        self._loop = _running_loop()
+        self._loop: Any = _running_loop()
         self._thread = threading.get_ident()
 
     def set(self) -> None:
@@ -131,7 +117,10 @@ class AsyncSignal:
             self._event.set()
             return
         with suppress(RuntimeError):  # the loop has ended, and the task with it
-            _call_soon(self._loop, self._set)
+            if isinstance(self._loop, asyncio.AbstractEventLoop):
+                self._loop.call_soon_threadsafe(self._set)
+            else:  # anyio's token of a trio loop
+                self._loop.native_token.run_sync_soon(self._set)
 
     def _set(self) -> None:
         self._event.set()
@@ -143,7 +132,7 @@ class AsyncSignal:
 
 
 class AsyncConnection(httpx.AsyncHTTPTransport, Connection):
-    """An asynchronous connection; see `SyncConnection`."""
+    """An async connection; see `SyncConnection`."""
 
     def __init__(self, origin: httpcore.Origin, progress: Progress | None = None, route: Route = DIRECT) -> None:
         self.socket = AttemptSocket(wait_suspended, progress)
@@ -160,7 +149,7 @@ class AsyncConnection(httpx.AsyncHTTPTransport, Connection):
 
 
 class AsyncNetwork(httpcore.AsyncNetworkBackend):
-    """Opens sockets on an event loop, on asyncio and on trio alike."""
+    """Opens sockets on asyncio and on trio."""
 
     def __init__(self, sock: AttemptSocket, tunnel: Tunnel | None = None) -> None:
         self._socket = sock
@@ -189,17 +178,14 @@ class AsyncNetwork(httpcore.AsyncNetworkBackend):
         return AsyncStream(self._socket)
 
     async def _connect(self, host: str, port: int) -> None:
-        self._socket.connected(await _connect_to_any(await _resolve_suspended(host, port), port))
-
-
-async def _resolve_suspended(host: str, port: int) -> list[str]:
-    if is_address(host):  # which needs no thread
-        return [host]
-    return addresses_in(await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+        addresses = [host]
+        if not is_address(host):  # `getaddrinfo` takes a thread
+            addresses = addresses_in(await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+        self._socket.connected(await _connect_to_any(addresses, port))
 
 
 async def _connect_to_any(addresses: list[str], port: int) -> socket.socket:
-    """Return a socket that is connected to the first address that answers, or raise OSError."""
+    """Return a socket connected to the first address that answers, or raise OSError."""
     connected = list[socket.socket]()
     failures = list[Exception]()
 
@@ -248,13 +234,13 @@ async def _connect(address: str, port: int) -> socket.socket:
 
 
 class AsyncStream(Stream, httpcore.AsyncNetworkStream):
-    """A connected socket on an event loop, under TLS or without."""
+    """A connected socket on an event loop, with or without TLS."""
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         return self._take_kept() or self._keep_last(await self._socket.receive(max_bytes))
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        await anyio.lowlevel.checkpoint_if_cancelled()  # `send` need not suspend, and would write in spite of it
+        await anyio.lowlevel.checkpoint_if_cancelled()  # `send` may not suspend, and would miss a cancellation
         await self._socket.send(buffer)
 
     async def aclose(self) -> None:
@@ -275,5 +261,5 @@ class AsyncStream(Stream, httpcore.AsyncNetworkStream):
 
 
 async def wait_suspended(sock: socket.socket, writable: bool, _seconds: float) -> None:
-    """Wait for a socket as `AttemptSocket` does on an event loop, where a cancel scope bounds the wait."""
+    """Wait for a socket on an event loop. A cancel scope, and not `_seconds`, bounds the wait."""
     await (anyio.wait_writable(sock) if writable else anyio.wait_readable(sock))

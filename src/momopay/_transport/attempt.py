@@ -1,4 +1,4 @@
-"""One attempt: its clock, the request, how far it came, and the whole response or the reason why there is none."""
+"""One attempt: its clock, request and progress, and the complete response or the reason why there is none."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Headers = httpx.Headers
 
 _TOO_LATE: Final = "the timeout was over before the request was written"
 MAX_BODY: Final = 8 * 1024 * 1024
-# Objects and arrays in a body. Parsed, an empty one takes some hundred bytes. A full page of a list has 102.
+# Objects and arrays in a body, each of which takes some hundred bytes once parsed. A full page of a list has 102.
 MAX_PARTS: Final = 200_000
 _MIN_SIZE_TO_COUNT: Final = 2 * MAX_PARTS
 
@@ -33,8 +33,7 @@ _HTTPCORE_NOT_SENT: Final = (
 # What the operating system raises when there is no connection.
 _SYSTEM_NOT_SENT: Final = (ConnectionRefusedError, socket.gaierror)
 
-# How a transport reports that an attempt failed. Anything else that it raises, such as the AssertionError of a mock, is
-# a bug outside of this package and reaches the caller unchanged.
+# What a transport raises if an attempt fails. Other exceptions, such as a mock's AssertionError, pass through.
 TRANSPORT_ERRORS: Final = (
     httpx.HTTPError,
     httpx.InvalidURL,
@@ -47,22 +46,22 @@ TRANSPORT_ERRORS: Final = (
     httpcore.UnsupportedProtocol,
     OSError,
 )
-# The events of httpcore's trace that tell how far a request has come.
+# The events of httpcore's trace that show how far a request has come.
 _FOLLOWED: Final = ("connect_tcp.started", "send_request_headers.started", "send_request_body.started")
 
 now: Callable[[], float]
-"""Return the seconds since some moment, on the clock of every deadline. It also runs while the machine sleeps."""
+"""Return the seconds of the monotonic clock of all deadlines. It also runs while the machine sleeps."""
 
 if sys.platform == "linux":
-    # Linux stops CLOCK_MONOTONIC while the machine is suspended. A payment whose deadline passed meanwhile would
-    # still be sent when the machine wakes up, long after somebody has looked for it and found nothing.
+    # Linux stops CLOCK_MONOTONIC while the machine is suspended. A payment whose deadline passed meanwhile would be
+    # sent when the machine wakes up, after somebody has searched for it and found nothing.
     now = partial(time.clock_gettime, time.CLOCK_BOOTTIME)
 else:
     now = time.monotonic
 
 
 def run_blocking(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine that never suspends, as none does in the blocking client, and return its result."""
+    """Run a coroutine of a blocking client, which never suspends, and return its result."""
     try:
         coroutine.send(None)
     except StopIteration as stop:
@@ -73,7 +72,7 @@ def run_blocking(coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 class RawResponse(NamedTuple):
-    """A whole response. The body is decompressed."""
+    """A complete response. The body is decompressed."""
 
     status: int
     headers: httpx.Headers
@@ -81,7 +80,7 @@ class RawResponse(NamedTuple):
 
 
 class NoResponseError(Exception):
-    """An attempt brought no whole response."""
+    """An attempt brought no complete response."""
 
     def __init__(self, reason: str, *, status: int | None = None) -> None:
         super().__init__(reason)
@@ -89,7 +88,7 @@ class NoResponseError(Exception):
 
 
 class NotSentError(NoResponseError):
-    """No byte of the request reached the service."""
+    """The request cannot execute: none of it was written, or none of its body."""
 
 
 class NoReplyError(NoResponseError):
@@ -101,11 +100,11 @@ class NoReplyError(NoResponseError):
 
 
 class UnreadableResponseError(NoResponseError):
-    """A response came, and its body is refused: too large, too many parts, or an encoding that was not asked for."""
+    """The body of a response is refused: too large, too many parts, or an encoding that was not asked for."""
 
 
 def common_headers(base_url: str, headers: Mapping[str, str]) -> httpx.Headers:
-    """Return the headers of every request to one service."""
+    """Return the headers of all requests to one service."""
     return httpx.Headers({"Host": httpx.URL(base_url).netloc.decode("ascii"), **headers})
 
 
@@ -113,13 +112,13 @@ def build_request(
     method: str, url: str, headers: httpx.Headers, body: bytes | None, extensions: dict[str, Any]
 ) -> httpx.Request:
     """Return a request, or raise `NotSentError` if the URL is longer than httpx accepts."""
-    # From prepared headers and a cached URL: httpx's own way parses and sorts them for each request.
+    # From prepared headers and a cached URL, which httpx would parse and sort for each request.
     raw = headers.raw
     if body is not None:
         raw = [*raw, (b"Content-Type", b"application/json"), (b"Content-Length", b"%d" % len(body))]
     stream = httpx.ByteStream(body or b"")
     request = httpx.Request(method, _parsed_url(url), headers=raw, stream=stream, extensions=extensions)
-    request.read()  # transports of httpx, and mocks, expect that the content can be had at once
+    request.read()  # transports of httpx, and mocks, expect that the content is loaded
     return request
 
 
@@ -134,17 +133,16 @@ def _parsed_url(url: str) -> httpx.URL:
 class Progress:
     """How far a request with an effect has come. What is not known counts as sent.
 
-    It follows httpcore's "trace" extension, over our own connections and over every transport that passes the extension
-    on to httpcore. `until` is the time, on the backend's clock, from which no byte of the body may be written.
+    It follows httpcore's "trace" extension, on our own connections and on every transport that passes the extension on
+    to httpcore. No byte of the body may be written at or after `until`, a time of the backend's clock.
     """
 
     connecting: bool = False  # whether it is certain that nothing has been written yet
-    sending: bool = False  # whether httpcore has begun to write; it stays set, whatever the transport does afterwards
-    # Of a request with a body, over a connection of our own: only there is all that was written known.
-    knows_body: bool = False
+    sending: bool = False  # whether httpcore has begun to write; never reset
+    knows_body: bool = False  # whether there is a body, on a connection of our own: only there is every write known
     in_body: bool = False  # whether the head was written
     sending_body: bool = False  # whether a byte of the body may have been written
-    # Awaited when the head is written and the body is not. What it raises ends the attempt, and is `refusal` then.
+    # Awaited between the head and the body. An exception from it ends the attempt, and is kept in `refusal`.
     before_body: Callable[[], Coroutine[Any, Any, object]] | None = None
     refusal: BaseException | None = None
 
@@ -153,25 +151,25 @@ class Progress:
 
     @property
     def is_unsent(self) -> bool:
-        """Whether it is certain that the request cannot execute: not a byte of it, or of its body, was written."""
-        # The head announces the body's length. A server that never gets the body knows of no amount and no phone.
+        """Whether it is certain that the request cannot execute: none of it, or none of its body, was written."""
+        # The head announces the body's length. A server without the body knows neither amount nor phone.
         return self.connecting or (self.knows_body and self.sending and not self.sending_body)
 
     def trace(self, event: str, info: dict[str, Any]) -> None:
-        """Follow the extension of httpcore's blocking half."""
+        """Receive the events of a sync transport."""
         if event.endswith(_FOLLOWED):
             run_blocking(self._follow(event, info))
 
     async def trace_async(self, event: str, info: dict[str, Any]) -> None:
-        """Follow the same extension of httpcore's asynchronous half, which awaits it."""
+        """Receive the events of an async transport."""
         if event.endswith(_FOLLOWED):
             await self._follow(event, info)
 
     async def _follow(self, event: str, info: dict[str, Any]) -> None:
         if getattr(info.get("request"), "method", None) == b"CONNECT":
-            return  # a proxy is asked for a tunnel: to the service, that is connecting
+            return  # opening a proxy's tunnel is a part of connecting
         if event == "connection.connect_tcp.started":
-            # A transport may connect to something else after it has sent the request.
+            # A transport may open another connection after it has sent the request.
             self.connecting = not self.sending
         elif event.endswith("send_request_headers.started"):
             self.connecting = False
@@ -189,28 +187,27 @@ class Progress:
 
 
 class ResponseReader:
-    """Reads the response to one attempt, chunk by chunk, or says how the attempt failed."""
+    """Reads the response to one attempt chunk by chunk, or returns how the attempt failed."""
 
     def __init__(self, progress: Progress, deadline: float = inf) -> None:
         self.progress = progress
         self._deadline = deadline
         self._status: int | None = None
         self._headers = httpx.Headers()
-        # Not a list: it would hold an object for each chunk, and a chunk may be of a single byte.
+        # Not a list, which would hold an object for each chunk, even for chunks of one byte.
         self._body = bytearray()
         self._is_decoded = False
 
     def start(self, response: httpx.Response) -> bool:
         """Take the response's head, and its body if the transport has read it already; return whether it has.
 
-        Raises:
-            httpx.StreamError: The body is gone: the transport has read it and kept nothing, or has closed the response.
+        Raises `httpx.StreamError` if the transport has consumed the body without keeping it, or closed the response.
         """
         self._status = response.status_code
         self._headers = response.headers
-        # The stream of a response that was read stays where it was, at its end. httpcore's would never return.
+        # The stream of a consumed response is at its end, and httpcore's would block for ever.
         if response.is_stream_consumed:
-            self._is_decoded = True  # httpx did
+            self._is_decoded = True  # by httpx
             self._take(response.content)
             return True
         if response.is_closed:
@@ -218,9 +215,9 @@ class ResponseReader:
         return False
 
     def feed(self, chunk: bytes) -> None:
-        """Take the next chunk of the body, or raise `NoResponseError` if the body is too large or came too late."""
+        """Take the next chunk of the body. Raise `NoResponseError` if the body is too large or too late."""
         self._take(chunk)
-        # One network read may bring many chunks, and no timer fires between them.
+        # One network read may bring many chunks, between which no timer fires.
         if now() > self._deadline:
             raise self.timed_out()
 
@@ -230,26 +227,26 @@ class ResponseReader:
             raise self._too_large()
 
     def failure(self, error: Exception) -> NoResponseError:
-        """Return how an attempt ended that the transport gave up with an error."""
+        """Return the failure of an attempt in which the transport raised this error."""
         reason = f"{type(error).__name__}: {error}"
         progress = self.progress
-        # A transport may send the request, and then fail to connect to something else.
+        # A transport may send the request and then fail to open another connection.
         if progress.is_unsent or (not progress.sending and _is_not_sent(error)):
             return NotSentError(reason)
         return self.incomplete(reason)
 
     def timed_out(self) -> NoResponseError:
-        """Return how an attempt ended whose time was over."""
+        """Return the failure of an attempt that took too long."""
         if self.progress.is_unsent:
             return NotSentError("no connection within the timeout" if self.progress.connecting else _TOO_LATE)
         return self.incomplete("no whole response within the timeout")
 
     def incomplete(self, reason: str) -> NoReplyError:
-        """Return the error for a response of which no more will come."""
+        """Return the failure of an attempt whose response broke off."""
         return NoReplyError(reason, status=self._status, partial=bytes(self._body))
 
     def finish(self) -> RawResponse:
-        """Return the whole response, or raise `UnreadableResponseError`."""
+        """Return the complete response, or raise `UnreadableResponseError`."""
         body = bytes(self._body)
         encoding = "" if self._is_decoded else self._headers.get("content-encoding", "").strip().lower()
         if encoding not in {"", "identity"}:
@@ -264,7 +261,6 @@ class ResponseReader:
     def _decode(self, body: bytes, encoding: str) -> bytes:
         if encoding not in {"gzip", "deflate"}:
             raise UnreadableResponseError("a content-encoding that was not asked for", status=self._status)
-        # Neither was asked for. Both are decoded within the same limit of size.
         decompressor = zlib.decompressobj(wbits=47)  # either format, by its header
         try:
             # One byte over the limit is enough to know that a compressed bomb is over it.
@@ -284,9 +280,8 @@ def _is_not_sent(error: Exception) -> bool:
         return True
     if not isinstance(error, _HTTPX_NOT_SENT):
         return False
-    # httpx's errors prove it only if httpcore, the operating system or the transport itself is where they come from. A
-    # transport over another library may translate too much: httpx-aiohttp also raises ConnectTimeout for a server that
-    # hung up after it had read the whole request.
+    # httpx's errors prove it only if httpcore, the operating system or the transport itself raised them. httpx-aiohttp
+    # raises ConnectTimeout even for a server that hung up after it had read the whole request.
     causes = list(_causes(error))
     return not causes or isinstance(causes[0], _HTTPCORE_NOT_SENT) or isinstance(causes[-1], _SYSTEM_NOT_SENT)
 

@@ -1,15 +1,15 @@
-"""One request over either client: through a connection of our own, or through a transport of the user's.
+"""One request of either client, over a connection of our own or over the user's transport.
 
-Each connection is an httpx transport over one `httpcore.HTTPConnection`, without a pool: the cost of httpcore's pool
-grows with every idle connection that it holds, and a stack's does not.
+Each connection is an httpx transport over one `httpcore.HTTPConnection`. Idle ones are kept on a stack and not in
+httpcore's pool, whose cost for each request grows with its idle connections.
 
 Invariants:
 - A connection carries one request at a time, for one thread or task.
-- A connection goes back to the stack only after a whole response that no byte followed (`ends_cleanly`).
-- A request with an effect never takes a connection from the stack. If a server hung up an idle connection just as a
-  payment is written to it, that payment's outcome would be unknown. A failure to connect is certainly not sent.
-- The connection of a request with an effect is aborted (RST), also by the kernel if the process dies, until `answered`
-  says that a whole response came. So none of its bytes arrives later.
+- A connection goes back to the stack only after a complete response that no byte followed (`ends_cleanly`).
+- A request with an effect never uses an idle connection. If the server closed it just as a payment was written to it,
+  the payment's outcome would be unknown. A failure to connect is certainly not sent.
+- The connection of a request with an effect is aborted (RST), also by the kernel if the process dies, unless `answered`
+  was called after a complete response. So none of its bytes arrives later.
 """
 
 from __future__ import annotations
@@ -36,27 +36,26 @@ from momopay._transport.sockets import AttemptSocket, Stream, Tunnel
 from momopay.errors import ConfigurationError
 from momopay.urls import check_proxy_url
 
-# How much of the timeout connecting may take. Less than all of it, so that a connection that was not made is reported
-# as such before the attempt's own timer ends it.
+# The fraction of the timeout for connecting. Below 1, so that its failure is reported before the attempt times out.
 _CONNECT_FRACTION: Final = 0.9
-# Seconds. Common servers hang up on an idle connection after five.
+# Seconds. Common servers close an idle connection after five.
 KEEP_ALIVE: Final = 4.0
 
 
 @dataclass(frozen=True)
 class Route:
-    """The options `verify` and `proxy`: whom TLS trusts, and through which proxy the service is reached."""
+    """How the service is reached: the options `verify` and `proxy`."""
 
     tls: ssl.SSLContext | None = None
     proxy: tuple[str, int] | None = None  # host and port
     authorization: bytes | None = field(default=None, repr=False)  # for the proxy
 
     def tunnel(self, *, tls: bool) -> Tunnel | None:
-        """Return what connects to the proxy, or None if there is none."""
+        """Return the way through the proxy, or None if there is no proxy."""
         return None if self.proxy is None else Tunnel(*self.proxy, self.authorization, forwards=not tls)
 
     def prepare(self, request: httpx.Request) -> None:
-        """Make a request without TLS one that a proxy passes on. With TLS, the tunnel needs no change."""
+        """Address a request without TLS to the proxy. One with TLS goes through the tunnel as it is."""
         if self.proxy is not None and request.url.scheme == "http":
             request.extensions["target"] = str(request.url).encode("ascii")
             if self.authorization is not None:
@@ -67,11 +66,7 @@ DIRECT: Final = Route()
 
 
 def route_of(proxy: object, verify: object, transport: object) -> Route:
-    """Return the route that these options describe.
-
-    Raises:
-        ConfigurationError: One of them is of another kind, or there is a transport, which connects by itself.
-    """
+    """Return the route that these options describe. A transport makes its own connections, so it excludes them."""
     if transport is not None:
         raise ConfigurationError("proxy and verify are for the SDK's own connections; configure the transport instead")
     if verify is not None and not isinstance(verify, ssl.SSLContext):
@@ -87,31 +82,30 @@ def route_of(proxy: object, verify: object, transport: object) -> Route:
 
 
 def origin_of(request: httpx.Request) -> httpcore.Origin:
-    """Return where the request goes."""
     url = request.url
     return httpcore.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=b"/").origin
 
 
 def ends_cleanly(response: httpx.Response) -> bool:
-    """Return whether a response came over a socket of ours, and no byte followed it."""
-    stream = response.extensions.get("network_stream")  # none of ours, if a test tool answered in its place
+    """Return whether a response came over a socket of ours and no byte followed it."""
+    stream = response.extensions.get("network_stream")  # not ours if a test tool answered
     return isinstance(stream, Stream) and not stream.has_unread()
 
 
 def tls_context(origin: httpcore.Origin, route: Route = DIRECT) -> ssl.SSLContext | None:
-    """Return the TLS context that all connections of the process share, or the user's; None where none is needed."""
+    """Return the user's TLS context or else the process's own; None for plain HTTP."""
     if origin.scheme != b"https":
         return None
     return _shared_tls_context() if route.tls is None else route.tls
 
 
-@cache  # it takes some 15 ms. A failure is not kept: once the file is corrected, the process need not start again
+@cache  # loading takes some 15 ms. An exception is not cached: a corrected file needs no new process
 def _shared_tls_context() -> ssl.SSLContext:
-    """Return a context with the CA certificates that httpx takes, or raise `ConfigurationError`."""
+    """Return a context with the CA certificates that httpx uses, or raise `ConfigurationError`."""
     name = next((each for each in ("SSL_CERT_FILE", "SSL_CERT_DIR") if os.environ.get(each)), None)
     path = os.environ[name] if name else ""
     try:
-        # OpenSSL would only look for each certificate in a folder that is not there, and trust no server.
+        # OpenSSL would accept a folder that does not exist, and then trust no server.
         if name == "SSL_CERT_DIR" and not any(map(_is_readable_folder, path.split(os.pathsep))):
             raise NotADirectoryError(errno.ENOTDIR, "it is not a folder that can be read")
         return httpx.create_ssl_context()
@@ -126,22 +120,22 @@ def _is_readable_folder(path: str) -> bool:
 
 
 class Connection:
-    """What the connections of both clients have in common."""
+    """The base class of both clients' connections."""
 
     socket: AttemptSocket
     core: httpcore.HTTPConnection | httpcore.AsyncHTTPConnection
 
     def has_expired(self) -> bool:
-        """Return whether it was idle for too long, or the server hung up."""
+        """Return whether the connection was idle for too long or the server closed it."""
         return self.core.has_expired()
 
 
 class IdleStack:
     """Idle connections, the last used on top.
 
-    Any thread may call any method. The deque's operations are atomic, and whoever removed a connection from it owns
-    that connection, so that `has_expired` is only asked of a connection that no other thread can use. The caller closes
-    those that are returned as expired. In the child of a fork it is empty: the parent goes on using its sockets.
+    Any thread may call any method. The deque's operations are atomic, and the thread that removes a connection owns it,
+    so `has_expired` is only called on a connection that no other thread can use. A forked child begins with an empty
+    stack, because its parent goes on using the sockets.
     """
 
     def __init__(self) -> None:
@@ -152,14 +146,14 @@ class IdleStack:
         self._idle: deque[Connection] = deque()
 
     def pop(self) -> Connection | None:
-        """Return the last used connection, or None if there is none. It may have expired meanwhile."""
+        """Return the last used connection, which may have expired, or None if there is none."""
         try:
             return self._idle.pop()
         except IndexError:  # empty, or another thread was faster
             return None
 
     def push(self, connection: Connection) -> list[Connection]:
-        """Add a connection and return the oldest ones that have expired."""
+        """Add a connection. Return the oldest ones that have expired, for the caller to close."""
         expired: list[Connection] = []
         for oldest in iter(self._remove_oldest, None):
             if not oldest.has_expired():
@@ -183,7 +177,7 @@ class BaseBackend(ABC):
     """What both backends do with a request. The blocking one never suspends."""
 
     is_async: ClassVar[bool]
-    # Bounds the number of connections. In the blocking client, each of the user's threads has at most one.
+    # Bounds the number of connections. Those of a blocking client are bounded by the user's threads.
     _slots: AbstractAsyncContextManager[object] = nullcontext()
 
     def __init__(self, transport: Any = None, route: Route = DIRECT) -> None:
@@ -194,15 +188,15 @@ class BaseBackend(ABC):
 
     @abstractmethod
     def _time_limit(self, seconds: float) -> AbstractContextManager[object]:
-        """Return what ends an attempt whose time is over, as far as its socket does not."""
+        """Return a context that ends an attempt after so many seconds, unless its socket does that."""
 
     @abstractmethod
     def _connect(self, origin: httpcore.Origin, progress: Progress | None) -> Connection:
-        """Return a new connection, which opens its socket when it is used."""
+        """Return a new connection, which opens its socket at its first use."""
 
     @abstractmethod
     async def _close(self, connection: Any) -> None:
-        """Close a connection; an error in that must not replace a response."""
+        """Close a connection and ignore errors, which must not replace a response."""
 
     async def send(
         self,
@@ -211,22 +205,21 @@ class BaseBackend(ABC):
         headers: httpx.Headers,
         body: bytes | None,
         *,
-        timeout: float,  # a bound on the attempt, not on this coroutine
+        timeout: float,
         progress: Progress | None,
     ) -> RawResponse:
-        """Make one attempt, or raise `NoResponseError` if it brings no whole response.
+        """Make one attempt, or raise `NoResponseError` if it brings no complete response.
 
-        `timeout` is in seconds from here to the last byte of the response. A blocking transport of the user's own keeps
-        it for each of its network operations, and for the body as a whole. `progress` is given for a request that has
-        an effect. It is kept up to date, and the request gets a connection of its own, which the server cannot have
-        hung up.
+        `timeout` is in seconds from here to the last byte of the response. A user's blocking transport applies it to
+        each of its network operations, and to the body as a whole. A request with an effect has a `progress`, which is
+        kept up to date, and gets a new connection, which the server cannot have closed.
         """
         if self.is_closed:
             raise ConfigurationError("this client is closed; make another. Nothing was sent")
         with self._time_limit(timeout):
             deadline = attempt.now() + timeout
             times = dict.fromkeys(("connect", "pool"), timeout * _CONNECT_FRACTION)
-            if not self.is_async:  # whose time limit bounds reads and writes, for less than a timer of each
+            if not self.is_async:  # on an event loop, the time limit is cheaper than a timer for each read and write
                 times |= dict.fromkeys(("read", "write"), timeout)
             extensions: dict[str, Any] = {"timeout": times}
             if progress is not None:
@@ -244,8 +237,7 @@ class BaseBackend(ABC):
                     try:
                         connection.socket.deadline = deadline
                         reader.progress.knows_body = bool(request.content)
-                        # The trace decides from here on. Without one (a test tool answers in place of the connection)
-                        # it may be sent.
+                        # From here on the trace decides. Without one, as with some test tools, it may be sent.
                         reader.progress.connecting = False
                         response = await self._exchange(connection, request, reader)
                         answer = reader.finish()
@@ -269,7 +261,6 @@ class BaseBackend(ABC):
         return connection or self._connect(origin_of(request), progress)
 
     async def _exchange(self, transport: Any, request: httpx.Request, reader: ResponseReader) -> httpx.Response:
-        """Send a request, and read its response to the end."""
         if not self.is_async:
             response: httpx.Response = transport.handle_request(request)
             try:

@@ -1,4 +1,4 @@
-"""The blocking backend: coroutines in form, none of which ever suspends."""
+"""The blocking backend. Its methods are coroutines that never suspend."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class SyncBackend(BaseBackend):
     is_async: ClassVar[bool] = False
 
     def _time_limit(self, seconds: float) -> AbstractContextManager[object]:
-        return nullcontext()  # the sockets keep it
+        return nullcontext()  # the sockets keep the deadline
 
     def _connect(self, origin: httpcore.Origin, progress: Progress | None) -> Connection:
         return SyncConnection(origin, progress, self._route)
@@ -52,7 +52,6 @@ class SyncBackend(BaseBackend):
         return SyncSignal()
 
     async def close(self) -> None:
-        """Close the idle connections, and the user's transport if there is one."""
         self.is_closed = True
         for connection in self._idle.drain():
             await self._close(connection)
@@ -63,8 +62,8 @@ class SyncBackend(BaseBackend):
 class SyncSignal:
     """Wakes one thread from another."""
 
-    # A lock that is released to wake, and taken again by whoever wakes up. `threading.Event` is written in Python: an
-    # exception out of a signal handler within it could leave its own lock held, and `set` would never return.
+    # A lock, which `set` releases and the woken thread takes again. `threading.Event` is written in Python, so an
+    # exception from a signal handler could leave its inner lock held, and `set` would never return.
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -82,9 +81,9 @@ class SyncSignal:
 class SyncConnection(httpx.HTTPTransport, Connection):
     """A blocking connection."""
 
-    # It is httpx's transport so that what replaces `httpx.HTTPTransport.handle_request` (pytest-httpx, vcrpy) also sees
-    # our requests. httpx has no public way to give its transport a network of our own, so `_pool`, through which it
-    # sends, is set here. It is the one private attribute of another library that this package touches.
+    # An httpx transport, so that tools which patch `httpx.HTTPTransport.handle_request` (pytest-httpx, vcrpy) see our
+    # requests. httpx has no public way to replace what a transport sends through, so `_pool` is set here: the only
+    # private attribute of another library that this package uses.
 
     def __init__(self, origin: httpcore.Origin, progress: Progress | None = None, route: Route = DIRECT) -> None:
         self.socket = AttemptSocket(wait_blocking, progress)
@@ -101,7 +100,7 @@ class SyncConnection(httpx.HTTPTransport, Connection):
 
 
 class SyncNetwork(httpcore.SyncBackend):
-    """Opens blocking sockets. One deadline covers all addresses of a name; the system's call gives each its own."""
+    """Opens sockets for a blocking client. One deadline covers all addresses of a name."""
 
     def __init__(self, sock: AttemptSocket, tunnel: Tunnel | None = None) -> None:
         self._socket = sock
@@ -147,11 +146,10 @@ def resolve(host: str, port: int, timeout: float) -> list[str]:
     def ask() -> None:
         try:
             found.put(addresses_in(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)))
-        except Exception as error:  # noqa: BLE001  raised below, also what a test's ban on sockets raises
+        except Exception as error:  # noqa: BLE001  raised below
             found.put(error)
 
-    # getaddrinfo knows no timeout, so it runs in a thread that is left behind if need be. A daemon thread, so that
-    # the process can end meanwhile.
+    # getaddrinfo has no timeout, so it runs in a thread that can be abandoned: a daemon, so that the process can end.
     threading.Thread(target=ask, name=f"momopay resolves {host}", daemon=True).start()
     try:
         answer = found.get(timeout=timeout)
@@ -165,7 +163,7 @@ def resolve(host: str, port: int, timeout: float) -> list[str]:
 
 
 class SyncStream(Stream, httpcore.NetworkStream):
-    """A connected blocking socket, under TLS or without."""
+    """A connected socket of a blocking client, with or without TLS."""
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         return self._take_kept() or self._keep_last(run_blocking(self._socket.receive(max_bytes)))

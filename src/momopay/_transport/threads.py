@@ -1,4 +1,4 @@
-"""Blocking work off the event loop, which a cancelled caller does not leave at once."""
+"""Blocking work in threads of an event loop. A cancelled caller waits a moment for its work."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import anyio
 import anyio.from_thread
 import anyio.to_thread
 
-# Seconds that a cancelled caller waits for the work. A commit takes milliseconds, and a caller that left one behind
-# might close the journal under it. No cancelled task should wait for a database that is locked.
+# Seconds that a cancelled caller waits for its work. A commit takes milliseconds, and a caller that left at once might
+# close the journal during it. But no cancelled task should wait for a locked database.
 CANCELLED_WAIT: Final = 1.0
 
 T = TypeVar("T")
@@ -22,13 +22,13 @@ T = TypeVar("T")
 async def in_thread(work: Callable[[], T], limiter: anyio.CapacityLimiter | None = None) -> T:
     """Do blocking work in a thread and return its result.
 
-    A cancellation is raised when the work is done, or a second later. The work then ends by itself in its thread.
-    `limiter` bounds the number of threads; the default is the limiter that all users of anyio share.
+    A cancellation is raised when the work is done, or after `CANCELLED_WAIT`; the thread then finishes the work alone.
+    `limiter` bounds the number of threads; the default is anyio's shared limiter.
     """
     results = list[T]()
     errors = list[Exception]()
     ended = anyio.Event()
-    shield = anyio.CancelScope(shield=True)  # or a scope that is cancelled already would not let the work begin
+    shield = anyio.CancelScope(shield=True)  # lets the work begin even if the caller is cancelled already
 
     async def run() -> None:
         try:
@@ -52,13 +52,13 @@ async def in_thread(work: Callable[[], T], limiter: anyio.CapacityLimiter | None
 
 
 def in_event_loop(start: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Await something in the event loop that `in_thread` was called in, from its thread; return the result."""
+    """Await a coroutine on the caller's event loop, from a thread of `in_thread`, and return its result."""
     return anyio.from_thread.run(start)
 
 
 async def finish_in_thread(work: Callable[[], object]) -> None:
-    """Do blocking work of a caller that was interrupted: wait a second for it, then leave it to its thread."""
-    # asyncio cancels a task once. An `in_thread` after that would wait to the end of the work, as if nobody had.
+    """Do blocking work for an interrupted caller: wait up to `CANCELLED_WAIT`, then leave it to its thread."""
+    # asyncio cancels a task only once, so `in_thread` would now wait to the end of the work.
     with anyio.CancelScope(shield=True, deadline=anyio.current_time() + CANCELLED_WAIT):
         await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
 
@@ -72,19 +72,19 @@ async def entered_in_thread(context: AbstractContextManager[T]) -> AsyncGenerato
     def enter() -> T:
         with lock:
             if has_left:
-                raise RuntimeError("cancelled before it began")  # nobody gets this: the task has gone
+                raise RuntimeError("cancelled before it began")  # nobody gets this: the task has left
             return stack.enter_context(context)
 
     def leave(*error: Any) -> None:
         nonlocal has_left
-        # A cancelled task does not wait long for its thread, which may still be entering. What it enters is left then.
+        # A cancelled task does not wait long for its thread, which may still be entering the context.
         with lock:
             has_left = True
             stack.__exit__(*error)
 
     try:
         yield await in_thread(enter)
-    except BaseException as error:  # a cancellation too, else the callback would stay held
+    except BaseException as error:  # also a cancellation, after which the context would stay entered
         await finish_in_thread(partial(leave, type(error), error, error.__traceback__))
         raise
     await in_thread(partial(leave, None, None, None))

@@ -12,7 +12,7 @@ from momopay.models.transactions import StkTransaction
 class TopUp(StkTransaction):
     """An accepted top-up, PENDING until the prompt is confirmed. The balance follows in 1 to 2 minutes."""
 
-    # The service states STK in this response, and WALLET_TOPUP in the list.
+    # The service returns STK in this response, and WALLET_TOPUP in the list.
     type: TransactionType = TransactionType.WALLET_TOPUP
 
 
@@ -42,6 +42,6 @@ class PaymentChannel(Record):
 
 
 class ChannelItems(Record):
-    """The list of channels as it is on the wire: the default first, then newest to oldest."""
+    """The list of channels on the wire: the default first, then newest to oldest."""
 
     items: Items[PaymentChannel]

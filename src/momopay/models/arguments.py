@@ -1,9 +1,9 @@
-"""The types of the arguments that requests take. Each refuses what the service page, "Limits", refuses.
+"""The types of the arguments of requests. Each refuses what the service page, "Limits", refuses.
 
-Nothing is converted: ``"5"`` is no 5, and True is no 1. Every refusal says what is wanted, and never what was given.
+Nothing is converted: ``"5"`` is not 5, and True is not 1. An error says what is expected, and never shows the value.
 
-References as text: two that look the same are the same. A reference decides whether a payout was made before. An export
-that adds a space, or a system that writes é as two characters, must not make a second payout of it.
+Two references that look the same are the same, because a reference decides whether a payout was made before. An export
+that adds a space, or a system that writes é as two characters, must not lead to a second payout.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from momopay.urls import check_callback_url
 
 # Control, format and unassigned characters, line separators, and the category of U+0020 and the other spaces.
 _REFUSED: Final = frozenset({"Cc", "Cf", "Cn", "Zl", "Zp", "Zs"})
-# Characters of other categories that show nothing: fillers, variation selectors, a joiner and the blank Braille cell.
+# Invisible characters of other categories: fillers, variation selectors, a joiner and the blank Braille cell.
 _INVISIBLE: Final = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
 )
@@ -33,7 +33,7 @@ _MINUS: Final = "\N{MINUS SIGN}"  # the one dash that is in another category tha
 
 
 def check_reference(text: str) -> str:
-    """Return the text, or raise ValueError with the code point of the character at fault and what to do about it."""
+    """Return the text. Raise ValueError that names the character at fault and the remedy."""
     if text.isascii() and text.isprintable() and text == text.strip():  # nearly all of them
         return text
     if text != text.strip():
@@ -49,8 +49,8 @@ def check_reference(text: str) -> str:
 
 
 def similarity_key(reference: str) -> str:
-    """Return what a reference has in common with those that differ from it only in case, dashes or spaces."""
-    # What nobody sees is removed first: between a letter and its accent it would keep them apart.
+    """Return a key that is the same for references that differ only in case, dashes or spaces."""
+    # Invisible characters are removed first, because they could keep a letter and its accent apart.
     visible = "".join(each for each in reference if not (_is_refused(each) or category(each) == "Pd" or each == _MINUS))
     return normalize("NFKC", normalize("NFKC", visible).casefold())
 
@@ -64,7 +64,7 @@ def _shown(character: str) -> str:
 
 
 def checked_metadata(metadata: Mapping[str, object] | None) -> dict[str, object] | None:
-    """Return a copy that JSON can hold; raise RequestValidationError if it is no JSON object."""
+    """Return a copy of the metadata. Raise RequestValidationError if it is no JSON object."""
     if metadata is None:
         return None
     problem = {"metadata": "must be a mapping of names to what JSON can hold"}
@@ -77,7 +77,7 @@ def checked_metadata(metadata: Mapping[str, object] | None) -> dict[str, object]
     return copy
 
 
-# The service sets no limit for ids. This one keeps a path within what any server and proxy accepts.
+# The service has no limit for ids. This one keeps a path within what any server and proxy accepts.
 _MAX_ID_LENGTH: Final = 255
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _HEADER_VALUE: Final = re.compile(r"[!-~]{1,255}")
@@ -85,7 +85,7 @@ _HEADER_VALUE: Final = re.compile(r"[!-~]{1,255}")
 
 @runtime_checkable
 class HasTransactionId(Protocol):
-    """Any record that names a transaction."""
+    """Any record with a transaction's id."""
 
     @property
     def transaction_id(self) -> str:
@@ -121,7 +121,7 @@ def text(max_length: int | None = None) -> PlainValidator:
 
 
 def reference(max_length: int) -> PlainValidator:
-    """Return a validator for the reference of a new payment. A search takes any text, as older ones may have it."""
+    """Return a validator for a new payment's reference. A search takes any text, because older payments may have it."""
     return PlainValidator(lambda value: check_reference(_check_text(value, max_length)))
 
 
@@ -132,7 +132,7 @@ def check_transaction_id(value: object) -> str:
 
 def check_channel_id(value: object) -> str:
     """Return the id of a payment channel, given the id or the channel."""
-    # A transaction of a callback has an `id` too, and would pass for a channel.
+    # The transaction of a callback has an `id`, too, and would pass for a channel.
     return _check_id(None if isinstance(value, HasTransactionId) else value, "id")
 
 

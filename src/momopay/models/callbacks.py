@@ -12,12 +12,12 @@ from momopay.models.records import ProviderCode, Record, Timestamp
 
 
 class CallbackTransaction(Record):
-    """The transaction as the callback states it. The service signs nothing: confirm it before you deliver goods.
+    """The transaction as the callback states it. Callbacks are not signed: confirm it before you deliver goods.
 
-    Only `id` and `status` are always there. What else a callback leaves out is None; ``transactions.confirm`` reads it.
+    Only `id` and `status` are always there. Other fields may be None; ``transactions.confirm`` reads them.
     """
 
-    # A callback has the snake_case names only, so aliases would only cost time.
+    # A callback has only snake_case names, so aliases would waste time.
     model_config: ClassVar[ConfigDict] = ConfigDict(alias_generator=None)
 
     id: Annotated[str, Field(pattern=r"[^.\s]")]  # neither blank nor dots: `confirm` puts it into a path
@@ -40,17 +40,17 @@ class CallbackTransaction(Record):
 
     @property
     def transaction_id(self) -> str:
-        """The id, under the name that it has in other records."""
+        """`id`, under its name in other records."""
         return self.id
 
     @property
     def phone(self) -> str | None:
-        """The phone number, under the name that it has in other records."""
+        """`phone_number`, under its name in other records."""
         return self.phone_number
 
     @property
     def account_reference(self) -> str | None:
-        """The reference, under the name that it has in other records."""
+        """`external_reference`, under its name in other records."""
         return self.external_reference
 
 
@@ -65,7 +65,7 @@ class Callback(Record):
 
     @property
     def key(self) -> tuple[str, TransactionStatus]:
-        """Transaction id and status. Every delivery of one event has the same key, so handle each key once."""
+        """Transaction id and status. All deliveries of one event have the same key, so handle each key once."""
         return self.transaction.id, self.transaction.status
 
     @property
@@ -76,8 +76,8 @@ class Callback(Record):
 
 def mark_confirmed(callback: Callback) -> None:
     """Note that a callback agrees with the service's own record."""
-    # Beside the fields, so that dumps and comparisons have the service's fields only. The record that was compared is
-    # kept, and not a flag: a copy that was changed must not count as confirmed.
+    # Not in a field, so that dumps and comparisons have only the service's fields. The compared record is kept, and not
+    # a flag, because a copy that was changed must not count as confirmed.
     vars(callback)["_confirmed"] = callback.transaction
 
 

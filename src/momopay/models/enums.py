@@ -1,6 +1,6 @@
 """The enumerations of the service, kept open: an unknown value parses, keeps its text and is never terminal.
 
-The service may add a value at any time, and a payment must stay readable then.
+The service may add a value at any time, and payments must stay readable.
 """
 
 from __future__ import annotations
@@ -8,14 +8,14 @@ from __future__ import annotations
 from enum import IntEnum, StrEnum
 from typing import Final, Self
 
-# Other spellings that can mean nothing else.
+# Other spellings, which can mean nothing else.
 _SPELLINGS: Final = {"CANCELED": "CANCELLED", "STKPUSH": "STK", "STK_PUSH": "STK", "WALLET_TOP_UP": "WALLET_TOPUP"}
 
 
 class OpenEnum(StrEnum):
     """A string enum that accepts unknown values, and known ones in other cases.
 
-    How the service writes its words is not specified, and a wait for a payment that reads as "Success" must end.
+    The service's spelling is not specified, and a wait for a payment that is "Success" must end.
     """
 
     @classmethod
@@ -26,13 +26,13 @@ class OpenEnum(StrEnum):
         known = next((member for member in cls if member.value.upper() == _SPELLINGS.get(word, word)), None)
         if known is not None:
             return known
-        # Not stored among the members: values come from the network and would pile up, and iteration would show them.
+        # Not stored among the members: values from the network would pile up, and iteration would show them.
         member = str.__new__(cls, value)
         member._name_ = member._value_ = value
         return member
 
     def __reduce_ex__(self, _protocol: object) -> tuple[type[Self], tuple[str]]:
-        # By its value: Python 3.11.2 copies by name, by which an unknown member is not found.
+        # By value: Python 3.11.2 copies by name, which fails for an unknown member.
         return type(self), (self._value_,)
 
 
@@ -54,22 +54,21 @@ class TransactionStatus(OpenEnum):
 
     @property
     def ended_without_success(self) -> bool:
-        """Whether it has ended with another status than SUCCESS."""
+        """Whether it has ended with a status other than SUCCESS."""
         return self.is_terminal and self is not TransactionStatus.SUCCESS
 
 
-# Every known status but two. EXPIRED is not among the terminal states that the service lists, but nothing is stated to
-# follow it.
+# Every known status but two. The service does not list EXPIRED as terminal, but states nothing that follows it.
 _TERMINAL = frozenset(TransactionStatus) - {TransactionStatus.PENDING, TransactionStatus.PROCESSING}
 
-# Which of the three a read or a callback says is not specified. REVERSED is another end.
+# Which of the three a read or a callback states is not specified. REVERSED is another end.
 FAILURES: Final[frozenset[TransactionStatus]] = frozenset(
     {TransactionStatus.FAILED, TransactionStatus.CANCELLED, TransactionStatus.EXPIRED}
 )
 
 
 def end_of(status: TransactionStatus) -> TransactionStatus:
-    """Return the end that a status is: a callback may say CANCELLED where a read says FAILED, which is one end."""
+    """Return the status, or FAILED for every failure: a callback may say CANCELLED where a read says FAILED."""
     return TransactionStatus.FAILED if status in FAILURES else status
 
 
@@ -116,18 +115,18 @@ class ResultCode(OpenEnum):
 
 
 class Stage(IntEnum):
-    """How far a transaction came. What the journal has of one only moves upwards."""
+    """How far a transaction has come. In the journal, a transaction's stage only moves upwards."""
 
     OPEN = 0
-    """It may still be paid, as far as is known."""
+    """It may still be paid."""
     ENDED = 1
-    """It ended without success. A late PIN may pay a prompt after all."""
+    """It ended without success. A late PIN may still pay a prompt."""
     PAID = 2
     """The money moved."""
 
 
 def stage_of(status: TransactionStatus | None) -> Stage:
-    """Return how far a transaction came that the service last reported with this status; None if it reported none."""
+    """Return the stage of a transaction by its last reported status, None if there is none."""
     if status is TransactionStatus.SUCCESS:
         return Stage.PAID
     return Stage.ENDED if status is not None and status.is_terminal else Stage.OPEN

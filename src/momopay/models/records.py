@@ -33,12 +33,12 @@ from momopay.models.enums import ResultCode
 class MaskedModel(BaseModel):
     """A frozen model whose repr and str may be logged."""
 
-    # Building the validators of all models would take most of the time of the first call.
+    # Building the validators of all models at once would take most of the time of the first call.
     model_config: ClassVar[ConfigDict] = ConfigDict(defer_build=True, frozen=True)
 
     def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
         for name, value in super().__repr_args__():
-            # An id is shown whole, to be searched for: the redaction could take a part of it for a phone.
+            # An id is shown whole, because the redaction could take a part of it for a phone.
             if name is not None and (name == "id" or name.endswith(("_id", "Id"))):
                 yield name, value
             elif name in {"phone", "phone_number"} and isinstance(value, str):
@@ -48,7 +48,7 @@ class MaskedModel(BaseModel):
 
 
 class _Shown(str):
-    """A text that is shown as it is; pydantic calls repr on what `__repr_args__` yields."""
+    """Text whose repr is the text itself; pydantic calls repr on what `__repr_args__` yields."""
 
     __slots__ = ()
     __repr__ = str.__str__
@@ -69,16 +69,16 @@ Timestamp: TypeAlias = Annotated[
 # An id that is not blank: with a blank one, an accepted payment could never be read.
 Id: TypeAlias = Annotated[str, Field(pattern=r"\S")]
 
-# A result code. The service states text; a provider that sends a number must not make a payment unreadable.
+# A result code. The service specifies text, but a number must not make a payment unreadable.
 ProviderCode: TypeAlias = Annotated[
     ResultCode | Annotated[int, AfterValidator(lambda code: ResultCode(str(code)))],
     Field(union_mode="left_to_right"),
 ]
 
-# A list of records, refused at its first error: an error for each of a million items would fill gigabytes.
+# A list of records, refused at its first error, because an error for each of a million items would fill gigabytes.
 Items: TypeAlias = Annotated[list[T], FailFast()]
 
-# Fields that the service gives several names, beyond camelCase and snake_case.
+# Fields for which the service has several names, beyond camelCase and snake_case.
 PHONE = AliasChoices("phone", "phone_number", "phoneNumber")
 REFERENCE = AliasChoices(
     "accountReference", "account_reference", "reference", "external_reference", "externalReference"
@@ -130,11 +130,10 @@ class Record(MaskedModel):
 
 
 def note_response(record: Record, info: ResponseInfo) -> None:
-    """Note which response a record came in, and the records in it, such as the items of a page."""
-    # Beside the fields, so that dumps and comparisons have the service's fields only. Not a method: editors would
-    # offer it with every record.
+    """Note the response of a record, and of the records in it, such as the items of a page."""
+    # Not in a field, so that dumps and comparisons have only the service's; no method, which editors would offer.
     for value in [record, *vars(record).values()]:
-        if isinstance(value, list):  # of records, such as the 100 items of a page: not asked one by one what they are
+        if isinstance(value, list):  # of records; not checked one by one, because a page has 100
             for each in cast("list[Record]", value):
                 vars(each)["_response"] = info
         elif isinstance(value, Record):
@@ -153,20 +152,16 @@ class Envelope(BaseModel, Generic[T]):
 
 M = TypeVar("M", bound=BaseModel)
 
-# Half of a pair of surrogates, escaped: JSON that a service in another language may write, and no text.
+# An escaped lone surrogate, which is no text, but which a service in another language may write to JSON.
 _LONE_SURROGATE: Final = re.compile(
     rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 )
 
 
 def parse_json(model: type[M], body: bytes) -> M:
-    """Return a model read from JSON; half a character in one of its texts is replaced, so that the rest can be read.
-
-    Raises:
-        ValidationError: It is not JSON, or not what the model has.
-    """
+    """Return a model parsed from JSON, or raise ValidationError. Lone surrogates in its texts are replaced."""
     try:
-        # Not `model_validate_json`, which takes a tenth longer: it checks options of its own that are not given here.
+        # Not `model_validate_json`, which takes a tenth longer to check options that are not used here.
         parsed: M = model.__pydantic_validator__.validate_json(body)
     except ValidationError:
         readable = _LONE_SURROGATE.sub(rb"\\ufffd", body)
@@ -178,6 +173,6 @@ def parse_json(model: type[M], body: bytes) -> M:
 
 
 def describe(error: ValidationError) -> str:
-    """Return the first problems that a model found, by their places and without the values."""
+    """Return the first problems of a validation, with their locations and without the values."""
     problems = error.errors(include_url=False, include_context=False, include_input=False)
     return "; ".join(f"{'.'.join(map(str, each['loc'])) or 'body'}: {each['msg']}" for each in problems[:_MAX_PROBLEMS])

@@ -1,7 +1,4 @@
-"""What is sent to the service: one class for each body or query, the paths that carry an id.
-
-And how a payment that was requested compares with a record of the service.
-"""
+"""Requests to the service: a class for each body or query, paths with an id, and the comparison with records."""
 
 from __future__ import annotations
 
@@ -32,7 +29,7 @@ from momopay.phones import same_phone
 
 @dataclass(frozen=True)
 class RequestedPayment:
-    """What identifies a payment. What is None is not compared."""
+    """What identifies a payment. Fields that are None are not compared."""
 
     reference: str
     amount: Decimal | None
@@ -40,12 +37,12 @@ class RequestedPayment:
     type: str | None
 
     def differences(self, reference: str | None, record: PaymentRecord | CallbackTransaction) -> list[str]:
-        """Return the names of what the service's record states differently; what it does not state differs in nothing.
+        """Return the names of the fields in which the service's record differs. A field that it lacks does not differ.
 
-        The reference is passed by itself, because records have it under several names.
+        The reference is passed separately, because records have it under several names.
         """
         pairs = {
-            # References are sent in the form NFC. A trimmed one is another one.
+            # References are sent in the form NFC. A trimmed one is a different one.
             "reference": not reference or unicodedata.normalize("NFC", reference) == self.reference,
             "amount": None in {self.amount, record.amount} or self.amount == record.amount,
             "phone": self.phone is None or record.phone is None or same_phone(self.phone, record.phone),
@@ -55,16 +52,16 @@ class RequestedPayment:
 
 
 def comparable(reference: str | None) -> str:
-    """Return a reference in the form in which two that look the same are equal."""
+    """Return a reference in a form in which two that look the same are equal."""
     return "" if reference is None else unicodedata.normalize("NFC", reference).strip()
 
 
 UNSET = Sentinel("UNSET")
-"""The default of an argument that was not given, where None means null on the wire."""
+"""The default of an argument for which None means null on the wire."""
 
 
 class Request(MaskedModel):
-    """Arguments that were checked. Only those that were given are sent."""
+    """Checked arguments. Only those that were given are sent."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(
         alias_generator=AliasGenerator(serialization_alias=to_camel),
@@ -77,7 +74,7 @@ class Request(MaskedModel):
 
     @classmethod
     def checked(cls, *, on_loopback: bool = False, **arguments: Any) -> Self:
-        """Return the request. Raise RequestValidationError that names all arguments at fault, and never a value."""
+        """Return the request. Raise RequestValidationError with all arguments at fault, and without their values."""
         given = {name: value for name, value in arguments.items() if value is not cls.absent}
         try:
             return cls.model_validate(given, context={"on_loopback": on_loopback})
@@ -87,7 +84,7 @@ class Request(MaskedModel):
 
     def given(self) -> dict[str, Any]:
         """Return what is sent, by its name on the wire."""
-        # Not by `model_dump`, which raises an error of its own for the exception of a signal handler.
+        # Not `model_dump`, which would replace an exception from a signal handler by its own.
         fields = type(self).model_fields
         return {
             field.serialization_alias or name: getattr(self, name)
@@ -96,7 +93,7 @@ class Request(MaskedModel):
         }
 
     def to_json(self) -> bytes:
-        """Return the body. Written here, because a JSON library would write an amount as a float or as text."""
+        """Return the body. Not by a JSON library, which would write an amount as a float or as text."""
         pairs = list[str]()
         for name, value in self.given().items():
             text = format_amount(value) if isinstance(value, Decimal) else json.dumps(value)
@@ -110,7 +107,7 @@ class Request(MaskedModel):
 
 
 def _message(problem: Any) -> str:
-    """Return what is wrong: the message of our own validator, or pydantic's in the same words."""
+    """Return the message of our own validator, or pydantic's in the same style."""
     if problem["type"] == "missing":
         return "is missing"
     message = str(problem["msg"])
@@ -120,16 +117,16 @@ def _message(problem: Any) -> str:
 def _plain(value: object) -> str:
     if isinstance(value, Decimal):
         return format_amount(value)
-    # The text of a str, even where it is a member of an enum whose own __str__ gives its name.
+    # The text of a str, even if it is a member of an enum whose __str__ returns its name.
     return str.__str__(value) if isinstance(value, str) else str(value)
 
 
 ACCOUNT_REFERENCE_LENGTH: Final = 12
-# How far the service's clock may be from this machine's when a payment is searched for.
+# The largest difference between the service's clock and this machine's that a search allows for.
 CLOCK_TOLERANCE: Final = timedelta(minutes=5)
-# How much further back a walk goes for a payment whose sender's clock was never compared with the service's.
+# How much further back a search goes if the sender's clock was never compared with the service's.
 _UNMEASURED: Final = timedelta(days=1)
-# No transaction of the service is older.
+# The service has no older transactions.
 _FIRST_YEAR: Final = 2000
 
 
@@ -154,10 +151,10 @@ class OrderRequest(Request):
 
     @property
     def wire_reference(self) -> str:
-        """The reference of the order as the service takes it, always the same for the same order."""
+        """The order's reference within the service's limit, always the same for the same order."""
         if len(self.reference) <= ACCOUNT_REFERENCE_LENGTH:
             return self.reference
-        # Upper-case letters and digits that nobody misreads, 60 bits: two orders do not get the same by chance.
+        # 60 bits, so that two orders do not get the same one by chance, in characters that nobody misreads.
         digest = hashlib.sha256(self.reference.encode()).digest()
         return base64.b32encode(digest)[:ACCOUNT_REFERENCE_LENGTH].decode()
 
@@ -190,7 +187,7 @@ class ChannelRequest(Request):
     name: arguments.Name
     type: arguments.Name  # not the enum, because the service may accept types that this version does not know
     shortcode: arguments.Name
-    account_number: arguments.Text | None = Field(None, validate_default=True)  # else a missing one is not checked
+    account_number: arguments.Text | None = Field(None, validate_default=True)  # so that a missing one is checked, too
     is_default: StrictBool | None = None
 
     @field_validator("account_number")
@@ -223,8 +220,7 @@ class TransactionQuery(Request):
     amount_min: Annotated[Decimal, arguments.kes(minimum=0)] | None = None
     amount_max: Annotated[Decimal, arguments.kes(minimum=0)] | None = None
     q: arguments.Text | None = None
-    # One parameter on the wire. Each caller gives the one that is an argument of its own, so that an error names it;
-    # neither has a default here, so that the other is not sent too.
+    # One parameter on the wire, but two fields, so that an error names the caller's own argument.
     limit: arguments.PageSize | None = None
     page_size: arguments.PageSize | None = Field(None, serialization_alias="limit")
     cursor: arguments.Text | None = None
@@ -238,17 +234,17 @@ class Fit(Enum):
     """How a transaction compares with a payment that is searched for."""
 
     EXACT = auto()
-    """It has all that is known of the payment."""
+    """It agrees with all that is known of the payment."""
     NEAR = auto()
-    """It has the payment's reference, and differs in amount, phone, type or time."""
+    """It has the payment's reference and another amount, phone, type or time."""
     NONE = auto()
     """It has another reference."""
     KNOWN = auto()
-    """The journal knows of which payment it is."""
+    """The journal knows which payment it belongs to."""
 
 
 class Search(Request):
-    """What is known of a payment that is searched for. It is compared here, and never sent."""
+    """What is known of a payment that is searched for. It is never sent."""
 
     reference: arguments.Name
     since: arguments.Since
@@ -260,7 +256,7 @@ class Search(Request):
 
     @property
     def earliest(self) -> datetime:
-        """The time to which a walk of the list reaches back, before any tolerance."""
+        """How far back the search goes, without any tolerance."""
         return self.since if self.is_measured else earlier(self.since, _UNMEASURED)
 
     def shifted(self, seconds: float) -> Self:
@@ -268,7 +264,7 @@ class Search(Request):
         return self.model_copy(update={"since": earlier(self.since, timedelta(seconds=seconds))})
 
     def fit(self, item: TransactionSummary) -> Fit:
-        """Return how a transaction compares."""
+        """Return how a transaction compares with the payment."""
         if comparable(item.account_reference) != comparable(self.reference):
             return Fit.NONE
         if item.transaction_id in self.known:
@@ -284,24 +280,23 @@ class Search(Request):
 
 
 def earlier(time: datetime, by: timedelta) -> datetime:
-    """Return a time that much earlier, at most back to the first of the calendar."""
+    """Return an earlier time, but none before the beginning of the calendar."""
     return time - min(by, time - datetime.min.replace(tzinfo=time.tzinfo))
 
 
 def oldest_time(page: TransactionPage) -> datetime | None:
-    """Return the time of the last transaction of a page; None if it has none."""
-    # One that is missing must not end a walk of the list.
+    """Return the time of the last transaction of a page, or None. A missing time must not end a search."""
     times = (each.created_at for each in reversed(page.items))
     return next((time for time in times if not is_missing(time)), None)
 
 
 def is_missing(time: datetime) -> bool:
-    """Return whether a time of the service is none: a missing one may come as year 1 or as 1970."""
+    """Return whether a time is missing: the service may write that as year 1 or as 1970."""
     return time.year < _FIRST_YEAR
 
 
 def transaction_id_of(transaction: object) -> str:
-    """Return the id of a transaction, given the id or a record that carries it. Else raise RequestValidationError."""
+    """Return a transaction's id, given the id or a record that carries it. Raise RequestValidationError otherwise."""
     try:
         return arguments.check_transaction_id(transaction)
     except ValueError as error:
@@ -309,15 +304,15 @@ def transaction_id_of(transaction: object) -> str:
 
 
 def transaction_path(transaction: object) -> str:
-    """Return the path of one transaction. Raise as `transaction_id_of` does."""
+    """Return the path of one transaction. Raises as `transaction_id_of` does."""
     return _path("/transactions/", transaction_id_of(transaction))
 
 
 def channel_path(channel: object) -> str:
-    """Return the path of one payment channel, given its id or the channel. Else raise RequestValidationError."""
+    """Return the path of a channel, given its id or the channel. Raise RequestValidationError otherwise."""
     return _path("/payment-wallet/channels/", ChannelChanges.checked(channel_id=channel).channel_id)
 
 
 def _path(folder: str, record_id: str) -> str:
-    # Nothing is safe, not even a slash: an id is one segment, so that no id leads to another endpoint.
+    # Not even a slash is safe: an id is one segment, so that no id leads to another endpoint.
     return folder + quote(record_id, safe="")

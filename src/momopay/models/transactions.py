@@ -1,6 +1,6 @@
-"""The records of prompts, payouts and transactions: one, one in the list, and a page of the list.
+"""The records of prompts, payouts and transactions, and a page of the list.
 
-The service page, "Transaction", states two naming styles. Both parse into the same record.
+The service page, "Transaction", has two naming styles. Both parse into the same record.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class TransactionSummary(PaymentRecord):
 class Transaction(TransactionSummary):
     """A transaction as a single read shows it. Fields that the response does not have are None.
 
-    A wait or a confirmation that has the transaction from the list has only the list's fields. The others are None.
+    If a wait or a confirmation has read the transaction from the list, it has only the fields of `TransactionSummary`.
     """
 
     tenant_id: str | None = None
@@ -87,14 +87,14 @@ class Transaction(TransactionSummary):
 
 
 def transaction_from(summary: TransactionSummary) -> Transaction:
-    """Return a transaction with the fields of a list item, the others None; or the transaction, if it is one."""
+    """Return a `Transaction` with the fields of a list item. The others are None."""
     if isinstance(summary, Transaction):
         return summary
     values = {name: getattr(summary, name) for name in type(summary).model_fields}
     try:
         transaction = Transaction.model_validate(values | (summary.model_extra or {}))
-    except ValidationError:  # an unknown field of the list may have the name, and not the type, of a field here
-        transaction = Transaction.model_validate(values)  # without the unknown fields
+    except ValidationError:  # an unknown field of the list may have the name of a field here, and another type
+        transaction = Transaction.model_validate(values)
     note_response(transaction, summary.response)
     return transaction
 
@@ -109,10 +109,9 @@ class TransactionOverview(Record):
 
 
 class TransactionPage(Record):
-    """One page of the list, newest first. It is data only: it fetches nothing.
+    """One page of the list, newest first. It fetches nothing.
 
-    Iterating a page gives its items. Other records iterate over pairs of their fields, as pydantic's do; of a page,
-    `model_dump` has the fields.
+    Iterating a page gives its items, and not its fields, as it does for other records.
     """
 
     items: Items[TransactionSummary]
