@@ -24,6 +24,7 @@ def test_a_file_is_paid_once_however_often_it_is_run(payroll: PayrollShell) -> N
     payroll.write(20)
     first = payroll.run("--yes", "--json", LOGNAME="njeri")
     assert first.code == 0
+    assert "There was no journal at" in first.err
     plan, *rows, end = first.lines
     assert plan["to_pay"] == {"rows": 20, "total": "20200"}
     assert [row["line"] for row in rows] == list(range(2, 22))
@@ -38,6 +39,7 @@ def test_a_file_is_paid_once_however_often_it_is_run(payroll: PayrollShell) -> N
     again = payroll.run("--yes")
     assert again.code == 0
     assert "Nothing to pay: all 20 were accepted before" in again.out
+    assert again.err == ""
     payroll.assert_paid_once(20)
     assert payroll.posts == 20
     with Journal(f"sqlite:///{payroll.database}") as journal:
@@ -58,6 +60,7 @@ def test_a_dry_run_needs_no_key_sends_nothing_and_leaves_nothing(payroll: Payrol
     done = payroll.run("--dry-run", MOMOPAY_API_KEY="", MOMOPAY_BASE_URL="")
     assert done.code == 0
     assert "20,200.00" in done.out
+    assert "There was no journal at" in done.err
     assert "Dry run: nothing was sent." in done.err
     assert payroll.sandbox.requests == []
     assert [path.name for path in payroll.folder.iterdir()] == ["salaries.csv"]

@@ -99,12 +99,13 @@ def run(
     try:
         payroll = read_payroll(file)
         PayoutLimits.checked(max_total, max_each).check(payroll.rows)
+        is_there = options.journal is None or journal_exists(options.journal)
         if dry_run:
             # A dry run needs no key and no network, and leaves no new journal behind.
-            is_there = options.journal is None or journal_exists(options.journal)
             with options.open_journal() if is_there else nullcontext() as opened:
                 plan = make_plan(payroll, opened, similar=allow_similar)
             show_plan(output, payroll, plan, None)
+            _note_new_journal(output, options.journal, is_there=is_there)
             output.note("Dry run: nothing was sent.")
             return ExitCode.OK
         key = api_key()
@@ -118,6 +119,7 @@ def run(
                 plan = make_plan(payroll, journal, similar=allow_similar)
                 wallet = client.wallet.balance().available_balance
             show_plan(output, payroll, plan, wallet)
+            _note_new_journal(output, options.journal, is_there=is_there)
             owner = Output(as_json=False, show_phones=not mask_phones)
             paying = PayrollRun(client, journal, payroll, plan, similar=allow_similar)
             # Checked before money moves, and after a new journal was made, so that the report cannot overwrite it.
@@ -143,6 +145,15 @@ def run(
     code = 128 + paying.signals[0] if paying.signals else ended
     show_end(output, paying, plan, code)
     return code
+
+
+def _note_new_journal(output: Output, where: str | None, *, is_there: bool) -> None:
+    """Warn that a new journal shows nobody as paid: the path may be wrong, and an earlier journal may know better."""
+    if not is_there:
+        output.note(
+            f"There was no journal at {where}, so nobody counts as paid before. If rows of this file were paid with"
+            " another journal, answer no, and give that one."
+        )
 
 
 def _pay_and_follow(output: Output, run: PayrollRun, plan: Plan, schedule: momopay.PollSchedule | None) -> None:
