@@ -53,6 +53,7 @@ def server(way: str, certificate: Path) -> Generator[Server]:
 
 @pytest.mark.parametrize("way", WAYS)
 def test_payments_pass_a_proxy(drive: Drive, way: str, proxy: Proxy, server: Server, trusting: ssl.SSLContext) -> None:
+    """Each payment has a connection of its own, so each opens a tunnel; the proxy's password is for the proxy alone."""
     driver = drive(base_url=server.base_url, proxy=proxy.url.replace("://", "://clerk:p%40ss@"), verify=trusting)
     for _ in range(2):
         assert driver(payout).transaction_id == wire.TRANSACTION_ID
