@@ -17,14 +17,10 @@ WALLET: Final = envelope({**BALANCE.camel, "tenantId": "tenant"})
 """What a journal asks once of a key that it does not know; it belongs to no pass and to no call."""
 
 
-def unlimited() -> RateBudget:
-    """Return a budget that is in force, and never empty."""
-    return RateBudget(requests=10_000_000)
-
-
 def mocked_client(handler: Callable[[httpx.Request], httpx.Response], **options: Any) -> Client:
     transport = httpx.MockTransport(handler)
-    return Client(KEY, base_url="http://127.0.0.1:1/v1", transport=transport, budget=unlimited(), **options)
+    budget = RateBudget(requests=10_000_000)  # in force, and never empty
+    return Client(KEY, base_url="http://127.0.0.1:1/v1", transport=transport, budget=budget, **options)
 
 
 class Accepts:

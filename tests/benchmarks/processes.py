@@ -22,7 +22,7 @@ _ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PY
 
 @contextmanager
 def serving(script: str) -> Generator[list[str]]:
-    """Run a script of this folder on another core; gives the words of its first line, ends it afterwards.
+    """Run a script of this folder on another core; yield the words of its first line, and end it afterwards.
 
     Where cores cannot be chosen, or there is one only, the system places both as it likes.
     """
@@ -54,7 +54,7 @@ def serving(script: str) -> Generator[list[str]]:
 
 
 def told_by(code: str) -> list[float]:
-    """Run code in a fresh interpreter and give the numbers that it prints."""
+    """Run code in a fresh interpreter and return the numbers that it prints."""
     done = subprocess.run(
         [sys.executable, "-c", code], stdout=subprocess.PIPE, check=True, timeout=PATIENCE, env=_ENVIRONMENT
     )

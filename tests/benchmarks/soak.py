@@ -22,21 +22,17 @@ GOAL: Final = 1.0
 """MB."""
 ROUNDS: Final = 3
 _ITEMS: Final = 100
-_SCHEDULE: Final = PollSchedule(first=1.0)
 # Of the budget, in a minute. It lets 60 of these calls through, as it keeps slots for polls of other threads.
 _REQUESTS: Final = 76
 
 
 def measure(scale: Scale) -> list[Row]:
-    """Trace an hour in each round."""
     taken = [Hour().megabytes(scale.share) for _ in range(min(scale.rounds, ROUNDS))]
     before, after = [each[0] for each in taken], [each[1] for each in taken]
     return [Row("an hour at 60 requests a minute", "MB", after, "ten minutes", before, GOAL, is_difference=True)]
 
 
 class Hour:
-    """One run."""
-
     def __init__(self) -> None:
         self.numbers = count()
         self.client, self.port = virtual_client(self.answer, budget=RateBudget(requests=_REQUESTS, window=60.0))
@@ -79,6 +75,6 @@ class Hour:
         client.transactions.get(paid.transaction_id)
         assert len(client.transactions.list(limit=100).items) == _ITEMS
         client.transactions.notify(parse_callback(BODY))
-        assert client.transactions.wait(prompt, schedule=_SCHEDULE).status == "SUCCESS"
+        assert client.transactions.wait(prompt, schedule=PollSchedule(first=1.0)).status == "SUCCESS"
         # What the port of the tests remembers is not the SDK's.
         del self.port.requests[:], self.port.slept[:]

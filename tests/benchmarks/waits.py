@@ -9,13 +9,12 @@ from typing import Final
 
 import httpx
 import trio
-import trio.testing
 
 from benchmarks.measure import Row, Scale
 from benchmarks.mocked import Pages
 from benchmarks.processes import KEY
 from momopay import AsyncClient, PollSchedule, RateBudget
-from scale.simulation import TrioIO
+from scale.simulation import TrioIO, in_virtual_time
 from virtual import install_backend, transaction
 
 WAITS: Final = 10_000
@@ -26,7 +25,6 @@ _BEGIN: Final = datetime(2026, 1, 5, 6, tzinfo=UTC)
 
 
 def measure(scale: Scale) -> list[Row]:
-    """Wait for so many payments in each round."""
     rounds = min(scale.rounds, ROUNDS)
     taken = [_cpu_a_wait(scale.of(WAITS)) for _ in range(rounds)]
     return [Row("10,000 waits at once", "us CPU a wait", taken, "the goal", [GOAL] * rounds, 1.0)]
@@ -57,4 +55,4 @@ def _cpu_a_wait(waits: int) -> float:
         assert ended == waits
         return seconds / waits * 1e6
 
-    return trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+    return in_virtual_time(main)

@@ -1,7 +1,5 @@
 """The service of the simulation: a state machine over virtual time, with a ledger. It knows no sockets, no clients."""
 
-from __future__ import annotations
-
 import heapq
 import json
 import random

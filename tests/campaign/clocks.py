@@ -5,8 +5,6 @@ process. So payers agree with the service as real ones do, or differ from it by 
 and deadlines are not on this clock: they run on the machine's monotonic one.
 """
 
-from __future__ import annotations
-
 import inspect
 import sys
 import threading
@@ -63,7 +61,7 @@ class Clock:
 
 @contextmanager
 def own_time(clock: Any, *, hastened: bool) -> Generator[None]:
-    """Have the modules of momopay read this clock, which has a `now()` and a `boot()`; `hastened`: leases end sooner.
+    """Make the modules of momopay read this clock, which has a `now()` and a `boot()`; `hastened`: leases end sooner.
 
     The sandbox is left alone: it is the service, and its own time is the true one.
     """
@@ -89,7 +87,7 @@ def own_time(clock: Any, *, hastened: bool) -> Generator[None]:
 
 
 def end_lease(journal: Journal, reference: str) -> None:
-    """Let a lease and the minute after it be over, as after an hour, or as if the database's clock had jumped."""
+    """End a lease and the minute after it, as after an hour, or as if the database's clock had jumped."""
     statement = update(payments).where(payments.c.reference == reference)
     with suppress(JournalError), parts_of(journal).store.database.connection() as connection:
         connection.execute(statement.values(lease_until=payments.c.lease_until - A_DAY))

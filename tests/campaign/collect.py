@@ -4,8 +4,6 @@ This process runs the service and its customers, who pay, cancel, forget, or pay
 with `stk.collect_once`, sweep, and hear callbacks, and are killed and frozen.
 """
 
-from __future__ import annotations
-
 import random
 import time
 from collections import Counter
@@ -78,7 +76,7 @@ class Till(Service):
         ]
 
     def pay_late(self, transaction_id: str) -> bool:
-        """Let a prompt that ended without success be paid after all; return whether it was."""
+        """Pay a prompt that ended without success after all; return whether it had ended so."""
         return bool(self.sandbox._started.on_loop(lambda: self._pay_late(transaction_id)))
 
     def _pay_late(self, transaction_id: str) -> bool:
@@ -160,7 +158,7 @@ class Shop(Parent):
             yield
 
     def calm_down(self) -> None:
-        """Let every prompt end too; then sweep, ten minutes later."""
+        """Wait for the end of every prompt too; then sweep, ten minutes later."""
         self.customers.eager = True
         super().calm_down()
         until = time.monotonic() + 10
@@ -172,7 +170,7 @@ class Shop(Parent):
             self.patient.transactions.sweep(journal=self.journal)
 
     def _finish(self) -> None:
-        """Have every order paid: settle by eye, release what was never prompted, and ask again."""
+        """Get every order paid: settle by eye, release what was never prompted, and ask again."""
         self.settle_by_eye()
         for _ in range(TRIES):
             entries = self.entries()

@@ -1,7 +1,5 @@
 """Each safety, turned off on purpose by one small patch: the campaign must then find what the safety prevents."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager

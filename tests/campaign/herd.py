@@ -1,7 +1,5 @@
 """The campaign's processes: started, killed at random moments, started again; and those that stop, for how long."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal

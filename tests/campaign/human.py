@@ -4,8 +4,6 @@ The careful one may do anything that the ledger allows. The hasty one trusts `cl
 her from what was sent a moment ago.
 """
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable

@@ -1,7 +1,5 @@
 """The judge: holds the service's record, the only witness, against the journal and against what each call said."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,6 +7,7 @@ from decimal import Decimal
 from enum import StrEnum
 from math import inf
 from types import MappingProxyType
+from typing import Self
 
 from momopay import EntryKind, JournalEntry, JournalState, TransactionStatus
 
@@ -129,7 +128,7 @@ class Verdict:
         if case not in self.findings[finding]:
             self.findings[finding].append(case)
 
-    def add(self, other: Verdict) -> None:
+    def add(self, other: Self) -> None:
         self.orders += other.orders
         self.payments += other.payments
         self.paid_once += other.paid_once
@@ -137,7 +136,7 @@ class Verdict:
         self.left_unknown += other.left_unknown
         self.join(other)
 
-    def join(self, other: Verdict) -> None:
+    def join(self, other: Self) -> None:
         for finding, cases in other.findings.items():
             for case in cases:
                 self.note(finding, case)

@@ -1,7 +1,5 @@
 """What a campaign is to pay, made from a seed, and what one call for it said, the same for every client."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 from collections.abc import Callable, Coroutine, Generator

@@ -1,7 +1,5 @@
 """A campaign over sockets: a storm over processes that pay, what follows it, and the judge after each part."""
 
-from __future__ import annotations
-
 import os
 import random
 import shutil
@@ -109,7 +107,7 @@ class Parent:
             return Result(verdict, self.details, self.counts())
 
     def calm_down(self) -> None:
-        """Let the lists catch up, and what is under way arrive."""
+        """Wait until the lists have caught up and what is under way has arrived."""
         time.sleep(LIST_CATCHES_UP + self.service.storm.latest)
 
     @contextmanager

@@ -3,8 +3,6 @@
 Tasks are stepped in an order that a seed chooses.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import random
@@ -18,6 +16,7 @@ from types import coroutine
 from typing import Any, TypeVar
 
 from campaign.bank import HTML, PAYOUT, STYLES, Bank, refused
+from campaign.settings import REFUSING
 from momopay import Journal, JournalError
 from momopay._transport.attempt import Headers, NoReplyError, NotSentError, Progress, RawResponse
 from momopay._transport.sync_backend import SyncBackend
@@ -27,9 +26,6 @@ T = TypeVar("T")
 
 class KilledError(BaseException):
     """The process is no more; nothing of it runs on."""
-
-
-CALLBACK_FATES = ("lost", "late", "reordered", "duplicate")
 
 
 @dataclass
@@ -44,7 +40,7 @@ class Weather:
     cancel: float = 0.006
     journal: float = 0.002
     freeze: float = 0.01
-    fates: tuple[str, ...] = CALLBACK_FATES
+    fates: tuple[str, ...] = ("lost", "late", "reordered", "duplicate")
 
     def calm(self) -> None:
         self.payout = self.read = self.lag = self.callback = self.kill = self.cancel = self.journal = self.freeze = 0.0
@@ -67,8 +63,6 @@ PAYOUT_FAULTS = (
 READ_FAULTS = ("not_sent", "reset_before_read", "error_before_commit", "html_502", "truncated", "list_lag", *STYLES)
 MOMENT = 0.05
 """Virtual seconds between two looks at whether a signal was set."""
-REFUSING = (200, 409, 425, 499)
-"""Statuses of refusals with an unknown code, of payouts that were executed."""
 INSTEAD: Mapping[str, tuple[int, bytes, dict[str, str]]] = {
     "rate_limited": (*refused(429, "RATE_LIMIT_EXCEEDED"), {"Retry-After": "2"}),
     "error_before_commit": (*refused(500, "INTERNAL_ERROR"), {}),
@@ -120,7 +114,7 @@ class Fate:
 
 @coroutine
 def asleep(until: float = 0.0) -> Generator[float, None, None]:
-    """Let the scheduler go on with whichever task it likes; not with this one before then."""
+    """Give way to whichever task the scheduler chooses, and go on no sooner than `until`."""
     yield until
 
 
@@ -134,7 +128,7 @@ class SimulatedIO(SyncBackend):
         self.mistaken = False
 
     async def step(self, name: str) -> None:
-        """Be killed here, or go on."""
+        """Go on, unless the process is killed here."""
         self._check_alive()
         await self.give_way()
         self._check_alive()
@@ -144,7 +138,7 @@ class SimulatedIO(SyncBackend):
             raise KilledError
 
     async def give_way(self) -> None:
-        """Let others go on; this client does not."""
+        """Do nothing: while a blocking call runs, no other task goes on."""
 
     async def pass_time(self, seconds: float) -> None:
         self.fate.bank.advance(self.fate.bank.now + seconds)
@@ -207,7 +201,7 @@ class SimulatedIO(SyncBackend):
         return answer
 
     async def _be_held_up(self, body: bytes | None) -> None:
-        """Be frozen here, while a person looks after the payout, or go on."""
+        """Go on, or freeze here while a person looks after the payout."""
         if self.fate.strikes(self.fate.weather.freeze):
             until = self.fate.bank.now + self.fate.rng.uniform(*FROZEN)
             self.process.frozen_until = until

@@ -5,8 +5,6 @@ seed chooses orders, faults, kills and luck; what meets what is up to the machin
 network namespace of its own, whose loopback link it can set down. `--orders 300` collects instead of paying out.
 """
 
-from __future__ import annotations
-
 import argparse
 import logging
 import os
@@ -27,7 +25,7 @@ from campaign.collect import Shop, Till
 from campaign.parent import STORM, Parent
 from campaign.settings import LANES, Plan, Result, Settings
 from campaign.storm import Service, Storm, service_in_storm
-from campaign.troubles import enter_namespace
+from namespaces import enter_namespace
 from postgresql import running_postgresql
 
 PACE = 0.1
@@ -98,7 +96,7 @@ def main() -> int:
         parser.error(f"no control of this campaign; it has {', '.join(sorted(known))}")
     threading.excepthook = _break
     logging.getLogger("momopay").setLevel(logging.CRITICAL + 1)
-    obstacle = enter_namespace()
+    obstacle = enter_namespace(keeps_rights=True)
     what: Literal["payouts", "orders"] = "orders" if options.orders else "payouts"
     size = options.orders or options.payouts
     plan = Plan(what, size, options.seconds, options.seed, options.database, options.fault, options.control)

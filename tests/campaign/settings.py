@@ -1,7 +1,5 @@
 """What a campaign is asked for and came to; what its parent tells its processes, and what they leave in files."""
 
-from __future__ import annotations
-
 import json
 import os
 import pickle
@@ -13,7 +11,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from pydantic import TypeAdapter
 
@@ -28,9 +26,38 @@ SPEED = 20.0
 """Virtual seconds a second: a callback comes after 1.75 s, a late list catches up within 3 s."""
 SHOWN = 5
 """How many cases of a finding are reported in full."""
+REFUSING = (200, 409, 425, 499)
+"""Statuses of refusals with an unknown code, of payouts that were executed."""
 LANES = 4
 """Threads or tasks of a worker."""
 WORD = TypeAdapter(Word)
+
+
+@dataclass
+class Result:
+    verdict: Verdict = field(default_factory=Verdict)
+    details: Counter[str] = field(default_factory=Counter[str])
+    counts: dict[str, Counter[str]] = field(default_factory=dict[str, Counter[str]])
+
+    def add(self, other: Self) -> None:
+        self.verdict.add(other.verdict)
+        self.details.update(other.details)
+        for name, counts in other.counts.items():
+            self.counts.setdefault(name, Counter()).update(counts)
+
+    def report(self, *head: str) -> str:
+        lines = [
+            *head,
+            *(f"{name}: {number}" for name, number in [*self.details.items(), *self.verdict.figures.items()]),
+        ]
+        for title, counted in self.counts.items():
+            lines.append(f"{title}: {counted.total()}")
+            lines += [f"- {name}: {number}" for name, number in sorted(counted.items())]
+        for finding, cases in self.verdict.findings.items():
+            lines += [f"FOUND {finding.value}: {case}" for case in cases[:SHOWN]]
+            if len(cases) > SHOWN:
+                lines.append(f"FOUND {finding.value}: and {len(cases) - SHOWN} more")
+        return "\n".join(lines)
 
 
 @dataclass(frozen=True)
@@ -67,33 +94,6 @@ class Plan:
         done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
         assert path.exists(), done.stderr
         return pickle.loads(path.read_bytes())  # type: ignore[no-any-return]
-
-
-@dataclass
-class Result:
-    verdict: Verdict = field(default_factory=Verdict)
-    details: Counter[str] = field(default_factory=Counter[str])
-    counts: dict[str, Counter[str]] = field(default_factory=dict[str, Counter[str]])
-
-    def add(self, other: Result) -> None:
-        self.verdict.add(other.verdict)
-        self.details.update(other.details)
-        for name, counts in other.counts.items():
-            self.counts.setdefault(name, Counter()).update(counts)
-
-    def report(self, *head: str) -> str:
-        lines = [
-            *head,
-            *(f"{name}: {number}" for name, number in [*self.details.items(), *self.verdict.figures.items()]),
-        ]
-        for title, counted in self.counts.items():
-            lines.append(f"{title}: {counted.total()}")
-            lines += [f"- {name}: {number}" for name, number in sorted(counted.items())]
-        for finding, cases in self.verdict.findings.items():
-            lines += [f"FOUND {finding.value}: {case}" for case in cases[:SHOWN]]
-            if len(cases) > SHOWN:
-                lines.append(f"FOUND {finding.value}: and {len(cases) - SHOWN} more")
-        return "\n".join(lines)
 
 
 @dataclass(frozen=True)

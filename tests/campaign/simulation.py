@@ -5,8 +5,6 @@ what is in doubt, carelessly and then by the ledger. Neither sockets nor threads
 journal and its database are real.
 """
 
-from __future__ import annotations
-
 import argparse
 import logging
 import os
@@ -261,7 +259,7 @@ class World:
                 await self._release_late(process, entry.reference, searched_elsewhere=True)
 
     def _freeze(self, frozen: Process, reference: str) -> None:
-        """Let a person release what a process was paying that has just stopped, by a database's clock that jumped."""
+        """Release, as a person does, what a process was paying when it stopped, after the database's clock jumped."""
         self.events["frozen at a payout"] += 1
         others = [process for process in self.processes.values() if process.alive and process is not frozen]
         if not others:
@@ -290,7 +288,7 @@ class World:
         await self._pay_one(process, reference)
 
     def _deliver(self, url: str, body: bytes, *, forgery: str = "", attempt: int = 0) -> None:
-        """Have a process hear a callback, again and again if it cannot handle it."""
+        """Deliver a callback to a process, and again if it cannot handle it."""
         process = self.rng.choice(list(self.processes.values()))
 
         def again() -> None:

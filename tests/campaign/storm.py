@@ -1,7 +1,5 @@
 """The sandbox under a storm: a seeded plan strikes requests all along, and faults that the sandbox lacks are added."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 from collections import Counter
@@ -13,7 +11,7 @@ from typing import Any, TypeVar
 from unittest.mock import patch
 
 from campaign.judge import Payment
-from campaign.settings import KEY, SPEED, TIMEOUT
+from campaign.settings import KEY, REFUSING, SPEED, TIMEOUT
 from momopay import EntryKind
 from momopay.sandbox import Account, Fault, MovementKind, Sandbox, Switches, _server
 from momopay.sandbox._fault_middleware import EFFECT, FaultMiddleware
@@ -27,12 +25,8 @@ AFTER_COMMIT = (
     *(Fault.reset_after_commit, Fault.hang_after_commit, Fault.error_after_commit, Fault.truncated, Fault.slow_drip),
     *(Fault.refused_after_commit, Fault.other_amount, Fault.other_phone, Fault.other_reference),
 )
-REFUSING = (200, 409, 425, 499)
-"""Statuses of refusals with an unknown code, of payouts that were executed."""
 READ_FAULTS = (*BEFORE_COMMIT, Fault.truncated, Fault.list_lag)
-TWISTS = (
-    *(Fault.list_lag, Fault.callback_duplicate, Fault.callback_late, Fault.callback_reordered, Fault.callback_lost),
-)
+TWISTS = (Fault.list_lag, Fault.callback_duplicate, Fault.callback_late, Fault.callback_reordered, Fault.callback_lost)
 
 
 class Storm(FaultPlan):
@@ -123,7 +117,7 @@ class Service:
         self.restore()
 
     def payments(self) -> list[Payment]:
-        """Give every payout that was committed, dated by the monotonic clock that all processes share."""
+        """Return every payout that was committed, dated by the monotonic clock that all processes share."""
         transactions = self._engine.state.transactions
         return [
             Payment(

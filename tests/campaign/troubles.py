@@ -3,16 +3,9 @@
 The network is the loopback link of a namespace of our own: set down, it loses every packet.
 """
 
-from __future__ import annotations
-
-import ctypes
-import fcntl
 import os
 import random
 import signal
-import socket
-import struct
-import sys
 import threading
 import time
 from collections import Counter
@@ -25,10 +18,8 @@ import psycopg
 
 from campaign.settings import Settings
 from campaign.storm import Service
+from namespaces import set_link
 from postgresql import PostgresqlServer
-
-_CLONE_NEWUSER, _CLONE_NEWNET = 0x1000_0000, 0x4000_0000
-_SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 0x1
 
 TROUBLES: tuple[tuple[float, str, object], ...] = (
     (0.1, "b2c_balance", Decimal(0)),
@@ -55,30 +46,6 @@ LONG_DOWN = (4.5, 6.0)
 """Seconds; the long one outlasts a payout's timeout and the look of a person."""
 FROZEN = (0.3, 4.0)
 """Seconds for which the database's backends stop; a deadline is 3."""
-
-
-def enter_namespace() -> str | None:
-    """Move this process into a network namespace of its own; return why that cannot be, or None.
-
-    To be called before any thread or process is started: what was started before stays in the old one.
-    """
-    if sys.platform != "linux":
-        return "network namespaces are Linux's"
-    # Root needs no user namespace, and keeps the right to start PostgreSQL as somebody else.
-    flags = _CLONE_NEWNET if os.geteuid() == 0 else _CLONE_NEWUSER | _CLONE_NEWNET
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.unshare(flags) != 0:
-        return f"no network namespace: {os.strerror(ctypes.get_errno())}"
-    set_link(up=True)
-    return None
-
-
-def set_link(*, up: bool) -> None:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
-        asked = fcntl.ioctl(control, _SIOCGIFFLAGS, struct.pack("16sH14x", b"lo", 0))
-        (flags,) = struct.unpack_from("H", asked, 16)
-        flags = flags | _IFF_UP if up else flags & ~_IFF_UP
-        fcntl.ioctl(control, _SIOCSIFFLAGS, struct.pack("16sH14x", b"lo", flags))
 
 
 class Troubles:

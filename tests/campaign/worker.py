@@ -2,8 +2,6 @@
 sweeps, and one that hears callbacks over HTTP.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging
@@ -122,7 +120,7 @@ class Worker:
         path.unlink(missing_ok=True)
 
     def _act(self, point: str, reference: str, *, may_die: bool = True) -> None:
-        """Be killed here, be stopped here, or go on."""
+        """Die here, stop here, or go on, as it is drawn."""
         drawn = self.rng.random()
         if may_die and drawn < self.settings.dies:
             os.kill(os.getpid(), signal.SIGKILL)
@@ -159,7 +157,7 @@ class Worker:
 
     @contextmanager
     def call(self, client: Any, order: Order) -> Generator[tuple[Ear, Callable[[], Any]]]:
-        """Give what makes a call and what takes its result; log how it ends. The clock may jump before it."""
+        """Yield what makes a call and what takes its result; log how it ends. The clock may jump before it."""
         if self.rng.random() < JUMPS:
             self.clock.skew = self.rng.choice(SKEWS)
         name = f"{self.settings.name}#{next(self._calls)}"

@@ -81,9 +81,6 @@ def test_neither_a_reader_that_goes_away_nor_a_full_disk_is_a_bug(momopay: Shell
     assert (started.returncode, "No space left on device" in err, "Traceback" in err) == (3, True, False)
 
 
-# Wrong arguments are named as they were typed.
-
-
 @in_turn(
     ("arguments", "message"),
     [

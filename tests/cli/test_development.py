@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.kit import NORMALISED, PHONE, Shell, signalling
+from cli.kit import NORMALISED, PHONE, Shell, loses_a_connection, signalling
 from in_turn import in_turn
 from momopay import CallbackSigner, Client, parse_callback
 from momopay._transport import attempt
@@ -38,9 +38,7 @@ def test_every_callback(momopay: Shell, receiver: Receiver, sandbox: Sandbox, en
     assert sandbox.requests == []
 
 
-def test_that_of_a_payment_has_its_fields_and_is_confirmed(
-    momopay: Shell, client: Client, receiver: Receiver, sandbox: Sandbox
-) -> None:
+def test_a_payments_callback_is_confirmed(momopay: Shell, client: Client, receiver: Receiver, sandbox: Sandbox) -> None:
     paid = client.stk.initiate(amount=5, phone=PHONE, account_reference="INV-8", callback_url=receiver.url)
     sandbox.advance(60)
     assert momopay(*SEND, "success", "--to", receiver.url, "--transaction", paid.transaction_id).code == 0
@@ -82,14 +80,11 @@ def test_a_signed_url_verifies(momopay: Shell, receiver: Receiver) -> None:
     assert receiver.paths[1] == "/momo?shop=1"
 
 
-def test_it_is_sent_to_this_machine_alone_unless_an_option_allows_it(momopay: Shell) -> None:
+def test_a_callback_is_sent_to_this_machine_alone_unless_allowed(momopay: Shell) -> None:
     for url in ("https://shop.example/momo", "http://192.168.1.4/momo", "http://web:8000/momo", "ftp://localhost/x"):
         refused = momopay(*SEND, "success", "--to", url)
         assert (refused.code, "--to " in refused.err) == (2, True)
     assert momopay(*SEND, "success", "--to", "http://shop.invalid/momo", "--anywhere").code == 6
-
-
-# `momopay listen`: what it shows, how it ends, and what it refuses. The rules are the listener's.
 
 
 @pytest.fixture
@@ -105,10 +100,6 @@ def quick_listener(monkeypatch: pytest.MonkeyPatch) -> None:
             await super().sleep(seconds / 20)
 
     monkeypatch.setattr("momopay.integrations._listener.SyncBackend", Quick)
-
-
-# Ctrl-C may strike while a connection is being examined. The collector closes that one, which is not what is tested.
-loses_a_connection = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 
 def once_forwarded(client: Client, sandbox: Sandbox, receiver: Receiver) -> Callable[[], bool]:
@@ -132,7 +123,7 @@ def once_forwarded(client: Client, sandbox: Sandbox, receiver: Receiver) -> Call
 
 @loses_a_connection
 @pytest.mark.usefixtures("quick_listener")
-def test_an_end_is_shown_until_ctrl_c(momopay: Shell, client: Client, sandbox: Sandbox, receiver: Receiver) -> None:
+def test_listen_shows_ends_until_ctrl_c(momopay: Shell, client: Client, sandbox: Sandbox, receiver: Receiver) -> None:
     receiver.answer = lambda _body: 503
     with signalling([signal.SIGINT], once_forwarded(client, sandbox, receiver)):
         done = momopay("listen", "--forward-to", receiver.url, "--every", "1")
@@ -149,9 +140,7 @@ def test_an_end_is_shown_until_ctrl_c(momopay: Shell, client: Client, sandbox: S
 
 @loses_a_connection
 @pytest.mark.usefixtures("quick_listener")
-def test_the_same_for_a_machine_with_a_signed_url(
-    momopay: Shell, client: Client, sandbox: Sandbox, receiver: Receiver
-) -> None:
+def test_listen_signs_and_writes_json(momopay: Shell, client: Client, sandbox: Sandbox, receiver: Receiver) -> None:
     command = ("listen", "--forward-to", receiver.url, "--every", "1", "--secret-env", "SHOP_SECRET", "--json")
     with signalling([signal.SIGINT], once_forwarded(client, sandbox, receiver)):
         done = momopay(*command, SHOP_SECRET=SECRET)
@@ -175,15 +164,12 @@ def test_what_listen_refuses(momopay: Shell, sandbox: Sandbox, receiver: Receive
 
 
 @pytest.mark.usefixtures("no_backoff")
-def test_a_live_key_is_said_to_be_one(momopay: Shell, receiver: Receiver) -> None:
+def test_listen_says_that_a_key_is_live(momopay: Shell, receiver: Receiver) -> None:
     live = {"MOMOPAY_API_KEY": "pk_live_abcdef", "MOMOPAY_BASE_URL": "https://api.invalid/v1"}
     done = momopay("listen", "--forward-to", receiver.url, "--allow-host", "shop.example", **live)
     assert done.code == 6
     assert "real payments" in done.err
     assert "Nothing but reads" in done.err
-
-
-# `momopay sandbox` runs until a signal.
 
 
 @pytest.fixture
@@ -212,7 +198,7 @@ def answers(url: str) -> bool:
         *("--profile /nonexistent/service.toml", "--profile README.md", "--speed inf", "--speed -1"),
     ],
 )
-def test_a_wrong_option_is_named(momopay: Shell, port: int, arguments: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_sandbox_option(momopay: Shell, port: int, arguments: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(Path(__file__).parents[2])
     refused = momopay("sandbox", "--port", str(port), *arguments.split())
     assert (refused.code, refused.out) == (2, "")
@@ -223,7 +209,7 @@ def test_a_wrong_option_is_named(momopay: Shell, port: int, arguments: str, monk
     assert second.startswith("What to do: ")
 
 
-def test_it_runs_until_a_signal_and_tells_a_program_where_it_is(momopay: Shell, port: int) -> None:
+def test_the_sandbox_runs_until_a_signal_and_prints_where_it_is(momopay: Shell, port: int) -> None:
     url = f"http://127.0.0.1:{port}"
     with signalling([signal.SIGINT], lambda: answers(f"{url}/")):
         done = momopay("sandbox", "--port", str(port), "--speed", "20")

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from cli.kit import NORMALISED, PHONE, Shell, signalling
+from cli.kit import NORMALISED, PHONE, Shell, loses_a_connection, signalling
 from momopay import Client, Journal, OutcomeUnknownError
 from momopay.sandbox import Account, Fault, Outcome, Sandbox, phone_for
 
@@ -90,9 +90,7 @@ def test_anonymising_is_asked_about(shell: Shell) -> None:
     assert shell("journal", "show", "paid", "--json", "--show-phones").json["phone"] == NORMALISED
 
 
-def test_a_check_exits_with_1_if_a_person_is_needed(
-    shell: Shell, momopay: Shell, client: Client, sandbox: Sandbox, path: Path
-) -> None:
+def test_a_check_that_needs_a_human(shell: Shell, momopay: Shell, client: Client, sandbox: Sandbox, path: Path) -> None:
     fine = shell("journal", "check", "--json")
     assert (fine.code, fine.json["needs_attention"]) == (0, False)
     assert fine.json["counts"] == {"COLLECTION ACCEPTED": 1, "PAYOUT ACCEPTED": 1, "PAYOUT REFUSED": 1}
@@ -135,20 +133,13 @@ def test_a_restored_copy_is_refused_until_it_is_accepted(momopay: Shell, shell: 
 
 
 def test_no_command_makes_a_journal(momopay: Shell, sandbox: Sandbox, tmp_path: Path) -> None:
-    commands = [
-        "list",
-        "show a",
-        "backup b",
-        "anonymise --before 2026-01-01 --yes",
-        "check",
-        "accept-restored --by Amina",
-    ]
-    for command in (*(f"journal {each}" for each in commands), "sweep", "reconcile --day 2026-11-20"):
+    for command in (
+        *("journal list", "journal show a", "journal backup b", "journal anonymise --before 2026-01-01 --yes"),
+        *("journal check", "journal accept-restored --by Amina", "payouts status", "payouts release a"),
+        *("sweep", "reconcile --day 2026-11-20"),
+    ):
         assert momopay(*command.split(), "--journal", str(tmp_path / "none.db")).code == 3
     assert (list(tmp_path.iterdir()), sandbox.requests) == ([], [])
-
-
-# `momopay sweep` in a terminal: one pass, or one after another until a signal. The rules are the library's.
 
 
 @pytest.fixture
@@ -159,9 +150,7 @@ def database(tmp_path: Path, client: Client) -> Path:
     return tmp_path / "payouts.db"
 
 
-def test_one_pass_records_what_ended_and_hints_at_what_is_unresolved(
-    momopay: Shell, client: Client, sandbox: Sandbox, database: Path
-) -> None:
+def test_a_sweep_records_what_ended(momopay: Shell, client: Client, sandbox: Sandbox, database: Path) -> None:
     done = momopay("sweep", "--journal", str(database), "--json")
     assert (done.code, done.json) == (0, {"settled": 0, "open": 1, "unknown": 0, "handled": 0, "failed": 0})
     sandbox.advance(3600)
@@ -176,10 +165,9 @@ def test_one_pass_records_what_ended_and_hints_at_what_is_unresolved(
     assert (done.code, "momopay payouts status" in done.words) == (0, True)
 
 
+@loses_a_connection
 @pytest.mark.usefixtures("no_backoff")
-def test_it_goes_on_until_a_signal_and_survives_a_failure(
-    momopay: Shell, sandbox: Sandbox, database: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_repeated_sweep(momopay: Shell, sandbox: Sandbox, database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def sleep(_seconds: float) -> None:
         time.sleep(0.02)
 
@@ -199,10 +187,7 @@ def test_it_goes_on_until_a_signal_and_survives_a_failure(
     assert (revoked.code, "The next sweep" in revoked.err) == (3, False)
 
 
-# A day compared from the terminal.
-
-
-def test_a_day_and_a_month(momopay: Shell, client: Client, sandbox: Sandbox, tmp_path: Path) -> None:
+def test_reconciling_a_day_and_a_month(momopay: Shell, client: Client, sandbox: Sandbox, tmp_path: Path) -> None:
     path, orders, out = tmp_path / "payouts.db", tmp_path / "orders.csv", tmp_path / "differences.csv"
     day = f"{sandbox.now + timedelta(hours=3):%Y-%m-%d}"
     with Journal(f"sqlite:///{path}") as journal:
@@ -236,9 +221,7 @@ def test_a_day_and_a_month(momopay: Shell, client: Client, sandbox: Sandbox, tmp
 
 
 @pytest.mark.usefixtures("no_backoff")
-def test_an_out_overwrites_nothing_that_is_used_and_is_not_left_empty(
-    momopay: Shell, sandbox: Sandbox, tmp_path: Path
-) -> None:
+def test_out_overwrites_no_used_file_and_is_not_left_empty(momopay: Shell, sandbox: Sandbox, tmp_path: Path) -> None:
     with Journal(f"sqlite:///{tmp_path}/payouts.db") as journal:
         journal.get("A")
     command = ("reconcile", "--day", "2026-11-20", "--journal", f"{tmp_path}/payouts.db")

@@ -106,9 +106,6 @@ def test_options_answer_for_a_person(monkeypatch: pytest.MonkeyPatch) -> None:
             ask(key, yes=True)
 
 
-# The key comes from the environment or a question, and never from the arguments.
-
-
 def test_a_piped_key_is_read_and_not_shown(momopay: Shell, key: str, sandbox: Sandbox) -> None:
     del momopay.settings["MOMOPAY_API_KEY"]
     done = momopay("balance", piped=f"{key}\r\n")
@@ -171,9 +168,7 @@ def test_the_path_of_a_journal_is_no_part_of_a_url(tmp_path: Path) -> None:
 
 @in_turn("create", [False, True])
 @in_turn("where", ["/", "x" * 1000, "a\x00b", "\udcff"])
-def test_what_cannot_be_a_journal_is_a_wrong_set_up(
-    where: str, create: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_impossible_journal_fails(where: str, create: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     options = JournalOptions(journal=where)
     with pytest.raises(MomoPayError) as refused, options.open_journal(create=create) as journal:

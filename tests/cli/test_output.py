@@ -107,9 +107,7 @@ def test_what_is_closed_is_not_written_to(capsys: pytest.CaptureFixture[str], mo
 
 
 @pytest.mark.parametrize("columns", ["80", "200"])
-def test_a_table_cuts_nothing_off(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, columns: str
-) -> None:
+def test_no_cell_is_cut_off(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, columns: str) -> None:
     monkeypatch.setenv("COLUMNS", columns)
     shown = as_text(capsys, table([PAID], COLUMNS))
     assert ID in shown
@@ -119,9 +117,7 @@ def test_a_table_cuts_nothing_off(
 
 
 @pytest.mark.parametrize("columns", ["20", "40", "79"])
-def test_a_narrow_terminal_gets_a_line_for_each_cell(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, columns: str
-) -> None:
+def test_narrow_terminals(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, columns: str) -> None:
     monkeypatch.setenv("COLUMNS", columns)
     rows = [PAID | {"reference": f"{REFERENCE}\nin November"}, {"transaction_id": ID, "amount": Decimal(1)}]
     shown = as_text(capsys, table(rows, COLUMNS, "Paid"))
@@ -131,9 +127,6 @@ def test_a_narrow_terminal_gets_a_line_for_each_cell(
     ]
     Output(as_json=False).record({"amount": Decimal(1), "transaction_id": ID})
     assert capsys.readouterr().out.splitlines() == ["Amount: KES 1.00", f"Transaction: {ID}"]
-
-
-# Times are of Nairobi, unless a command gets --utc.
 
 
 NEW_YEAR = datetime(2025, 12, 31, 21, tzinfo=UTC)  # in Nairobi
@@ -162,9 +155,7 @@ def test_the_end_of_a_date_is_its_last_moment() -> None:
     assert end_of("9999-12-31", "--to").isoformat() == "9999-12-31T23:59:59.999000+03:00"
 
 
-def test_a_wrong_date_is_refused_by_its_option_and_nothing_is_sent(
-    momopay: Shell, sandbox: Sandbox, tmp_path: Path
-) -> None:
+def test_a_wrong_date_names_its_option_and_nothing_is_sent(momopay: Shell, sandbox: Sandbox, tmp_path: Path) -> None:
     path = f"{tmp_path}/new.db"
     assert momopay("collect", "A", "--amount", "1", "--phone", PHONE, "--journal", path).code == 0
     before = len(sandbox.requests)

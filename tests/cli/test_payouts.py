@@ -199,9 +199,7 @@ def test_a_row_of_unknown_outcome_is_found_at_the_end(payroll: PayrollShell) -> 
     payroll.assert_paid_once(5)
 
 
-def test_what_is_left_is_reported_and_what_is_in_doubt_never_sent_again(
-    payroll: PayrollShell, account: Account
-) -> None:
+def test_what_is_left_is_reported_and_nothing_doubtful_sent_again(payroll: PayrollShell, account: Account) -> None:
     payroll.write(5)
     account.b2c_balance = Decimal(2500)
     report = payroll.folder / "report.csv"
@@ -368,9 +366,7 @@ def test_all_are_followed_to_their_end_and_a_reversed_one_is_reported(payroll: P
         (("--max-each", "1001"), "--max-each: more than KES 1001: 'SAL-1' (KES 1001.50), 'SAL-2' (KES 1002.50)"),
     ],
 )
-def test_a_limit_refuses_the_file_before_anything_is_sent(
-    payroll: PayrollShell, limit: tuple[str, str], problem: str
-) -> None:
+def test_a_limit_refuses_the_file_and_pays_nobody(payroll: PayrollShell, limit: tuple[str, str], problem: str) -> None:
     payroll.write(3)
     for options in (["--yes"], ["--dry-run"]):
         refused = payroll.run(*options, *limit)
@@ -396,9 +392,6 @@ def test_machines_and_the_owner_of_the_report_see_whole_phones(payroll: PayrollS
     payroll.write(3)
     masked = payroll.run("--yes", "--json", "--mask-phones")
     assert [line["phone"] for line in masked.lines if line["event"] == "row"] == ["2547*****002"]
-
-
-# A refund from the terminal: asked about, capped, and paid once.
 
 
 @pytest.fixture
@@ -433,9 +426,7 @@ def test_a_refund_is_asked_about_and_paid_once(momopay: Shell, sandbox: Sandbox,
     assert "o-R1" in more.err
 
 
-def test_the_refund_that_was_agreed_to_is_paid_and_no_other(
-    momopay: Shell, sandbox: Sandbox, journal: tuple[str, str]
-) -> None:
+def test_only_the_refund_that_was_agreed_to_is_paid(momopay: Shell, sandbox: Sandbox, journal: tuple[str, str]) -> None:
     with momopay.start("payouts", "refund", "o", *journal, stdin=subprocess.PIPE) as asked:
         assert asked.stderr is not None
         assert asked.stderr.readline().startswith("Pay KES 100.00 back")

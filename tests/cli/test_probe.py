@@ -94,9 +94,7 @@ def test_a_wrong_setup_ends_with_its_exit_code(momopay: Shell, sandbox: Sandbox,
 
 
 @pytest.mark.usefixtures("virtual")
-def test_a_comparison_with_nothing_is_no_success(
-    momopay: Shell, sandbox: Sandbox, profile: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_to_compare(momopay: Shell, sandbox: Sandbox, profile: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     momopay("probe", "--out", str(profile))
     with Sandbox() as other:
         address = other.base_url

@@ -115,9 +115,6 @@ def test_a_live_key_asks_and_the_answer_must_be_exact(momopay: Shell) -> None:
     assert "secret" not in "".join(done.err for done in ends)
 
 
-# Reads.
-
-
 def prompt(client: Client, number: int = 1, phone: str = PHONE) -> str:
     return client.stk.initiate(amount=number, phone=phone, account_reference=f"INV-{number}").transaction_id
 
@@ -207,9 +204,7 @@ def test_a_failed_payout_settles_when_it_is_reversed(momopay: Shell, client: Cli
     assert momopay(*wait, "--settled").json["status"] == "REVERSED"
 
 
-def test_transactions_are_found_by_what_is_known(
-    momopay: Shell, client: Client, sandbox: Sandbox, receiver: Receiver, tmp_path: Path
-) -> None:
+def test_finding_payments(momopay: Shell, client: Client, sandbox: Sandbox, receiver: Receiver, tmp_path: Path) -> None:
     path = tmp_path / "payouts.db"
     with Journal(f"sqlite:///{path}") as journal:
         made = client.payouts.pay_once(
@@ -239,9 +234,6 @@ def test_transactions_are_found_by_what_is_known(
     later = f"{sandbox.now - timedelta(seconds=590):%Y-%m-%dT%H:%M:%SZ}"
     for name, text in (("--phone", PHONE), ("--reference", "RENT")):
         assert momopay("transactions", "find", name, text, "--since", later).code == 1
-
-
-# The service wallet and the channels.
 
 
 def test_the_balance(momopay: Shell, account: Account) -> None:

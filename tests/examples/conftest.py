@@ -1,7 +1,5 @@
 """One sandbox for all examples, at a hundred times real speed, with a separate account for each test."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Runs an example as a user does: one command in a separate process, checked against the sandbox's ledger."""
 
-from __future__ import annotations
-
 import os
 import socket
 import subprocess

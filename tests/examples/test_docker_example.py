@@ -1,7 +1,5 @@
 """examples/docker without Docker: the same commands, health check and environment, with its names led to loopback."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

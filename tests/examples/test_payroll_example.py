@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import csv
 import os
 import random
@@ -61,9 +59,7 @@ def kill_while_a_payout_hangs(service: Service, tmp_path: Path, dice: random.Ran
     assert service.moved("payout").total() == paid_before + 1
 
 
-def test_a_killed_run_is_resumed_and_nobody_is_paid_twice(
-    service: Service, tmp_path: Path, dice: random.Random
-) -> None:
+def test_a_killed_run_resumes_and_pays_nobody_twice(service: Service, tmp_path: Path, dice: random.Random) -> None:
     kill_while_a_payout_hangs(service, tmp_path, dice)
     resumed = run("payroll.py", *arguments(tmp_path), env=service.env())
     assert resumed.returncode == 0, resumed.stdout + resumed.stderr

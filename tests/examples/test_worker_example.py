@@ -1,7 +1,5 @@
 """The Celery application with real workers, Redis and PostgreSQL: they are killed, and every reference is paid once."""
 
-from __future__ import annotations
-
 import os
 import random
 import re
@@ -71,7 +69,7 @@ class Workers:
 
 @contextmanager
 def application(service: Service, redis_url: str, journal_url: str, folder: Path) -> Generator[tuple[Workers, Celery]]:
-    """Give the workers, with beat running, and the application as a producer uses it."""
+    """Yield the workers, with beat running, and the application as a producer uses it."""
     env = service.env(
         REDIS_URL=redis_url, JOURNAL_URL=journal_url, WORKER_SWEEP_SECONDS="4", WORKER_VISIBILITY_SECONDS="3"
     )
@@ -93,9 +91,7 @@ def send(producer: Celery, *arguments: Any) -> None:
     producer.send_task("worker.payout", args=arguments)
 
 
-def test_workers_are_killed_and_tasks_come_twice_and_everybody_is_paid_once(
-    service: Service, postgresql: PostgresqlServer, tmp_path: Path, dice: random.Random
-) -> None:
+def test_killed_workers(service: Service, postgresql: PostgresqlServer, tmp_path: Path, dice: random.Random) -> None:
     service.account.rate_limit = 60
     references = [f"WIN-{number}" for number in range(24)]
     begun = len(service.sandbox.requests)

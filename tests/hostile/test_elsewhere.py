@@ -14,8 +14,6 @@ import wire
 from drivers import KEY, Drive
 from hostile.endpoints import BALANCE, PAYOUT, READ, Call, outcome
 
-# Redirects.
-
 
 @pytest.mark.parametrize(
     ("client_kind", "transport"),
@@ -27,8 +25,8 @@ def test_no_redirect_is_followed_however_it_is_put(reach: Drive, call: Call, tra
         driver = reach(server, max_attempts=4, transport=transport and transport())
         for status in (300, 301, 302, 303, 305, 307, 308):
             for location in (f"{elsewhere.base_url}/b2c/payouts", f"//127.0.0.1:{elsewhere.port}/v1", "/v1/elsewhere"):
-                told = {"Location": location, "Refresh": f"0; url={location}", "Content-Location": location}
-                server.script = (wire.answers(status, wire.envelope(call.data), headers=told),)
+                headers = {"Location": location, "Refresh": f"0; url={location}", "Content-Location": location}
+                server.script = (wire.answers(status, wire.envelope(call.data), headers=headers),)
                 server.requests.clear()
                 error = outcome(driver, call)
                 assert type(error) is (momopay.ProtocolError if call is READ else momopay.OutcomeUnknownError)
@@ -36,12 +34,7 @@ def test_no_redirect_is_followed_however_it_is_put(reach: Drive, call: Call, tra
         assert elsewhere.connections == 0
 
 
-# What the environment, or an earlier answer, would have a careless client do.
-
-
-def test_neither_proxies_nor_netrc_nor_cookies_come_into_play(
-    reach: Drive, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_proxies_netrc_and_cookies_are_ignored(reach: Drive, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / ".netrc").write_text("default login someone password secret\n")
     (tmp_path / ".netrc").chmod(0o600)
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -67,7 +60,6 @@ def test_neither_proxies_nor_netrc_nor_cookies_come_into_play(
 
 
 # Ids stay what they are, also through a transport that parses the URL once more. Other arguments: tests/fuzz.
-
 TRICKS = [
     *("../../b2c/payouts", "..%2f..%2fb2c%2fpayouts", "%2e%2e", "%2E%2E%2F", ".%2e", "..\\..\\", "..;/x", "...", "/"),
     *("//evil.example/v1", "http://evil.example/", "?status=SUCCESS", "x#y", "x&limit=1", "x@evil.example", "x:80"),

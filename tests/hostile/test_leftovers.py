@@ -63,9 +63,7 @@ def test_a_record_that_follows_a_response_is_not_the_next_response(drive: Drive,
     assert read_two(driver) == [("first", "PENDING"), ("second", "PENDING")]
 
 
-def test_without_that_care_one_payments_success_is_returned_for_another(
-    drive: Drive, port: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_the_check_a_stale_success_is_read(drive: Drive, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second record is still in the socket, where a poll finds it before the connection is used again."""
 
     def nothing(_self: object) -> bool:

@@ -97,9 +97,7 @@ FLOODS = {
         *(("blocking", httpx.HTTPTransport, drip) for drip in ("body", "chunks")),
     ],
 )
-def test_the_timeout_holds_under_a_flood_and_over_a_transport_of_ones_own(
-    reach: Drive, transport: Any, step: str
-) -> None:
+def test_the_timeout_holds_under_a_flood_and_over_other_transports(reach: Drive, transport: Any, step: str) -> None:
     with wire.serve({**DRIPS, **FLOODS}[step]) as server:
         assert_ends_in_time(reach(server, timeout=TIMEOUT, transport=transport and transport()))
         assert len(server.requests) == 1

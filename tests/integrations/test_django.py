@@ -44,9 +44,7 @@ def test_without_atomic_requests_or_for_an_async_handler_no_transaction_opens(mo
         assert inspect.iscoroutinefunction(django.callback_endpoint(handle_later))
 
 
-def test_the_handler_commits_before_the_journal_marks_the_callback_and_rolls_back_when_it_fails(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_the_handler_commits_before_the_journal_marks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(connections.settings["default"], "ATOMIC_REQUESTS", True)
     atomic = list[bool]()
 

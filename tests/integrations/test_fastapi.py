@@ -21,8 +21,6 @@ SCOPE: dict[str, Any] = {"type": "http", "method": "POST", "path": "/momo", "que
 
 
 async def deliver(endpoint: Callable[[Request], Awaitable[Response]], query: bytes = QUERY.encode()) -> Response:
-    """Send a signed callback."""
-
     async def receive() -> dict[str, Any]:
         return {"type": "http.request", "body": BODY, "more_body": False}
 
@@ -33,8 +31,6 @@ def test_a_query_that_is_not_ascii_is_forged() -> None:
     endpoint = fastapi.callback_endpoint(unreachable, signer=SIGNER)
     assert asyncio.run(deliver(endpoint, b"momo_token=\xff")).status_code == 403
 
-
-# A request that is cancelled before the thread that was to work for it has begun.
 
 each_loop = pytest.mark.parametrize("loop", ["asyncio", "trio"])
 
@@ -48,9 +44,7 @@ def assert_comes_again(handler: Handler, endpoint: Callable[[Request], Awaitable
 
 @each_loop
 @pytest.mark.parametrize("kind", ["handle", "handle_async"])
-def test_cancelled_while_no_thread_is_free_a_callback_is_neither_handled_nor_held(
-    journal: Journal, monkeypatch: pytest.MonkeyPatch, loop: str, kind: str
-) -> None:
+def test_cancelled_before_its_thread(journal: Journal, monkeypatch: pytest.MonkeyPatch, loop: str, kind: str) -> None:
     monkeypatch.setattr(threads, "CANCELLED_WAIT", 0.05)  # seconds that a cancelled task waits for its thread
     handler = Handler()
     endpoint = fastapi.callback_endpoint(getattr(handler, kind), signer=SIGNER, journal=journal)
@@ -79,9 +73,7 @@ def test_cancelled_while_no_thread_is_free_a_callback_is_neither_handled_nor_hel
 
 
 @each_loop
-def test_a_thread_that_begins_after_its_request_was_cancelled_holds_nothing(
-    journal: Journal, monkeypatch: pytest.MonkeyPatch, loop: str
-) -> None:
+def test_a_thread_that_begins_late_holds_nothing(journal: Journal, monkeypatch: pytest.MonkeyPatch, loop: str) -> None:
     """The operating system was late to run it: by then nobody is left who would release the callback."""
     monkeypatch.setattr(threads, "CANCELLED_WAIT", 0.05)
     handler = Handler()

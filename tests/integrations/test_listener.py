@@ -150,7 +150,7 @@ def test_an_application_that_is_down_and_comes_back(client: Client, sandbox: San
     assert receiver.bodies == [receiver.bodies[0]] * 4
 
 
-def test_it_gives_up_where_the_service_would(client: Client, sandbox: Sandbox) -> None:
+def test_a_delivery_is_given_up_where_the_service_would(client: Client, sandbox: Sandbox) -> None:
     client.stk.initiate(amount=100, phone=PHONE)
     found = deliveries(client, sandbox, "http://127.0.0.1:1/momo", seconds=700, every=30)
     assert [each.retry_in for each in found] == [10, 30, 60, 120, 300, None]
@@ -176,19 +176,19 @@ def test_nothing_but_reads_is_sent_to_the_service(client: Client, sandbox: Sandb
     assert len(sent) == 13 + 1, "a page every ten seconds, and the end by its id"
 
 
-def test_a_poll_that_fails_is_told_and_repeated(client: Client, sandbox: Sandbox, receiver: Receiver) -> None:
+def test_a_poll_that_fails_is_reported_and_repeated(client: Client, sandbox: Sandbox, receiver: Receiver) -> None:
     client.stk.initiate(amount=100, phone=PHONE)
     listening = Listener(client, receiver.url, backend=SandboxTime(sandbox, 120)).run()
-    told = list[object]()
+    yielded = list[object]()
     try:
         for number, each in enumerate(listening):
-            told.append(type(each).__name__)
+            yielded.append(type(each).__name__)
             if number == 0:
                 sandbox.fail_next("GET", "/transactions", "error_before_commit", times=2)
                 client.stk.initiate(amount=100, phone=PHONE)
     except Over:
         pass
-    assert told == ["Delivery", "ServerError", "ServerError", "Delivery"]
+    assert yielded == ["Delivery", "ServerError", "ServerError", "Delivery"]
 
 
 def test_a_revoked_key_ends_it(sandbox: Sandbox, receiver: Receiver) -> None:
@@ -199,15 +199,12 @@ def test_a_revoked_key_ends_it(sandbox: Sandbox, receiver: Receiver) -> None:
 @pytest.mark.parametrize(
     "url", ["https://shop.example/momo", "http://192.168.1.4/momo", "http://web:8000/momo", "http://0.0.0.0/x", "x"]
 )
-def test_it_is_sent_to_this_machine_alone_and_to_a_host_that_was_named(client: Client, url: str) -> None:
+def test_only_this_machine_and_a_named_host_are_sent_to(client: Client, url: str) -> None:
     for named in ([], ["Shop"]):
         with pytest.raises(RequestValidationError) as refused:
             Listener(client, url, allowed_hosts=named)
         assert refused.value.fields.keys() == {"forward_to"}
     Listener(client, "http://shop:8000/momo", allowed_hosts=["Shop"])
-
-
-# Which payments have ended, by polling: each once, with few requests. The sandbox's request log is the witness.
 
 
 def pay(client: Client, reference: str = "INV-1", outcome: Outcome = Outcome.success) -> str:

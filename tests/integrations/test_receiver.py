@@ -78,16 +78,6 @@ def test_a_callback_of_another_reference_than_its_url_is_403(reference: str | No
     assert handler.calls == []
 
 
-FAILURES: list[tuple[Exception, int]] = [
-    (RuntimeError(f"no such order for {PHONE}, says pk_live_8f3a"), 500),
-    (CallbackError("do not act on it"), 503),
-    (InvalidCallbackError("not ours"), 503),
-    (CallbackMismatchError("too early", transaction_id="x", fields=["status"]), 503),
-    (BudgetExhaustedError("no slot", retry_after=3), 503),
-    (ForgedCallbackError("signed by another"), 403),
-]
-
-
 def test_the_id_of_a_callback_writes_no_line_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
     body = callback_body("SAL-1", id=f"x\nCRITICAL {PHONE}")
     assert blocking(Handler(CallbackError("no")), None, None)("POST", "", json.dumps(body).encode()) == 503
@@ -95,7 +85,17 @@ def test_the_id_of_a_callback_writes_no_line_of_the_log(caplog: pytest.LogCaptur
 
 
 @each_way
-@pytest.mark.parametrize(("trouble", "status"), FAILURES)
+@pytest.mark.parametrize(
+    ("trouble", "status"),
+    [
+        (RuntimeError(f"no such order for {PHONE}, says pk_live_8f3a"), 500),
+        (CallbackError("do not act on it"), 503),
+        (InvalidCallbackError("not ours"), 503),
+        (CallbackMismatchError("too early", transaction_id="x", fields=["status"]), 503),
+        (BudgetExhaustedError("no slot", retry_after=3), 503),
+        (ForgedCallbackError("signed by another"), 403),
+    ],
+)
 def test_a_callback_whose_handler_failed_comes_again(
     way: Receive, trouble: Exception, status: int, journal: Journal, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -116,8 +116,6 @@ def test_a_callback_whose_handler_failed_comes_again(
         assert "raise self._troubles.pop(0)" in caplog.text
 
 
-# An order that the service has under another reference: a token of a long one, or an account reference of its own.
-
 LONG = "order-2026-11-22-0042"
 LONG_QUERY = SIGNER.url("https://shop.example/momo", reference=LONG).partition("?")[2]
 
@@ -128,6 +126,7 @@ def order_body(reference: str | None) -> bytes:
 
 @pytest.fixture
 def long_order(journal: Journal) -> Journal:
+    """An order whose reference is too long for the service, which has a token in its place."""
     put_collection(journal, LONG, 10)
     execute(journal, "UPDATE momopay_payments SET wire_reference = 'J2PX4MQ7KD5A'")
     return journal
@@ -140,21 +139,18 @@ def test_a_url_signed_for_an_order_admits_the_reference_that_the_service_has(lon
 
 
 @in_turn("reference", ["J2PX4MQ7KD5B", "SAL-1", "", None])
-def test_it_admits_no_other_reference(long_order: Journal, reference: str | None) -> None:
+def test_a_url_signed_for_an_order_admits_no_other_reference(long_order: Journal, reference: str | None) -> None:
     handler = Handler()
     assert blocking(handler, SIGNER, long_order)("POST", LONG_QUERY, order_body(reference)) == 403
     assert blocking(handler, SIGNER, long_order)("POST", OTHERS, order_body(reference)) == 403  # of no order
     assert handler.calls == []
 
 
-def test_it_admits_no_payout_that_has_the_reference_of_the_prompts(long_order: Journal) -> None:
+def test_a_url_signed_for_an_order_admits_no_payout(long_order: Journal) -> None:
     put(long_order, "J2PX4MQ7KD5A", JournalState.ACCEPTED)
     handler, body = Handler(), callback_body("J2PX4MQ7KD5A", found(long_order, "J2PX4MQ7KD5A").transaction_id or "")
     assert blocking(handler, SIGNER, long_order)("POST", LONG_QUERY, json.dumps(body).encode()) == 403
     assert handler.calls == []
-
-
-# Settlement of a payout's entry.
 
 
 def test_a_callback_without_a_signer_settles_nothing(journal: Journal) -> None:
@@ -175,7 +171,6 @@ def test_another_body_under_a_key_that_was_handled_settles_nothing(journal: Jour
     assert state_of(journal, "SAL-2") is JournalState.REFUSED
 
 
-FAILS = "BEGIN SELECT RAISE(ABORT, 'disk full'); END"
 TABLES = {
     "settle": ("momopay_payments", JournalState.UNKNOWN),
     "mark as handled": ("momopay_callbacks", JournalState.ACCEPTED),
@@ -184,11 +179,10 @@ TABLES = {
 
 @each_way
 @pytest.mark.parametrize(("table", "state"), TABLES.values(), ids=TABLES)
-def test_a_callback_comes_again_unless_it_was_settled_and_then_marked(
-    way: Receive, table: str, state: JournalState, journal: Journal
-) -> None:
+def test_a_callback_survives_a_full_disk(way: Receive, table: str, state: JournalState, journal: Journal) -> None:
     put(journal, "SAL-1", JournalState.UNKNOWN)
-    execute(journal, f"CREATE TRIGGER full BEFORE UPDATE ON {table} {FAILS}")
+    fails = "BEGIN SELECT RAISE(ABORT, 'disk full'); END"
+    execute(journal, f"CREATE TRIGGER full BEFORE UPDATE ON {table} {fails}")
     handler = Handler()
     receive = way(handler, SIGNER, journal)
     assert receive("POST", QUERY, BODY) == 503
@@ -207,9 +201,7 @@ SHORT = {
 
 
 @pytest.mark.parametrize("fields", SHORT.values(), ids=SHORT)
-def test_a_callback_that_does_not_show_the_payout_is_handled_and_settles_nothing(
-    fields: dict[str, Any], journal: Journal
-) -> None:
+def test_a_callback_without_the_whole_payout_settles_nothing(fields: dict[str, Any], journal: Journal) -> None:
     put(journal, "SAL-1", JournalState.UNKNOWN)
     handler = Handler()
     body = json.dumps(callback_body("SAL-1", **fields)).encode()
@@ -219,9 +211,7 @@ def test_a_callback_that_does_not_show_the_payout_is_handled_and_settles_nothing
 
 
 @pytest.mark.parametrize("fields", [{"amount": 11}, {"phone_number": "254712345679"}, {"amount": 11, "type": None}])
-def test_a_signed_callback_that_differs_from_the_entry_does_not_reach_the_handler(
-    fields: dict[str, Any], journal: Journal
-) -> None:
+def test_a_signed_callback_that_contradicts_its_entry_is_not_handled(fields: dict[str, Any], journal: Journal) -> None:
     entry = put(journal, "SAL-1", JournalState.ACCEPTED, transaction_id="the-id")
     handler = Handler()
     receive = blocking(handler, SIGNER, journal)
@@ -261,9 +251,6 @@ def test_a_receipt_is_kept_if_a_sweep_handled_the_end_first(journal: Journal) ->
     assert (handler.calls, found(journal, "SAL-1").receipt) == ([], "QK12")
 
 
-# Handlers.
-
-
 class HandleLater:
     async def __call__(self, callback: Callback) -> None:
         await handle_later(callback)
@@ -284,9 +271,6 @@ def test_a_result_that_must_be_awaited_is_not_acknowledged(caplog: pytest.LogCap
     assert asyncio.run(receiver.receive_async("POST", "", BODY)) == 500
     assert "make it an async def" in caplog.text
     assert journal.first_seen(CALLBACK)
-
-
-# Cancellation.
 
 
 def test_a_cancelled_handler_releases_its_callback(journal: Journal) -> None:
@@ -372,16 +356,13 @@ def test_a_handler_that_blocks_ends_before_a_cancellation_and_counts(journal: Jo
     assert not journal.first_seen(CALLBACK)
 
 
-# What a callback view reports of each request.
-
-
 @pytest.fixture
 def seen() -> Watcher:
     return Watcher()
 
 
 @each_way
-def test_a_callback_and_its_repeat(way: Receive, journal: Journal, seen: Watcher) -> None:
+def test_the_events_of_a_callback_and_its_repeat(way: Receive, journal: Journal, seen: Watcher) -> None:
     put(journal, "SAL-1", JournalState.UNKNOWN)
     receive = way(Handler(), SIGNER, journal, seen)
     assert receive("POST", QUERY, BODY) == 200
@@ -402,7 +383,7 @@ def test_a_callback_and_its_repeat(way: Receive, journal: Journal, seen: Watcher
 
 
 @each_way
-def test_refusals(way: Receive, journal: Journal, seen: Watcher) -> None:
+def test_the_events_of_refusals(way: Receive, journal: Journal, seen: Watcher) -> None:
     put(journal, "SAL-1", JournalState.UNKNOWN)
     handler = Handler()
     receive = way(handler, SIGNER, journal, seen)
@@ -425,7 +406,7 @@ def test_refusals(way: Receive, journal: Journal, seen: Watcher) -> None:
 
 
 @each_way
-def test_a_handler_that_fails(way: Receive, journal: Journal, seen: Watcher) -> None:
+def test_the_events_of_a_handler_that_fails(way: Receive, journal: Journal, seen: Watcher) -> None:
     mismatch = CallbackMismatchError("another amount", transaction_id="x", fields=["amount"])
     receive = way(Handler(ValueError(PHONE), mismatch, CallbackError("do not act on it")), SIGNER, journal, seen)
     assert [receive("POST", QUERY, BODY) for _ in range(4)] == [500, 503, 503, 200]
@@ -446,6 +427,9 @@ def test_no_phone_is_shown_that_a_forger_states(seen: Watcher) -> None:
 
 
 def test_a_cancelled_request_is_reported(seen: Watcher) -> None:
+    async def handle_forever(_callback: Any) -> None:
+        await asyncio.sleep(60)
+
     async def main() -> None:
         receiver = CallbackReceiver(handle_forever, None, None, seen)
         with pytest.raises(TimeoutError):
@@ -454,10 +438,6 @@ def test_a_cancelled_request_is_reported(seen: Watcher) -> None:
     asyncio.run(main())
     (event,) = seen.of(CallbackReceived)
     assert (event.outcome, event.status, event.error) == ("failed", None, asyncio.CancelledError)
-
-
-async def handle_forever(_callback: Any) -> None:
-    await asyncio.sleep(60)
 
 
 @in_turn("app", APPS)

@@ -92,12 +92,12 @@ class Scene:
         self.notes: list[str] = []
 
     def prompt(self, outcome: Outcome, *, seconds: float = 120) -> None:
-        """Have a prompt in the account's history."""
+        """Send a prompt with this outcome, and let so many seconds pass."""
         self.client.stk.initiate(amount=7, phone=phone_for(outcome), account_reference="INV-1")
         self.sandbox.advance(seconds)
 
     def edit(self, *changes: tuple[str, Callable[[dict[str, Any]], object]]) -> None:
-        """Have each change made to each record that a read of its path shows: the items of a list, or the data."""
+        """Apply each change to every record that a read of its path returns: the items of a list, or the data."""
 
         def edited(request: httpx.Request, response: httpx.Response) -> httpx.Response | None:
             if request.method != "GET" or not response.is_success:
@@ -112,7 +112,7 @@ class Scene:
         self.service.edit = edited
 
     def answer(self, method: str, path: str, answer: Callable[[], httpx.Response]) -> None:
-        """Have requests with this method, to an address that has this in it, answered by somebody else."""
+        """Answer requests with this method, to an address that contains this path, in the place of the sandbox."""
 
         def instead(request: httpx.Request) -> httpx.Response | None:
             return answer() if request.method == method and path in str(request.url) else None

@@ -102,9 +102,7 @@ def test_nothing_is_created_where_nothing_can_be_listed(scene: Scene) -> None:
 @pytest.mark.parametrize(
     ("retry_after", "slept"), [(None, [61, 0]), ("soon", [61, 0]), ("20", [20, 0]), ("3600", [0, 2])]
 )
-def test_a_throttled_deletion_is_done_after_the_window(
-    scene: Scene, retry_after: str | None, slept: list[float]
-) -> None:
+def test_a_throttled_deletion_waits_for_the_window(scene: Scene, retry_after: str | None, slept: list[float]) -> None:
     throttled: list[str] = []
 
     def throttle(request: httpx.Request) -> httpx.Response | None:

@@ -48,9 +48,7 @@ def test_a_file_is_read_back(tmp_path: Path) -> None:
 
 @settings(max_examples=50)
 @given(VALUES, TEXTS, VALUES)
-def test_whatever_was_found_is_read_back(
-    tmp_path_factory: pytest.TempPathFactory, value: Value, text: str, unnamed: Value
-) -> None:
+def test_findings_round_trip(tmp_path_factory: pytest.TempPathFactory, value: Value, text: str, unnamed: Value) -> None:
     found = Finding(value, text, (text,), unnamed)
     written = Profile({"naming": found, "list_fields": replace(found, value=text)}, ABOUT)
     path = tmp_path_factory.getbasetemp() / "service.toml"

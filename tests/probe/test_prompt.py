@@ -34,9 +34,7 @@ def spend(journal: Journal, outcome: Outcome, amount: int = 1) -> Spend:
         (Outcome.expired, {"expired_reads_as": "FAILED"}),
     ],
 )
-def test_a_prompt_finds_what_no_read_showed(
-    scene: Scene, journal: Journal, outcome: Outcome, switches: dict[str, Any]
-) -> None:
+def test_what_a_prompt_finds(scene: Scene, journal: Journal, outcome: Outcome, switches: dict[str, Any]) -> None:
     for name, value in switches.items():
         setattr(scene.account.switches, name, value)
     found = scene.probe(spend=spend(journal, outcome))
@@ -53,7 +51,7 @@ def test_a_prompt_that_failed_after_the_pin_is_not_an_expired_one(scene: Scene, 
 
 
 @pytest.mark.parametrize("amount", [1, 2])
-def test_it_moves_no_more_than_it_said(scene: Scene, journal: Journal, amount: int) -> None:
+def test_a_probe_moves_no_more_than_it_said(scene: Scene, journal: Journal, amount: int) -> None:
     found = scene.probe(spend=spend(journal, Outcome.success, amount))
     moved = [movement.amount for movement in scene.sandbox.ledger if movement.kind is MovementKind.stk]
     assert moved == [1]
@@ -139,9 +137,7 @@ def test_a_prompt_that_nobody_can_know_of_throws_nothing_away(scene: Scene, jour
     assert [each.path for each in scene.sandbox.requests].count(STK) == 1
 
 
-def test_a_prompt_that_ended_while_its_answer_was_lost_is_read_by_the_next_probe(
-    scene: Scene, journal: Journal, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_prompt_that_ended_unseen_is_read(scene: Scene, journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
     async def stop(_self: Any, _seconds: float) -> None:
         raise KeyboardInterrupt
 
@@ -171,9 +167,7 @@ def test_a_prompt_that_ended_after_its_probe_is_not_followed(scene: Scene, journ
 
 
 @pytest.mark.parametrize(("comes_after", "more", "value"), [(25, 0, True), (2000, 0, False), (25, 5, "unknown")])
-def test_a_fee_that_comes_back_late(
-    scene: Scene, journal: Journal, comes_after: int, more: int, value: bool | str
-) -> None:
+def test_a_late_refund_of_a_fee(scene: Scene, journal: Journal, comes_after: int, more: int, value: bool | str) -> None:
     """Where more comes than the fee was, it need not be the fee."""
     ended: list[datetime] = []
 

@@ -162,9 +162,7 @@ def test_a_429_is_waited_for(scene: Scene, budget: RateBudget | None, slept: Any
 @pytest.mark.parametrize(
     "stop", [KeyboardInterrupt(), APIConnectionError("gone")], ids=lambda stop: type(stop).__name__
 )
-def test_what_was_found_is_kept_at_each_step(
-    scene: Scene, journal: Journal, stop: BaseException, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_step_saves(scene: Scene, journal: Journal, stop: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object, **__: object) -> None:
         raise stop
 

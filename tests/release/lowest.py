@@ -12,14 +12,14 @@ from typing import Any
 
 from packaging.requirements import Requirement
 
-PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
 OF_DEVELOPERS = {"dev", "docs"}
 """Extras that no user installs; only their newest versions are tried."""
 
 
 def lowest() -> Iterator[str]:
     """Yield a constraint for each requirement of the package and of its extras."""
-    project: dict[str, Any] = tomllib.loads(PYPROJECT.read_text())["project"]
+    text = (Path(__file__).parents[2] / "pyproject.toml").read_text()
+    project: dict[str, Any] = tomllib.loads(text)["project"]
     extras: dict[str, list[str]] = project["optional-dependencies"]
     for name, stated in {"": project["dependencies"], **extras}.items():
         for requirement in map(Requirement, stated if name not in OF_DEVELOPERS else ()):

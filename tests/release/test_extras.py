@@ -1,18 +1,15 @@
 """The wheel with each extra alone: it imports, does its main thing, and names the extra that something else needs."""
 
-import tomllib
 from pathlib import Path
-from typing import Any
 
 import pytest
 from packaging.requirements import Requirement
 
-from release.conftest import ROOT
+from release.conftest import PROJECT
 from release.installed import install, run
 
 pytestmark = pytest.mark.whole
 
-PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = sorted(PROJECT["optional-dependencies"].keys() - {"dev", "docs"})
 NAMES = """
 import momopay

@@ -2,27 +2,21 @@
 
 import re
 import tarfile
-import tomllib
 import zipfile
 from pathlib import Path
-from typing import Any
 
 import pytest
 import trove_classifiers
 from packaging.version import Version
 
 import momopay
-from release.conftest import ROOT
+from release.conftest import PROJECT, ROOT
 from release.public_api import SNAPSHOT, public_api
 
 CHANGELOG = (ROOT / "CHANGELOG.md").read_text()
+UNRELEASED = CHANGELOG.partition("## [Unreleased]")[2].partition("\n## [")[0]
 RELEASED = re.findall(r"^## \[(\d+\.\d+\.\d+)\] - \d{4}-\d{2}-\d{2}$", CHANGELOG, re.MULTILINE)
-PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
-
-
-def unreleased() -> str:
-    return CHANGELOG.partition("## [Unreleased]")[2].partition("\n## [")[0]
 
 
 def test_the_version_is_stated_in_one_place() -> None:
@@ -46,7 +40,7 @@ def test_the_changelog_lists_the_releases_before_this_version() -> None:
 def broken(then: list[str], now: list[str]) -> list[str]:
     """Return the lines of the released API that have changed, unless the changelog names them in backticks."""
     gone = [line for line in then if line not in set(now)]
-    return [line for line in gone if f"`{_name(line)}`" not in unreleased()]
+    return [line for line in gone if f"`{_name(line)}`" not in UNRELEASED]
 
 
 def _name(line: str) -> str:

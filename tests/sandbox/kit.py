@@ -93,13 +93,11 @@ class Service:
 
 
 def client(base_url: str, key: str = KEY) -> httpx.Client:
-    """Return a client of the service with a key."""
     return httpx.Client(base_url=base_url, auth=(key, ""), timeout=30, trust_env=False, verify=False)
 
 
 @contextmanager
 def own_sandbox(**options: Any) -> Generator[tuple[Sandbox, Service]]:
-    """Run a sandbox that no other test uses."""
     with Sandbox(**options) as sandbox, client(sandbox.base_url) as api:
         yield sandbox, Service(api)
 

@@ -47,9 +47,6 @@ def test_a_page_may_run_its_own_script_only(control: httpx.Client, path: str) ->
     assert "innerHTML" not in response.text
 
 
-# Under which names it answers, and to whose pages.
-
-
 EVIL_HOST = {"Host": "evil.example"}
 
 
@@ -105,9 +102,6 @@ def test_a_name_that_was_allowed_is_the_sandboxs_own_and_another_site_stays_anot
             assert refusal(control.get(path, headers={"Host": "other"})) == (403, "FORBIDDEN")
 
 
-# Inside a process whose tools put a middleware of their own into every ASGI application.
-
-
 GLOBAL = """
 from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
@@ -126,7 +120,7 @@ with Sandbox() as sandbox, Client("pk_test_a", base_url=sandbox.base_url) as cli
 
 
 @pytest.mark.whole
-def test_it_makes_no_spans_by_itself() -> None:
+def test_the_sandbox_makes_no_spans_by_itself() -> None:
     # FastAPI 0.165 does where the process has a tracer provider, with the whole query.
     shown = subprocess.run(
         [sys.executable, "-c", GLOBAL], capture_output=True, text=True, check=True, timeout=60

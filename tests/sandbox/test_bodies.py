@@ -127,9 +127,6 @@ def test_four_forms_of_a_phone_become_one_and_any_other_text_is_refused() -> Non
             normalise_phone(phone)
 
 
-# Where callbacks may go.
-
-
 LOOPBACK = ["http://127.0.0.1:9/x", "https://localhost/x", "http://[::1]:9/x"]
 PUBLIC = ["https://shop.example/momo", "https://8.8.8.8/momo", "https://shop.example.:8443/momo"]
 
@@ -158,7 +155,7 @@ def test_public_https_and_loopback_are_accepted_and_loopback_alone_is_sent_to() 
         *("https://localhost./momo", "https://./momo"),
     ],
 )
-def test_anything_else_is_refused(url: str) -> None:
+def test_any_other_callback_url_is_refused(url: str) -> None:
     with pytest.raises(Refusal, match="callbackUrl"):
         check_callback_url(url, strict=False)
 

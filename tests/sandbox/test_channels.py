@@ -75,9 +75,7 @@ def test_no_read_returns_a_deleted_channel(service: Service, api: httpx.Client) 
     assert identifier not in [item["id"] for item in data(api.get(PATH))["items"]]
 
 
-def test_a_channel_in_use_cannot_be_deleted_and_another_accounts_is_unknown(
-    service: Service, api: httpx.Client, sandbox: Sandbox
-) -> None:
+def test_neither_a_used_nor_a_foreign_channel_is_deleted(service: Service, api: httpx.Client, sandbox: Sandbox) -> None:
     used, customers, payout = (data(service.channel())["id"] for _ in range(3))
     service.stk(channelId=used)
     service.payout(channelId=payout)

@@ -79,9 +79,7 @@ def test_outcomes_and_faults_are_shown_until_they_happen_or_go(service: Service,
     assert refusal(control.post("/sandbox/end_next", json={"outcome": "nope"})) == (400, "VALIDATION_ERROR")
 
 
-def test_a_callback_is_sent_again_once(
-    service: Service, control: httpx.Client, sandbox: Sandbox, receiver: Receiver
-) -> None:
+def test_a_callback_is_resent(service: Service, control: httpx.Client, sandbox: Sandbox, receiver: Receiver) -> None:
     service.stk(callbackUrl=receiver.url, phone=phone_for(Outcome.callback_lost))
     sandbox.advance(35)
     assert receiver.bodies == []
@@ -157,9 +155,7 @@ def test_each_account_has_its_newest_100(service: Service, control: httpx.Client
     assert [one["phones"] for one in shown["accounts"] if one["tenant_id"] == tenant] == [["254712345678"]]
 
 
-def test_the_log_of_requests_masks_the_key_and_cuts_bodies(
-    service: Service, control: httpx.Client, sandbox: Sandbox
-) -> None:
+def test_the_request_log_masks_keys_and_cuts_bodies(service: Service, control: httpx.Client, sandbox: Sandbox) -> None:
     service.payout(reference="R" * 5000)
     service.api.get("/transactions", auth=("pk_live_secret", ""))
     shown = state(control)

@@ -136,7 +136,7 @@ def test_close_ends_an_advance_that_waits_for_an_answer(
     assert caplog.records == []
 
 
-def test_it_runs_while_a_test_stops_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_sandbox_runs_while_a_test_stops_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as frozen:
         frozen.setattr("time.monotonic", lambda: 1e9)  # as freezegun does
         sandbox = Sandbox().start()

@@ -124,9 +124,7 @@ def test_an_unknown_transaction_and_another_accounts(service: Service, sandbox: 
     assert refusal(service.api.get("/transactions/nope")) == (400, "TRANSACTION_NOT_FOUND")
 
 
-def test_list_lag_hides_the_newest_from_one_list_or_one_payment_from_all(
-    service: Service, api: httpx.Client, sandbox: Sandbox
-) -> None:
+def test_list_lag_hides_the_newest_or_one_payment(service: Service, api: httpx.Client, sandbox: Sandbox) -> None:
     old = transaction_id(service.stk())
     sandbox.advance(61)
     new = transaction_id(service.stk())

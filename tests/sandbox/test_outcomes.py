@@ -41,9 +41,7 @@ def test_the_steps_of_each_outcome(outcome: Outcome) -> None:
     assert steps(Kind.WALLET_TOPUP, outcome) == [step.replace("SUCCESS+30", "SUCCESS+60") for step in prompt]
 
 
-def test_the_next_payments_of_a_kind_end_as_planned_and_the_others_by_their_number(
-    service: Service, sandbox: Sandbox
-) -> None:
+def test_a_plan_is_for_the_next_payments_of_a_kind_and_no_others(service: Service, sandbox: Sandbox) -> None:
     sandbox.end_next("reversed", kind="payout")
     sandbox.end_next(Outcome.cancelled)
     sent = [service.top_up(), service.payout(), service.payout(), service.stk()]

@@ -70,9 +70,7 @@ def test_other_buttons_by_keyboard(page: Page, sandbox: Sandbox, service: Servic
     assert service.read(sent)["status"] == status
 
 
-def test_the_newest_prompt_of_all_accounts_is_shown_and_arrows_lead_to_the_others(
-    page: Page, sandbox: Sandbox, service: Service
-) -> None:
+def test_the_newest_prompt_is_first_and_arrows_lead_to_others(page: Page, sandbox: Sandbox, service: Service) -> None:
     service.stk(amount=11, phone=phone_for(Outcome.by_hand))
     with httpx.Client(base_url=sandbox.base_url, auth=("pk_test_second", ""), trust_env=False) as api:
         newer = Service(api).stk(amount=12, phone=phone_for(Outcome.by_hand))
@@ -148,9 +146,6 @@ def test_the_description_of_the_api_is_the_accounts_and_breaks_no_word(page: Pag
     assert page.driver.get_log("browser") == []
 
 
-# The page by keyboard and by screen reader, and its colours in both schemes. In headless Chromium.
-
-
 NEED_A_NAME = {
     "button",
     "checkbox",
@@ -174,8 +169,8 @@ AT_REST = "document.getAnimations().every((each) => each.playState !== 'running'
 
 
 @pytest.fixture
-def busy_page(page: Page, sandbox: Sandbox, service: Service, receiver: Receiver) -> Page:
-    """A page with something of everything."""
+def busy(page: Page, sandbox: Sandbox, service: Service, receiver: Receiver) -> None:
+    """Put something of everything on the page."""
     receiver.answer = lambda _body: 503
     service.stk(callbackUrl=receiver.url)
     service.payout(phone=phone_for(Outcome.reversed), callbackUrl="https://shop.example/momo")
@@ -189,11 +184,9 @@ def busy_page(page: Page, sandbox: Sandbox, service: Service, receiver: Receiver
     sandbox.end_next("cancelled", phone="0722000111")
     sandbox.fail_next("GET", "/transactions", "html_502", 3)
     page.until(lambda: page.count("#transactions > li") == 5 and page.text("#faults") != "")
-    return page
 
 
-def test_everything_has_a_role_and_a_name(busy_page: Page) -> None:
-    page = busy_page
+def test_everything_has_a_role_and_a_name(page: Page, busy: None) -> None:
     for step in ("null", "chooseTab('callbacks')", "chooseTab('requests')", *DIALOGS):
         page.script(step)
         page.script("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
@@ -205,27 +198,26 @@ def test_everything_has_a_role_and_a_name(busy_page: Page) -> None:
             page.script("document.querySelector('dialog[open]').close()")
 
 
-def test_landmarks_headings_and_live_regions(busy_page: Page) -> None:
-    nodes = busy_page.accessible()
+def test_landmarks_headings_and_live_regions(page: Page, busy: None) -> None:
+    nodes = page.accessible()
     roles = [role for role, _ in nodes]
     assert (roles.count("banner"), roles.count("main")) == (1, 1)
     assert {"Phones", "The customer's phone", "Balances", "How the next payment ends", "Records"} <= {
         name for role, name in nodes if role == "region"
     }
     assert [name for role, name in nodes if role == "tab"] == ["Transactions 5", "Callbacks 4", "Requests 6"]
-    levels = busy_page.value(
+    levels = page.value(
         "[...document.querySelectorAll('body > :not(dialog) :is(h1, h2, h3)')].map((e) => +e.tagName[1])"
     )
     assert levels[0] == 1
     assert all(after - before <= 1 for before, after in pairwise(levels))
     # The clock ticks four times a second: it must not be read aloud, and what happens must be.
     assert ("timer", "Virtual time") in nodes
-    assert "output" not in str(busy_page.value("[...document.querySelectorAll('*')].map((e) => e.localName)"))
-    assert busy_page.value("['link', 'toast', 'announce'].map((id) => $(id).role)") == ["status"] * 3
+    assert "output" not in str(page.value("[...document.querySelectorAll('*')].map((e) => e.localName)"))
+    assert page.value("['link', 'toast', 'announce'].map((id) => $(id).role)") == ["status"] * 3
 
 
-def test_the_tab_key_reaches_everything_shows_where_it_is_and_is_never_trapped(busy_page: Page) -> None:
-    page = busy_page
+def test_the_tab_key_reaches_everything_shows_where_it_is_and_is_never_trapped(page: Page, busy: None) -> None:
     page.script(f"{AUDIT}; document.activeElement.blur()")
     for _ in range(page.value("focusable().length") + 5):
         page.press(TAB)
@@ -235,8 +227,7 @@ def test_the_tab_key_reaches_everything_shows_where_it_is_and_is_never_trapped(b
 
 
 @pytest.mark.parametrize("opener", ["#transactions .open", "#accounts button", "#reset"])
-def test_a_dialog_opens_by_enter_closes_by_escape_and_gives_the_focus_back(busy_page: Page, opener: str) -> None:
-    page = busy_page
+def test_a_dialog_opens_by_enter_closes_by_escape_and_gives_the_focus_back(page: Page, busy: None, opener: str) -> None:
     page.script(f"document.querySelector({opener!r}).focus()")
     page.press(ENTER)
     page.until(lambda: page.count("dialog[open]") == 1)
@@ -246,8 +237,7 @@ def test_a_dialog_opens_by_enter_closes_by_escape_and_gives_the_focus_back(busy_
     assert page.value(f"document.activeElement === document.querySelector({opener!r})") is True
 
 
-def test_the_tabs_work_by_arrow_keys(busy_page: Page) -> None:
-    page = busy_page
+def test_the_tabs_work_by_arrow_keys(page: Page, busy: None) -> None:
     page.script("$('tab-transactions').focus()")
     for key, chosen in ((ARROW_RIGHT, "callbacks"), (ARROW_LEFT, "transactions"), (ARROW_LEFT, "requests")):
         page.press(key)
@@ -256,10 +246,9 @@ def test_the_tabs_work_by_arrow_keys(busy_page: Page) -> None:
         assert page.count("[role=tabpanel]:not([hidden])") == 1
 
 
-def test_forms_are_sent_by_enter_and_the_focus_survives_what_arrives(
-    busy_page: Page, sandbox: Sandbox, service: Service
+def test_enter_sends_forms_and_focus_survives_updates(
+    page: Page, busy: None, sandbox: Sandbox, service: Service
 ) -> None:
-    page = busy_page
     page.fill("#outcome-form [name=times]", "7")
     page.press(ENTER)
     page.until(lambda: "Next 7 times, prompt" in page.text("#outcomes"))
@@ -276,8 +265,7 @@ def test_forms_are_sent_by_enter_and_the_focus_survives_what_arrives(
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 390])
-def test_all_text_has_a_contrast_of_4_5(busy_page: Page, service: Service, scheme: str, width: int) -> None:
-    page = busy_page
+def test_all_text_has_a_contrast_of_4_5(page: Page, busy: None, service: Service, scheme: str, width: int) -> None:
     page.show(width=width, scheme=scheme)
     page.script(AUDIT)
     page.until(lambda: page.count("#messages li") > 0)
@@ -297,9 +285,6 @@ def check_contrast(page: Page) -> None:
     number, faint = page.value("faintText()")
     assert number > 30
     assert faint == []
-
-
-# What the page does beside taking PINs: plans, records, code to copy, settings. In headless Chromium.
 
 
 SOURCE = Path(momopay.sandbox.__file__).parents[2]
@@ -354,9 +339,7 @@ def test_one_phone_for_each_number_with_its_history(page: Page, sandbox: Sandbox
     page.until(page.shows_prompt)
 
 
-def test_a_transaction_in_full_with_its_callbacks_one_of_them_sent_again(
-    page: Page, sandbox: Sandbox, service: Service, receiver: Receiver
-) -> None:
+def test_a_transaction_in_full_and_a_resend(page: Page, sandbox: Sandbox, service: Service, receiver: Receiver) -> None:
     receiver.answer = lambda _body: 503
     sent = transaction_id(service.payout(reference="PAY-9", callbackUrl=receiver.url))
     sandbox.advance(50)
@@ -375,9 +358,7 @@ def test_a_transaction_in_full_with_its_callbacks_one_of_them_sent_again(
     page.until(lambda: page.count("#detail[open]") == 0)
 
 
-def test_a_request_can_be_copied_as_code_that_sends_it_again(
-    page: Page, sandbox: Sandbox, service: Service, tmp_path: Path
-) -> None:
+def test_the_code_of_a_request_repeats_it(page: Page, sandbox: Sandbox, service: Service, tmp_path: Path) -> None:
     body = {"amount": 1250.5, "reference": 'it\'s "1" & $HOME', "description": "\u2028`ls`", "phone": "0712345678"}
     service.payout(**body)
     service.top_up(key="top-'1")

@@ -5,8 +5,6 @@ for. The sandbox is the service, its clock runs `speed` times as fast as the wal
 divided by the same number, so that all figures are in the service's time.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import logging

@@ -4,8 +4,6 @@ Virtual time, no sockets: a seed replays a run. One key, 60 requests a minute. A
 callback is confirmed. A callback that could not be confirmed comes again, as the service's retries do.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from pathlib import Path

@@ -4,8 +4,6 @@ One key, 60 requests a minute. Payments come at random, 20 a minute, and each is
 queue all the time, and so many payouts are outstanding and waited for. No sockets: a seed replays a run.
 """
 
-from __future__ import annotations
-
 import argparse
 import logging
 import sys

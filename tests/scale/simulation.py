@@ -3,8 +3,6 @@
 No sockets: a seed replays a run. One key, a strict limit of 60 requests a minute, payments as fast as the budget lets.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import math
@@ -78,7 +76,7 @@ class Limiter:
     count: int = 0
 
     def admit(self, now: float) -> float | None:
-        """Let a request in, or say in how many seconds there is room again."""
+        """Admit a request, or return in how many seconds there is room again."""
         while self.admitted and self.admitted[0] + WINDOW <= now:
             self.admitted.popleft()
         window = math.floor((now - self.phase) / WINDOW)

@@ -1,7 +1,5 @@
 """Waits, confirmations, lanes, keys and journals keep their promises at scale: bounded runs, most in virtual time."""
 
-from __future__ import annotations
-
 import asyncio
 import tracemalloc
 from collections.abc import Callable

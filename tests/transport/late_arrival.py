@@ -8,30 +8,29 @@ request arrived. A control is a payment without what should prevent that: it sho
 result is a JSON object on standard output. The exit status is 77 where there are no namespaces to be had.
 """
 
-import ctypes
-import fcntl
 import json
 import os
 import signal
 import socket
 import ssl
-import struct
 import sys
 import threading
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import anyio
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
 import momopay
 from momopay._transport import connections, sockets
+from namespaces import enter_namespace, set_link
 
 TIMEOUT = 2.0
 NO_NAMESPACES = 77
-CLONE_NEWUSER, CLONE_NEWNET = 0x10000000, 0x40000000
-SIOCGIFFLAGS, SIOCSIFFLAGS, IFF_UP = 0x8913, 0x8914, 1
 _ARGUMENTS: dict[str, Any] = {"amount": 100, "phone": "0712345678", "reference": "late"}
 
 
@@ -77,23 +76,6 @@ def payments() -> list[Payment]:
     return [*real, *unprotected, killed, frozen, *aborted]
 
 
-def enter_namespace() -> None:
-    """Leave the machine's network for one of our own, whose only link is a loopback."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.unshare(CLONE_NEWNET) and libc.unshare(CLONE_NEWUSER | CLONE_NEWNET):
-        raise PermissionError(ctypes.get_errno(), f"no network namespace: {os.strerror(ctypes.get_errno())}")
-
-
-def set_link(*, up: bool) -> None:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
-        request = struct.pack("16sh14x", b"lo", 0)
-        name, flags = struct.unpack("16sh14x", fcntl.ioctl(control, SIOCGIFFLAGS, request))
-        fcntl.ioctl(control, SIOCSIFFLAGS, struct.pack("16sh14x", name, flags | IFF_UP if up else flags & ~IFF_UP))
-
-
-# The payer's process.
-
-
 def pay(payment: Payment, authority: str) -> str:
     """Make the payment, and return the error it ends with."""
     report, order = payment.from_child, payment.to_child
@@ -137,7 +119,7 @@ async def pay_suspended(options: dict[str, Any]) -> None:
 
 
 def load_everything() -> None:
-    """Have this process import what a payment needs, so that no child has to while the others' time runs."""
+    """Import what a payment needs, so that no child has to while the others' time runs."""
     options: dict[str, Any] = {"base_url": "http://127.0.0.1:1/v1", "budget": None, "max_attempts": 1}
     with suppress(momopay.APIConnectionError), momopay.Client("pk_test_late", **options) as client:
         client.payouts.initiate(**_ARGUMENTS)
@@ -164,9 +146,6 @@ def start(payment: Payment, authority: str) -> None:
     os.close(child_writes)
 
 
-# The servers, and what happens to all of them.
-
-
 def serve(payment: Payment, certificate: str) -> None:
     """Take one connection, and notice whether anything arrives on it."""
     sock, _address = payment.listener.accept()
@@ -182,8 +161,6 @@ def serve(payment: Payment, certificate: str) -> None:
 
 def run(certificate: str, authority: str) -> dict[str, dict[str, Any]]:
     """Make all payments, and return what became of each."""
-    enter_namespace()
-    set_link(up=True)
     load_everything()
     every = payments()
     for payment in every:
@@ -226,9 +203,8 @@ def write_while_the_link_is_down(every: list[Payment]) -> float:
 
 
 if __name__ == "__main__":
-    try:
-        found = run(*sys.argv[1:])
-    except (PermissionError, AttributeError) as refusal:  # the latter where the system has no `unshare`
-        sys.stderr.write(f"{refusal}\n")
+    obstacle = enter_namespace(keeps_rights=False)
+    if obstacle is not None:
+        sys.stderr.write(f"{obstacle}\n")
         sys.exit(NO_NAMESPACES)
-    print(json.dumps(found, indent=1))  # noqa: T201
+    print(json.dumps(run(*sys.argv[1:]), indent=1))  # noqa: T201

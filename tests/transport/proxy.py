@@ -93,7 +93,6 @@ def _wait_for_end(client: socket.socket) -> None:
 
 @contextmanager
 def proxying(answer: bytes | None = OPENED) -> Generator[Proxy]:
-    """Run a proxy."""
     proxy = Proxy(answer=answer)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         proxy.url = f"http://localhost:{listener.getsockname()[1]}"

@@ -54,9 +54,6 @@ def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [each.getMessage() for each in caplog.records if each.name == "momopay" and each.levelno >= logging.WARNING]
 
 
-# A cancelled task.
-
-
 @LOOPS
 def test_a_payment_cancelled_in_flight_is_sent_once_and_logged(caplog: pytest.LogCaptureFixture, loop: str) -> None:
     async def main(server: Server) -> None:
@@ -100,9 +97,7 @@ def test_a_payment_cancelled_while_connecting_was_not_sent(caplog: pytest.LogCap
     assert warnings_of(caplog) == []
 
 
-def test_a_top_up_cancelled_between_two_attempts_is_logged(
-    caplog: pytest.LogCaptureFixture, backoff: Callable[[float], None]
-) -> None:
+def test_a_cancelled_retry_is_logged(caplog: pytest.LogCaptureFixture, backoff: Callable[[float], None]) -> None:
     backoff(30.0)
 
     async def main(server: Server) -> None:
@@ -117,9 +112,6 @@ def test_a_top_up_cancelled_between_two_attempts_is_logged(
         assert len(server.requests) == 1
     assert caplog.text.count("outcome is unknown, reference 'INV-42'") == 1
     assert "712345678" not in caplog.text
-
-
-# Timers.
 
 
 def test_when_all_connections_stay_busy_a_payment_was_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,9 +132,6 @@ def test_when_all_connections_stay_busy_a_payment_was_not_sent(monkeypatch: pyte
     with wire.serve(wire.hangs()) as server:
         asyncio.run(main(server))
         assert len(server.requests) == 1
-
-
-# Event loops.
 
 
 def test_a_second_event_loop_is_refused_and_nothing_is_sent() -> None:
@@ -226,9 +215,6 @@ def test_work_in_threads_has_a_limit_of_its_own() -> None:
                 assert await backend.in_thread(threading.get_ident) != threading.get_ident()
 
     anyio.run(main)
-
-
-# Over aiohttp, which translates its errors into httpx's.
 
 
 @pytest.mark.parametrize("client_kind", ["async"])

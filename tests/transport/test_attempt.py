@@ -199,9 +199,6 @@ def test_every_error_of_httpx_and_httpcore_is_known_as_theirs() -> None:
     assert not issubclass(AssertionError, TRANSPORT_ERRORS)
 
 
-# The request.
-
-
 URL = "https://api.example:8443/v1/transactions/a%2Fb%20c?q=x%26y&limit=1"
 HEADERS = common_headers("https://api.example:8443/v1", {"Accept": "application/json"})
 

@@ -77,9 +77,6 @@ def test_the_tls_context_is_built_once_and_only_for_https() -> None:
     assert context(b"https", b"two.example") is first
 
 
-# Which connections are used again.
-
-
 def record(identity: str, status: str = "PENDING") -> bytes:
     request = wire.Request("POST", "/payments/stk", {}, b"", 0.0)
     return wire.envelope({**wire.record_for(request), "transactionId": identity, "status": status})
@@ -114,9 +111,7 @@ def test_what_follows_a_response_is_not_taken_for_the_next_one(drive: Drive) -> 
         assert server.connections == 2
 
 
-def test_without_that_care_one_payments_success_is_returned_for_another(
-    drive: Drive, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_the_check_a_stale_success_is_read(drive: Drive, monkeypatch: pytest.MonkeyPatch) -> None:
     def nothing(_self: object) -> bool:
         return False
 
@@ -173,9 +168,6 @@ def test_a_connection_that_the_server_closes_is_not_used_again(drive: Drive, ste
         assert (len(server.requests), server.connections) == (2, 2)
 
 
-# CA certificates that cannot be read: an error that names the variable and the file, and nothing sent.
-
-
 @pytest.fixture(autouse=True)
 def _no_context(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for name in ("SSL_CERT_FILE", "SSL_CERT_DIR"):
@@ -185,9 +177,7 @@ def _no_context(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     connections._shared_tls_context.cache_clear()
 
 
-def test_the_error_names_the_variable_and_the_path(
-    drive: Drive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unreadable_ca_certificates_are_named(drive: Drive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     missing, no_certificate = tmp_path / "missing", tmp_path / "broken.pem"
     no_certificate.write_text("-----BEGIN CERTIFICATE-----\nnot base64\n-----END CERTIFICATE-----\n")
     bad = [("SSL_CERT_FILE", path) for path in (missing, tmp_path, no_certificate)]
@@ -208,7 +198,7 @@ def test_the_error_names_the_variable_and_the_path(
             driver(payout)
 
 
-def test_one_of_several_folders_is_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_of_several_ca_folders_is_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SSL_CERT_DIR", os.pathsep.join([str(tmp_path / "missing"), str(tmp_path)]))
     assert connections._shared_tls_context() is connections._shared_tls_context()
 

@@ -43,9 +43,6 @@ def reach(drive: Drive) -> Drive:
     return make
 
 
-# Not sent.
-
-
 @columns(GET, PAYOUT)
 def test_a_refused_connection_is_retried(reach: Drive, column: Column, monkeypatch: pytest.MonkeyPatch) -> None:
     with wire.serve(wire.succeeds(), listening=False) as server:
@@ -91,9 +88,6 @@ def test_a_failed_tls_handshake_is_repeated_and_not_sent(reach: Drive, column: C
         assert (server.connections, server.requests) == (4, [])
 
 
-# Sent, and no valid reply.
-
-
 @columns(GET, PAYOUT)
 @steps(
     reset_before_reading=wire.resets_before_reading(),
@@ -113,9 +107,6 @@ def test_a_connection_that_breaks_before_the_answer(reach: Drive, column: Column
         assert error.may_have_executed is column.may_have_executed
         assert len(server.requests) == column.requests(4)
         assert server.payments == (1 if column.pays and step.commits else 0)
-
-
-# Time.
 
 
 @columns(TOP_UP, PAYOUT)

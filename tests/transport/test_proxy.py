@@ -2,7 +2,7 @@
 
 import base64
 import ssl
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -51,13 +51,9 @@ def server(way: str, certificate: Path) -> Generator[Server]:
         yield server
 
 
-# Each payment has a connection of its own, so each opens a tunnel.
-
-
 @pytest.mark.parametrize("way", WAYS)
-def test_payments_pass_and_the_proxys_password_is_for_the_proxy(
-    drive: Drive, way: str, proxy: Proxy, server: Server, trusting: ssl.SSLContext
-) -> None:
+def test_payments_pass_a_proxy(drive: Drive, way: str, proxy: Proxy, server: Server, trusting: ssl.SSLContext) -> None:
+    """Each payment has a connection of its own, so each opens a tunnel; the proxy's password is for the proxy alone."""
     driver = drive(base_url=server.base_url, proxy=proxy.url.replace("://", "://clerk:p%40ss@"), verify=trusting)
     for _ in range(2):
         assert driver(payout).transaction_id == wire.TRANSACTION_ID
@@ -93,10 +89,7 @@ REFUSALS = {
 
 
 @pytest.mark.parametrize("answer", REFUSALS.values(), ids=REFUSALS)
-def test_a_refused_tunnel_is_a_payment_not_sent_and_repeated(
-    drive: Drive, answer: bytes, backoff: Callable[[float], None]
-) -> None:
-    backoff(0.0)
+def test_a_refused_tunnel_is_retried_as_not_sent(drive: Drive, answer: bytes, no_backoff: None) -> None:
     with proxying(answer=answer) as proxy:
         driver = drive(base_url="https://[2001:db8::1]/v1", proxy=proxy.url, max_attempts=3)
         with pytest.raises(momopay.APIConnectionError, match="the proxy opened no tunnel") as caught:
@@ -139,9 +132,7 @@ def test_a_payment_whose_time_passed_before_a_write_is_not_sent_to_a_proxy_eithe
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_payment_without_an_answer_is_unknown_and_reset(
-    drive: Drive, way: str, proxy: Proxy, server: Server, trusting: ssl.SSLContext
-) -> None:
+def test_no_answer_is_unknown(drive: Drive, way: str, proxy: Proxy, server: Server, trusting: ssl.SSLContext) -> None:
     server.answers = False
     with pytest.raises(momopay.OutcomeUnknownError):
         drive(base_url=server.base_url, proxy=proxy.url, verify=trusting, timeout=0.2)(payout)
@@ -151,9 +142,7 @@ def test_a_payment_without_an_answer_is_unknown_and_reset(
 
 
 @pytest.mark.parametrize("way", ["direct", "tunnel"])
-def test_verify_decides_whom_the_client_trusts(
-    drive: Drive, way: str, proxy: Proxy, server: Server, trusting: ssl.SSLContext
-) -> None:
+def test_whom_verify_trusts(drive: Drive, way: str, proxy: Proxy, server: Server, trusting: ssl.SSLContext) -> None:
     options: dict[str, Any] = {"base_url": server.base_url, "max_attempts": 1}
     options |= {"proxy": proxy.url} if way == "tunnel" else {}
     for verify in ({}, {"verify": ssl.create_default_context()}):

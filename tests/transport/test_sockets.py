@@ -1,7 +1,5 @@
 """The fence before each write, and how a payment's connection ends."""
 
-from __future__ import annotations
-
 import errno
 import socket
 import ssl
@@ -35,6 +33,7 @@ from momopay._transport.sync_backend import SyncBackend, SyncStream
 from patience import until
 
 ABORTS = struct.pack("ii", 1, 0)
+Check = Callable[[], Coroutine[Any, Any, object]]
 
 
 class Slow:
@@ -162,17 +161,6 @@ def test_a_write_waits_until_the_kernel_has_room() -> None:
     assert len(received) == wire.MEBIBYTE
 
 
-# A payment whose process stood still before a write, over both clients. The clock has the time that passed, which no
-# timer of the event loop has noticed yet.
-
-
-@pytest.fixture(params=["tcp", "tls"])
-def server(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Server]:
-    certificate = own_certificate(tmp_path, monkeypatch) if request.param == "tls" else None
-    with serving(certificate) as server:
-        yield server
-
-
 class Server:
     """Takes connections one by one, answers each request unless told otherwise, and notes how each connection ends."""
 
@@ -237,6 +225,13 @@ def serving(certificate: Path | None) -> Generator[Server]:
         assert not thread.is_alive()
 
 
+@pytest.fixture(params=["tcp", "tls"])
+def server(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Server]:
+    certificate = own_certificate(tmp_path, monkeypatch) if request.param == "tls" else None
+    with serving(certificate) as server:
+        yield server
+
+
 @pytest.fixture
 def stands_still(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, Callable[[], None]], None]:
     """Do something before the n-th write of each connection."""
@@ -266,7 +261,7 @@ def stands_still(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, Callable[[],
 
 
 def assert_not_sent_when_late(driver: Driver, monkeypatch: pytest.MonkeyPatch, before: Any, number: int) -> None:
-    """Pay with a deadline of 8 seconds, of which 9 pass before the n-th write."""
+    """Pay with a deadline of 8 seconds, of which 9 pass before the n-th write, unnoticed by any timer."""
     ahead, real = [0.0], attempts.now
     monkeypatch.setattr(attempts, "now", lambda: real() + ahead[0])
     before(number, lambda: ahead.append(ahead.pop() + 9.0))
@@ -294,9 +289,6 @@ def test_a_request_without_a_body_that_was_written_may_have_executed(drive: Driv
         with pytest.raises(momopay.APIConnectionError, match=r"(?i)timeout") as caught:
             driver(delete_channel)
         assert caught.value.may_have_executed
-
-
-# How connections end.
 
 
 def test_a_payment_without_an_answer_is_reset(drive: Drive, server: Server) -> None:
@@ -364,16 +356,11 @@ def test_a_payments_socket_aborts_from_the_connect_on(drive: Drive, stands_still
     assert 4000 < before_the_body[1] <= 5000  # what is left of the timeout: no less, or a slow network is a failure
 
 
-# What runs between a payment's head and its body, and what it raises.
-
-
 @pytest.fixture
-def before_body(
-    monkeypatch: pytest.MonkeyPatch,
-) -> Callable[[Callable[[], Coroutine[Any, Any, object]]], list[Progress]]:
-    """Have every payment await this, and return the list of their progress."""
+def before_body(monkeypatch: pytest.MonkeyPatch) -> Callable[[Check], list[Progress]]:
+    """Make every payment await a check between its head and its body; return the list of their progress."""
 
-    def install(check: Callable[[], Coroutine[Any, Any, object]]) -> list[Progress]:
+    def install(check: Check) -> list[Progress]:
         made = list[Progress]()
 
         class Checked(Progress):
@@ -398,7 +385,7 @@ def transport(request: pytest.FixtureRequest, client_kind: str) -> Any:
     return httpx.HTTPTransport(verify=False) if client_kind == "blocking" else httpx.AsyncHTTPTransport(verify=False)
 
 
-def test_it_runs_once_the_head_is_written(drive: Drive, before_body: Any, transport: Any) -> None:
+def test_a_check_runs_once_the_head_is_written(drive: Drive, before_body: Any, transport: Any) -> None:
     seen = list[tuple[bool, bool]]()
 
     async def check() -> None:
@@ -414,9 +401,7 @@ def test_it_runs_once_the_head_is_written(drive: Drive, before_body: Any, transp
 
 
 @pytest.mark.parametrize("error", [momopay.JournalError("the database is away"), TimeoutError("late")])
-def test_what_it_raises_comes_out_unchanged_and_the_body_stays_unwritten(
-    drive: Drive, before_body: Any, transport: Any, error: Exception
-) -> None:
+def test_if_a_check_raises_no_body_is_written(drive: Drive, before_body: Any, transport: Any, error: Exception) -> None:
     async def check() -> None:
         raise error
 
@@ -432,7 +417,7 @@ def test_what_it_raises_comes_out_unchanged_and_the_body_stays_unwritten(
 
 
 @pytest.mark.parametrize("bound", ["deadline", "timeout"])
-def test_the_time_that_it_takes_counts(
+def test_the_time_that_a_check_takes_counts(
     drive: Drive, before_body: Any, monkeypatch: pytest.MonkeyPatch, transport: Any, bound: str
 ) -> None:
     """Also over another transport that passes httpcore's trace on, where this is the only fence."""
@@ -467,7 +452,7 @@ def test_an_attempt_has_no_more_time_than_its_call(kind: type[SyncBackend | Asyn
 
 
 @pytest.mark.parametrize("loop", ["asyncio", "trio"])
-def test_a_payment_cancelled_while_it_runs_was_not_sent(loop: str, before_body: Any) -> None:
+def test_a_payment_cancelled_during_its_check_was_not_sent(loop: str, before_body: Any) -> None:
     made: list[Progress] = before_body(anyio.sleep_forever)
 
     async def main(server: wire.Server) -> None:
@@ -481,11 +466,8 @@ def test_a_payment_cancelled_while_it_runs_was_not_sent(loop: str, before_body: 
     assert (server.requests, server.payments) == ([], 0)
 
 
-# The clock by which payments are stopped.
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux stops its monotonic clock")
-def test_it_also_runs_while_the_machine_sleeps() -> None:
+def test_the_clock_of_deadlines_runs_while_the_machine_sleeps() -> None:
     now: Any = attempts.now
     assert (now.func, now.args) == (time.clock_gettime, (time.CLOCK_BOOTTIME,))
     assert all(vars(backend)["now"].__func__ is now for backend in (SyncBackend, AsyncBackend))

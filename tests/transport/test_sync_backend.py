@@ -20,7 +20,7 @@ from core.kit import PHONE, top_up
 from core.kit import initiate_payout as payout
 from core.kit import initiate_stk as prompt
 from core.kit import read_balance as balance
-from drivers import KEY, LOOPBACK, Drive, Driver, learn_key, session_of
+from drivers import KEY, LOOPBACK, Drive, learn_key, session_of
 from momopay import Client, Journal, JournalState
 from momopay._transport.attempt import NoReplyError, NotSentError
 from patience import until
@@ -37,9 +37,6 @@ def chain(error: BaseException | None) -> list[BaseException]:
         found.append(error)
         error = error.__cause__
     return found
-
-
-# What the socket does.
 
 
 def test_a_resolver_that_hangs_does_not_outlast_the_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,9 +125,6 @@ def test_an_interrupt_in_flight_propagates_and_is_logged(caplog: pytest.LogCaptu
     assert "712345678" not in caplog.text
 
 
-# What a failure is chained to, and what a foreign exception leaves behind.
-
-
 def failing(error: Exception) -> Callable[[httpx.Request], httpx.Response]:
     def handler(request: httpx.Request) -> httpx.Response:
         caller_local = f"seen {request.method}"
@@ -175,9 +169,7 @@ def test_a_bug_in_a_transport_passes_through_unchanged(drive: Drive, call: Calla
     assert frame.f_locals["caller_local"].startswith("seen")
 
 
-def test_a_bug_in_a_transport_passes_through_from_a_retry_too(
-    drive: Drive, no_backoff: None, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_bug_in_a_retry_passes_through(drive: Drive, no_backoff: None, caplog: pytest.LogCaptureFixture) -> None:
     answers: list[Callable[[httpx.Request], httpx.Response]] = [
         lambda _request: httpx.Response(503),
         failing(AssertionError("only one request was expected")),
@@ -213,9 +205,7 @@ def url(tmp_path: Path) -> str:
         ("http11.send_request_headers.started", JournalState.UNKNOWN),
     ],
 )
-def test_a_transport_that_reports_its_progress_decides_what_a_bug_leaves(
-    drive: Drive, journal: Journal, event: str, state: JournalState
-) -> None:
+def test_progress_decides_what_a_bug_leaves(drive: Drive, journal: Journal, event: str, state: JournalState) -> None:
     class Traced(httpx.BaseTransport, httpx.AsyncBaseTransport):
         def handle_request(self, request: httpx.Request) -> httpx.Response:
             request.extensions["trace"](event, {})
@@ -251,12 +241,9 @@ def test_over_our_own_connections_a_payment_is_unknown_only_once_it_was_written(
     assert state_of(journal) is state
 
 
-# Tools that answer in place of httpx's or httpcore's connections see our requests, and may fail them.
-
-
 @pytest.mark.usefixtures("no_backoff")
 @respx.mock
-def test_respx_answers(drive: Callable[..., Driver]) -> None:
+def test_respx_answers(drive: Drive) -> None:
     route = respx.get(f"{SERVICE}/wallets/service/balance")
     route.side_effect = [httpx.ReadTimeout, httpx.Response(200, content=BALANCE)]
     assert drive()(balance).currency == "KES"
@@ -265,7 +252,7 @@ def test_respx_answers(drive: Callable[..., Driver]) -> None:
 
 @pytest.mark.parametrize("error", [httpx.ReadTimeout, httpx.WriteError, httpx.ConnectError])
 @respx.mock
-def test_a_payment_that_respx_loses_may_have_executed(drive: Callable[..., Driver], error: type[Exception]) -> None:
+def test_a_payment_that_respx_loses_may_have_executed(drive: Drive, error: type[Exception]) -> None:
     # Also ConnectError: only httpcore and the operating system are believed that nothing was sent.
     route = respx.post(f"{SERVICE}/b2c/payouts").mock(side_effect=error)
     with pytest.raises(momopay.OutcomeUnknownError):
@@ -274,9 +261,7 @@ def test_a_payment_that_respx_loses_may_have_executed(drive: Callable[..., Drive
 
 
 @pytest.mark.parametrize("error", [httpx.ReadTimeout("slow"), None])
-def test_what_replaces_httpx_own_transport_is_used(
-    drive: Callable[..., Driver], monkeypatch: pytest.MonkeyPatch, error: Exception | None
-) -> None:
+def test_a_patched_transport_is_used(drive: Drive, monkeypatch: pytest.MonkeyPatch, error: Exception | None) -> None:
     """pytest-httpx and vcrpy replace these two methods."""
     requests = list[httpx.Request]()
 
@@ -294,9 +279,6 @@ def test_what_replaces_httpx_own_transport_is_used(
     with pytest.raises(momopay.OutcomeUnknownError if error else momopay.InvalidPhoneError):
         drive()(payout)
     assert [str(request.url) for request in requests] == [f"{SERVICE}/b2c/payouts"]
-
-
-# Transports that have read the response before they return it, as every one does that logs bodies.
 
 
 class Wrapping(httpx.BaseTransport, httpx.AsyncBaseTransport):

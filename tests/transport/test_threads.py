@@ -95,16 +95,14 @@ Cancel = Callable[[Locked, Callable[[], None]], Coroutine[Any, Any, None]]
 
 
 @WAYS
-def test_who_is_cancelled_waits_for_the_work(cancel: Cancel, loop: str) -> None:
+def test_a_cancelled_task_waits_for_its_work(cancel: Cancel, loop: str) -> None:
     work = Locked()
     anyio.run(cancel, work, work.released.set, backend=loop)
     assert work.done.is_set()
 
 
 @WAYS
-def test_who_is_cancelled_does_not_wait_long_for_work_that_hangs(
-    monkeypatch: pytest.MonkeyPatch, cancel: Cancel, loop: str
-) -> None:
+def test_a_cancelled_task_leaves_work_that_hangs(monkeypatch: pytest.MonkeyPatch, cancel: Cancel, loop: str) -> None:
     monkeypatch.setattr(threads, "CANCELLED_WAIT", 0.1)
     work, begun = Locked(), list[float]()
 

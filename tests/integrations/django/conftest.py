@@ -1,9 +1,8 @@
 """A project with the app: its database, its sandbox, and the callbacks that come to it."""
 
-from __future__ import annotations
-
 from collections.abc import Generator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -36,13 +35,12 @@ def collect(**changes: Any) -> Payment:
     return client.stk.collect_once(**{**ORDER, **changes})
 
 
+@dataclass
 class Project:
     """A Django project in this process."""
 
-    def __init__(self, sandbox: Sandbox, account: Account, ended: list[dict[str, Any]]) -> None:
-        self.sandbox = sandbox
-        self.account = account
-        self.ended = ended
+    sandbox: Sandbox
+    ended: list[dict[str, Any]]
 
     @property
     def database(self) -> Any:
@@ -116,6 +114,6 @@ def project(
         if request.param:
             create_tables(connection)
         try:
-            yield Project(sandbox, account, ended)
+            yield Project(sandbox, ended)
         finally:
             payment_ended.disconnect(receive)

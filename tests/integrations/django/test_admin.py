@@ -1,7 +1,5 @@
 """The admin: what it shows, who may do what, and that nothing but the three actions writes a payment."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -41,11 +39,9 @@ def shop(project: Project, _migrated: None, monkeypatch: pytest.MonkeyPatch) -> 
     """A project with an admin, one order that was paid, one that is open, and a payout."""
     app = path("momopay/", include("momopay.integrations.django.urls"))
     settings.ROOT_URLCONF = (path("admin/", admin.site.urls), app)
-    middleware = [
-        f"django.contrib.{name}" for name in ("auth.middleware.Authentication", "messages.middleware.Message")
-    ]
-    middleware = ["django.contrib.sessions.middleware.SessionMiddleware", *(f"{name}Middleware" for name in middleware)]
-    monkeypatch.setattr(settings, "MIDDLEWARE", [*settings.MIDDLEWARE, *middleware])
+    for name in ("sessions.middleware.Session", "auth.middleware.Authentication", "messages.middleware.Message"):
+        middleware = [*settings.MIDDLEWARE, f"django.contrib.{name}Middleware"]
+        monkeypatch.setattr(settings, "MIDDLEWARE", middleware)
     collect(metadata={"cart": 7})
     client.payouts.pay_once(reference="SAL-1", amount=50, phone="0722000000")
     project.sandbox.advance(60)

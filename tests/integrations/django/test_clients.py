@@ -1,7 +1,5 @@
 """`client` and `async_client`: signed, with the project's journal, beside the project's own transactions."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import AsyncIterator, Generator, Iterator
@@ -25,7 +23,7 @@ from momopay.integrations.django.models import create_tables
 both_databases = pytest.mark.parametrize("engine", ["sqlite", "postgresql"], indirect=True)
 
 
-def test_it_is_one_client_and_looks_like_one(project: Project) -> None:
+def test_the_client_is_one_and_looks_like_one(project: Project) -> None:
     assert isinstance(client, momopay.Client)
     assert isinstance(async_client, momopay.AsyncClient)
     assert collect().is_new
@@ -114,9 +112,7 @@ def test_a_rollback_of_the_shop_forgets_no_payment(project: Project) -> None:
     assert project.prompts() == 1
 
 
-def test_sqlite_refuses_soon_beside_a_transaction_that_has_written(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sqlite_refuses_soon_beside_a_writing_transaction(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clients, "TIMEOUT", 0.2)
     with project.database.cursor() as cursor:
         cursor.execute("CREATE TABLE orders (reference TEXT)")

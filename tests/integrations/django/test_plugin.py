@@ -21,9 +21,7 @@ def momopay_sandbox(sandbox: Sandbox) -> Sandbox:
 
 
 @pytest.mark.parametrize("forbids", [False, True])
-def test_each_test_begins_with_a_journal_of_its_own(
-    momopay_django: Sandbox, monkeypatch: pytest.MonkeyPatch, forbids: bool
-) -> None:
+def test_each_test_has_its_own_journal(momopay_django: Sandbox, monkeypatch: pytest.MonkeyPatch, forbids: bool) -> None:
     if forbids:  # databases that the test has not named, as Django's TestCase and the fixture `db` do
         django: Any = TestCase
         monkeypatch.setattr(BaseDatabaseWrapper, "ensure_connection", django.ensure_connection_patch_method())

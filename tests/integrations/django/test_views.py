@@ -1,7 +1,5 @@
 """The app's view and signal: each settled end once, whether a callback or a sweep brings it."""
 
-from __future__ import annotations
-
 import signal
 import threading
 from io import StringIO
@@ -42,9 +40,7 @@ def test_an_end_is_signalled_once_whoever_brings_it(project: Project, first: str
 
 
 @pytest.mark.parametrize("again", ["callback", "sweep"])
-def test_a_receiver_that_raises_is_undone_and_called_again(
-    project: Project, monkeypatch: pytest.MonkeyPatch, again: str
-) -> None:
+def test_a_receiver_that_raises_is_called_again(project: Project, monkeypatch: pytest.MonkeyPatch, again: str) -> None:
     troubles = [RuntimeError("the shop's own database is away")]
 
     def fail_once(**_arguments: Any) -> None:
