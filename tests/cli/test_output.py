@@ -117,7 +117,9 @@ def test_no_cell_is_cut_off(capsys: pytest.CaptureFixture[str], monkeypatch: pyt
 
 
 @pytest.mark.parametrize("columns", ["20", "40", "79"])
-def test_narrow_terminals(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, columns: str) -> None:
+def test_a_narrow_terminal_gets_a_line_for_each_cell(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, columns: str
+) -> None:
     monkeypatch.setenv("COLUMNS", columns)
     rows = [PAID | {"reference": f"{REFERENCE}\nin November"}, {"transaction_id": ID, "amount": Decimal(1)}]
     shown = as_text(capsys, table(rows, COLUMNS, "Paid"))

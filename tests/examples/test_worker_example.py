@@ -91,7 +91,9 @@ def send(producer: Celery, *arguments: Any) -> None:
     producer.send_task("worker.payout", args=arguments)
 
 
-def test_killed_workers(service: Service, postgresql: PostgresqlServer, tmp_path: Path, dice: random.Random) -> None:
+def test_killed_workers_pay_everybody_once(
+    service: Service, postgresql: PostgresqlServer, tmp_path: Path, dice: random.Random
+) -> None:
     service.account.rate_limit = 60
     references = [f"WIN-{number}" for number in range(24)]
     begun = len(service.sandbox.requests)

@@ -226,7 +226,9 @@ def test_an_operation_has_a_span_and_each_attempt_one_below_it(telemetry: Teleme
         ({"status": 404, "error": None}, None),
     ],
 )
-def test_failed_attempts(telemetry: Telemetry, spans: Spans, fields: dict[str, object], error_type: str | None) -> None:
+def test_a_failed_attempt_is_an_error(
+    telemetry: Telemetry, spans: Spans, fields: dict[str, object], error_type: str | None
+) -> None:
     feed(spans.observe, made(CallStarted), attempt(**fields), ended())
     assert attributes_of(telemetry.spans[0]).get("error.type") == error_type
     assert (telemetry.spans[0].status.status_code is StatusCode.ERROR) is (error_type is not None)
@@ -417,7 +419,9 @@ def test_one_collection_asks_once(telemetry: Telemetry, tmp_path: Path, monkeypa
 
 
 @pytest.mark.parametrize("database", ["missing", "closed"])
-def test_failing_gauges(telemetry: Telemetry, tmp_path: Path, caplog: pytest.LogCaptureFixture, database: str) -> None:
+def test_gauges_of_a_failing_journal_end(
+    telemetry: Telemetry, tmp_path: Path, caplog: pytest.LogCaptureFixture, database: str
+) -> None:
     meter = telemetry.meters.get_meter("test")
     meter.create_counter("something.else").add(1)
     with Journal(f"sqlite:///{tmp_path / 'payouts.db'}", create=database != "missing") as journal:

@@ -89,7 +89,9 @@ def test_when_a_failed_payout_calls_back(service: Service, sandbox: Sandbox, rec
 
 
 @pytest.mark.parametrize(("posts", "expected"), [(6, [0, 10, 40, 100, 220, 520]), (5, [0, 10, 40, 100, 220])])
-def test_retries(service: Service, sandbox: Sandbox, receiver: Receiver, posts: Any, expected: list[float]) -> None:
+def test_a_refused_callback_is_retried(
+    service: Service, sandbox: Sandbox, receiver: Receiver, posts: Any, expected: list[float]
+) -> None:
     sandbox.account(KEY).switches.callback_posts = posts
     receiver.answer = lambda _body: 500
     service.stk(callbackUrl=receiver.url)
