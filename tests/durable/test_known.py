@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from datetime import timedelta
 from typing import Any
 
@@ -310,15 +311,17 @@ def test_the_id_of_a_broken_response_is_read_where_the_list_lags(drive: Drive, j
 
 
 @over_both_clients
-def test_all_that_is_unresolved_is_searched_for_in_one_walk(shop: Shop) -> None:
+def test_all_that_is_unresolved_is_searched_for_in_one_walk(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
     for call, path in ((pay(shop.journal, "a"), "/b2c/payouts"), (collect(shop.journal, "b"), "/payments/stk")):
         shop.sandbox.fail_next("POST", path, Fault.error_after_commit)
         with pytest.raises(OutcomeUnknownError):
             shop(call)
     put(shop.journal, "never sent", UNKNOWN)
     before = len(shop.sandbox.requests)
-    entries = shop.reconcile_all()
+    with caplog.at_level(logging.INFO):
+        entries = shop.reconcile_all()
     assert len(shop.sandbox.requests) == before + 1
+    assert "'never sent' stays unknown" in caplog.text
     states = {"a": ACCEPTED, "b": ACCEPTED, "never sent": UNKNOWN}
     assert {entry.reference: entry.state for entry in entries} == states
     assert [entry.reference for entry in shop.journal.unresolved()] == ["never sent"]

@@ -211,7 +211,9 @@ def test_a_pause_that_the_service_ordered_sends_nothing_and_leaves_the_order(sho
 
 @pytest.mark.usefixtures("no_backoff")
 @pytest.mark.parametrize(("status", "is_sent"), [(403, True), (401, False), (500, False)])
-def test_a_key_that_may_not_read_the_wallet_may_pay(drive: Drive, journal: Journal, status: int, is_sent: bool) -> None:
+def test_a_key_that_may_not_read_the_wallet_may_pay(
+    drive: Drive, journal: Journal, caplog: pytest.LogCaptureFixture, status: int, is_sent: bool
+) -> None:
     """Its first payment shows whose it is."""
     service = Service(record(tenantId="ours"))
 
@@ -222,6 +224,7 @@ def test_a_key_that_may_not_read_the_wallet_may_pay(drive: Drive, journal: Journ
     with nullcontext() if is_sent else pytest.raises(momopay.APIError):
         drive(transport=httpx.MockTransport(respond))(pay(journal))
     assert execute(journal, "SELECT tenant_id FROM momopay_accounts") == [("ours" if is_sent else None,)]
+    assert "does not belong" not in caplog.text
 
 
 # The lease, and the rate budget.

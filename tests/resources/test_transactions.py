@@ -10,6 +10,7 @@ import momopay
 from drivers import Drive, Driver
 from models.kit import CHANNEL, ID, ITEM, PAGE, PAYBILL, READ, parse
 from models.test_callbacks import callback
+from momopay.models.callbacks import is_confirmed
 from momopay.sandbox import Sandbox
 from resources.kit import Recorder, assert_came_with_its_response, assert_sent, exchange
 
@@ -19,6 +20,7 @@ def test_the_id_of_a_callback_stays_one_segment_of_the_path(drive: Drive) -> Non
     told = callback(id="../wallets?x=1")
     drive(transport=service.transport)(lambda client: client.transactions.confirm(told))
     assert_sent(service.requests[0], "GET", "/v1/transactions/..%2Fwallets%3Fx%3D1")
+    assert is_confirmed(told)
 
 
 async def never(_: momopay.Transaction) -> bool:
