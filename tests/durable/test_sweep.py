@@ -240,6 +240,19 @@ def test_a_prompt_that_ended_is_read_once_more_and_not_for_ever(shop: Shop, lear
     assert (made[0] > 0, made[1]) == (True, 0)
 
 
+def test_a_late_pin_that_is_on_its_way_is_read_again(shop: Shop) -> None:
+    shop.account.switches.late_pin = True
+    prompt = shop.collect().transaction_id
+    shop.sandbox.cancel(prompt)
+    shop.sweep()
+    shop.later(HOUR)
+    shop.sandbox.enter_pin(prompt)
+    assert shop.sweep() == SweepReport()  # it is PROCESSING
+    shop.later(HOUR)
+    assert shop.sweep() == SweepReport(settled=1)
+    assert shop.entry().status == "SUCCESS"
+
+
 def test_a_status_that_is_new_stays_open(drive: Drive, journal: Journal) -> None:
     put(journal, "r", ACCEPTED, COLLECTION, transaction_id="t-1")
     now = datetime.now(UTC).isoformat()
@@ -286,6 +299,16 @@ def test_each_end_is_delivered_once(shop: Shop) -> None:
     assert shop.sweep(handler) == SweepReport(settled=4, handled=4)
     assert sorted(handler.ends) == [("o", "CANCELLED"), *((f"r{number}", "SUCCESS") for number in range(3))]
     assert shop.sweep(handler).handled == 0
+
+
+def test_an_end_is_delivered_though_a_callback_before_it_was_handled(shop: Shop) -> None:
+    handler = Handler()
+    shop.sweep(handler)
+    prompt = shop.collect(phone=CANCELLING).transaction_id
+    with shop.journal.handling(callback("r", prompt, status="PROCESSING")):
+        pass
+    shop.later(HOUR)
+    assert shop.sweep(handler).handled == 1
 
 
 def test_a_payouts_failure_is_delivered_once_it_is_reversed(shop: Shop) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import pytest
 
+from forked import forks, in_a_fork
 from journal.kit import (
     ACCEPTED,
     COLLECTION,
@@ -280,6 +282,14 @@ def test_what_outranks_a_failure_is_handled_after_it_and_not_before_it(journal: 
         assert not is_handled(journal, callback(identity=f"another {low}", status=low))
 
 
+def test_an_open_status_outranks_nothing_and_is_not_handled_after_an_end(journal: Journal) -> None:
+    for status in ("PENDING", "PROCESSING", "NEW", "FAILED"):
+        assert not is_handled(journal, callback(status=status))
+    assert not is_handled(journal, callback(identity="another", status="FAILED"))
+    for status in ("PENDING", "PROCESSING", "NEW"):
+        assert is_handled(journal, callback(identity="another", status=status))
+
+
 def test_a_failure_waits_while_what_outranks_it_is_being_handled(journal: Journal, other: Journal) -> None:
     """If that handler fails, the failure is handled when it comes again."""
     failed = callback(status="FAILED")
@@ -288,6 +298,8 @@ def test_a_failure_waits_while_what_outranks_it_is_being_handled(journal: Journa
         with journal.handling(callback()):
             with pytest.raises(CallbackError, match="another call"), other.handling(failed):
                 pytest.fail("it was handled beside SUCCESS")
+            with pytest.raises(CallbackError, match="another call"):
+                other.first_seen(failed)
             raise KeyError
 
     with pytest.raises(KeyError):
@@ -326,6 +338,17 @@ def test_a_failure_is_handled_where_what_outranks_it_was_abandoned(journal: Jour
 
 
 # Once
+
+
+@forks
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_forked_child_leaves_its_parents_end_alone(journal: Journal, other: Journal, fails: bool) -> None:
+    with ExitStack() as handling:
+        handling.enter_context(journal.handling(callback()))
+        child_leaves = partial(handling.__exit__, *((KeyError, KeyError(), None) if fails else (None, None, None)))
+        assert in_a_fork(child_leaves) == 0
+        with pytest.raises(CallbackError, match="another call"), other.handling(callback()):
+            pytest.fail("it was handled twice at once")
 
 
 @pytest.mark.both_databases

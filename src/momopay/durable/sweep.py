@@ -276,7 +276,7 @@ class Sweep:
                     continue  # a page may show a different amount, such as one with the fee, so it is read by id
                 self._unread.discard(record.transaction_id)
                 self._record(followed, record)
-                if self._is_due_again(record.transaction_id):
+                if record.status.is_terminal and self._is_due_again(record.transaction_id):  # else a late PIN is open
                     checked.append(record.transaction_id)
             elif isinstance(record, Transaction):  # its id was in a broken response; `_search` covers the pages
                 for entry, wanted in self._searched:

@@ -27,7 +27,7 @@ from momopay.journal.evidence import ServiceRecord, differences, is_keepable, re
 from momopay.journal.schema import TAKE_LEASE, callbacks, lease_left
 from momopay.journal.store import Store
 from momopay.models.callbacks import Callback, is_confirmed
-from momopay.models.enums import TransactionStatus, end_of
+from momopay.models.enums import TransactionStatus, end_of, outranks
 from momopay.models.transactions import TransactionSummary
 
 logger: logging.Logger = logging.getLogger("momopay")
@@ -142,10 +142,6 @@ def _end_of(record: _Ended) -> str:
     return str(end_of(record.transaction.status if isinstance(record, Callback) else record.status))
 
 
-def _is_failure(record: _Ended) -> bool:
-    return _end_of(record) == TransactionStatus.FAILED
-
-
 class Callbacks:
     """The ends that were or are being handled. A transaction's id, and `end_of` its status, identify an end."""
 
@@ -155,8 +151,13 @@ class Callbacks:
     def first_seen(self, record: _Ended) -> bool:
         """Record an end as handled, and return whether it was new; see `Journal.first_seen`."""
         with self._store.leases.lease() as lease:
-            is_new = self._insert(record, lease, handled=True)
-            return is_new and not (_is_failure(record) and self._is_outranked(record))
+            if not self._insert(record, lease, handled=True):
+                return False
+            try:
+                return not self._is_outranked(record)
+            except CallbackError:
+                self._delete(record, lease)  # so that it counts as new when it comes again
+                raise
 
     @contextmanager
     def handling(self, record: _Ended) -> Generator[bool]:
@@ -165,26 +166,26 @@ class Callbacks:
             if not self._take(record, lease):
                 yield False
                 return
-            own = self._is_held(record, lease.id)
             try:
                 # After the insert: of two ends that arrive at the same time, one then finds the row of the other.
                 yield not self._is_outranked(record)
             except BaseException:
                 try:
-                    with self._store.database.connection() as connection:
-                        connection.execute(delete(callbacks).where(own))
+                    self._delete(record, lease)
                 except MomoPayError as error:
                     # Not raised, so that the caller gets the handler's error. The end of the lease frees the row.
                     logger.error("the end of %s: %s", record.transaction_id, error)  # noqa: TRY400
                 raise
-            self._store.change(update(callbacks).where(own).values(handled=True))
+            if lease.is_own:  # a forked child leaves the row to its parent
+                self._store.change(update(callbacks).where(self._is_held(record, lease.id)).values(handled=True))
 
     def _is_outranked(self, record: _Ended) -> bool:
         """Return whether an end that outranks this one was handled; raise CallbackError if another is being handled."""
-        others = [row for end, row in self._ends(record).items() if end != _end_of(record)]
-        if not all(row["is_free"] for row in others):
+        own = TransactionStatus(_end_of(record))
+        others = {end: row for end, row in self._ends(record).items() if end != own}
+        if not all(row["is_free"] for row in others.values()):
             raise _busy(record)
-        return _is_failure(record) and any(row["handled"] for row in others)
+        return any(row["handled"] and outranks(TransactionStatus(end), own) for end, row in others.items())
 
     def _take(self, record: _Ended, lease: Lease) -> bool:
         """Return True if this call may handle it, False if it was handled; raise CallbackError if another call is."""
@@ -206,6 +207,11 @@ class Callbacks:
         values |= self._store.leases.columns(lease, HANDLER_SECONDS)
         with self._store.database.connection() as connection:
             return insert_new(connection, callbacks, values)
+
+    def _delete(self, record: _Ended, lease: Lease) -> None:
+        if lease.is_own:  # as above
+            with self._store.database.connection() as connection:
+                connection.execute(delete(callbacks).where(self._is_held(record, lease.id)))
 
     def _ends(self, record: _Ended) -> Mapping[str, Mapping[Any, Any]]:
         """Return the rows of the transaction by its ends; ``is_free`` is whether no call is handling that end."""

@@ -202,7 +202,7 @@ class Journal:
         """Record that an end was seen; return True the first time, and False afterwards, in all processes.
 
         It stays recorded even if your work afterwards fails: for work that may fail, use `handling`, which also says
-        when two ends are the same.
+        when two ends are the same. Raises CallbackError as `handling` does if another end is being handled.
         """
         return self._parts.callbacks.first_seen(callback)
 

@@ -43,7 +43,7 @@ from momopay.journal.schema import (
 )
 from momopay.journal.statements import AS_READ, IS_ROW, IS_TRANSACTION, Condition
 from momopay.journal.store import Store
-from momopay.models.enums import FAILURES, TransactionStatus
+from momopay.models.enums import FAILURES, TransactionStatus, outranks
 
 _PAGE: Final = 500  # rows; databases limit the parameters of a statement
 _LONGEST_CHECK: Final = 3600.0  # seconds
@@ -54,11 +54,12 @@ _row: Final = payments.c
 _of: Final = transactions.c
 _KEY: Final = (_row.created_at, _row.kind, _row.reference)
 _end: Final = case((_of.status.in_([each.value for each in FAILURES]), "FAILED"), else_=_of.status)
-# FAILED also counts as handled if any other end of the transaction was, as that outranks it.
+# An end also counts as handled if one that outranks it was.
+_outranking: Final = [each.value for each in TransactionStatus if outranks(each, TransactionStatus.FAILED)]
 _WAS_HANDLED: Final = exists().where(
     callbacks.c.account == _of.account,
     callbacks.c.transaction_id == _of.transaction_id,
-    (callbacks.c.status == _end) | (_end == "FAILED"),
+    (callbacks.c.status == _end) | ((_end == "FAILED") & callbacks.c.status.in_(_outranking)),
     callbacks.c.handled,
 )
 

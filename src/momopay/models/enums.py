@@ -72,6 +72,13 @@ def end_of(status: TransactionStatus) -> TransactionStatus:
     return TransactionStatus.FAILED if status in FAILURES else status
 
 
+def outranks(status: TransactionStatus, other: TransactionStatus) -> bool:
+    """Return whether `other` is old news once `status` was handled: FAILED after SUCCESS, or PENDING after an end."""
+    if not other.is_terminal:
+        return status.is_terminal
+    return other in FAILURES and status.is_terminal and status not in FAILURES
+
+
 class TransactionType(OpenEnum):
     """What kind of payment a transaction is. A payout that FAILED is REVERSED later, so it must be recognised."""
 
