@@ -7,6 +7,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from unicodedata import normalize
 
 from pydantic import ValidationError
 from pydantic_core import to_json
@@ -127,7 +128,7 @@ def check_agreement(callback: Callback, transaction: Transaction) -> None:
         "amount": stated.amount in {None, transaction.amount},
         "phone": stated.phone is None or same_phone(stated.phone, transaction.phone),
         "reference": stated.account_reference is None
-        or stated.account_reference == (transaction.account_reference or ""),
+        or normalize("NFC", stated.account_reference) == normalize("NFC", transaction.account_reference or ""),
     }
     differing = [field for field, agrees in agreement.items() if not agrees]
     if differing:

@@ -178,7 +178,7 @@ def test_every_difference_of_a_payout_is_found(shop: Shop) -> None:
             shop.pay(reference)
     shop.later(1200)
     put(shop.journal, "NEVER", ACCEPTED, transaction_id="no-such-id")
-    moment = shop.sandbox.now.isoformat(timespec="microseconds")
+    moment = (shop.sandbox.now - timedelta(seconds=1200)).isoformat(timespec="microseconds")
     execute(shop.journal, f"UPDATE momopay_payments SET sent_at = '{moment}', created_at = '{moment}'")
     execute(shop.journal, f"UPDATE momopay_transactions SET sent_at = '{moment}'")
     report = reconcile(shop)

@@ -24,7 +24,7 @@ from momopay.errors import (
     moment_or_none,
     number_or_none,
 )
-from momopay.models.records import Envelope, describe, parse_json
+from momopay.models.records import Envelope, describe, is_id, parse_json
 from momopay.urls import host_and_port
 
 T = TypeVar("T")
@@ -127,7 +127,7 @@ def transaction_id_in(body: bytes) -> str | None:
         return None
     match envelope:
         case {"data": {"transactionId": str(found)} | {"transaction_id": str(found)}}:
-            return found if found.strip() else None
+            return found if is_id(found) else None
         case _:
             return None
 

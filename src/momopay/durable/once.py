@@ -24,7 +24,6 @@ from momopay.durable.payment import Payment, payment_of
 from momopay.durable.search import outcome_unknown
 from momopay.durable.send import ENDPOINTS, JournalAccess, Sender, learn_tenant
 from momopay.errors import (
-    ConfigurationError,
     DuplicateCollectionError,
     DuplicatePayoutError,
     MomoPayError,
@@ -42,8 +41,6 @@ from momopay.phones import same_phone
 
 logger: logging.Logger = logging.getLogger("momopay")
 
-# Errors about this call alone. Their `may_have_executed` does not depend on earlier attempts.
-_ABOUT_THIS_CALL: Final = (ConfigurationError, DuplicateCollectionError, DuplicatePayoutError, RequestValidationError)
 # Seconds between two reads of a row that another call is sending.
 _PAUSE: Final = 0.25
 # The service's time is known from the ``Date`` header, which has whole seconds.
@@ -109,9 +106,7 @@ class DurableCall(Generic[BackendT]):
                 self._call.has_slot = False  # as above
                 entry = await self._journal.run(self._store.get, self._kind, self._reference)
         except MomoPayError as error:
-            # An earlier attempt, another call's, or an abandoned prompt may have executed.
-            if not error.may_have_executed and not isinstance(error, _ABOUT_THIS_CALL):
-                error.may_have_executed = not await self._sender.is_free(self._draft)
+            await self._journal.note_earlier_attempts(error, self._kind, self._reference)
             raise
 
     @property
@@ -191,13 +186,16 @@ class DurableCall(Generic[BackendT]):
 
     def _existing(self, entry: JournalEntry, transaction: Transaction) -> Payment:
         """Return a payment that was made before. Raise Duplicate...Error if this call wants another phone."""
-        if not same_phone(self._draft.phone, transaction.phone):
+        phones = {each.transaction_id: each.phone for each in entry.transactions}
+        # The journal's, because a read may mask the phone, and so hide that it is another one.
+        phone = transaction.phone if entry.is_anonymised else phones.get(transaction.transaction_id, entry.phone)
+        if not same_phone(self._draft.phone, phone):
             # Of payouts, only an anonymised one can differ here: `_check_same_payment` has compared the others.
             if self._kind is EntryKind.PAYOUT or entry.is_anonymised:
                 raise self._duplicate(entry, "was used with another phone")
             if stage_of(transaction.status) is Stage.OPEN:
                 since = f"{transaction.created_at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
-                how = f"has an open prompt on {mask_phone(transaction.phone)} since {since}; wait for its end"
+                how = f"has an open prompt on {mask_phone(phone)} since {since}; wait for its end"
                 raise self._duplicate(entry, how)
         return payment_of(self._kind, self._reference, transaction, entry=entry)
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import partial
 from math import inf
-from typing import Any, Final, Generic, Protocol, Self, TypeAlias
+from typing import Any, Final, Generic, Protocol, Self, TypeAlias, cast
 
 from momopay._core.operation import OperationIterator, as_operation
 from momopay._core.session import Session
@@ -45,6 +45,7 @@ from momopay.errors import (
 )
 from momopay.journal.entries import EntryKind, JournalEntry, JournalState
 from momopay.journal.journal import Journal, parts_of
+from momopay.journal.rules import may_have_executed
 from momopay.models.arguments import checked_metadata, similarity_key
 from momopay.models.requests import PayoutRequest
 from momopay.money import format_amount, parse_amount
@@ -161,9 +162,10 @@ class PayAll(Generic[BackendT]):
         everything: list[object] = []
         requests: list[PayoutRequest] = []
         while (given := await self._take()) is not _END:
+            if isinstance(given, Mapping):  # which could change after it was counted
+                given = dict(cast("Mapping[object, object]", given))
             with suppress(RequestValidationError):  # it is never sent, and gets its own outcome later
-                given = item_of(given)  # a mapping could change after it was counted
-                requests.append(self._request(given))
+                requests.append(self._request(item_of(given)))
             everything.append(given)
         self._limits.check(requests)
         if not self._similar:
@@ -198,7 +200,8 @@ class PayAll(Generic[BackendT]):
             is_in_trouble = self._unknown_in_a_row >= _MAX_UNKNOWN_IN_A_ROW
             # Errors that do not come from the service, such as no connection or no journal, stop the run too.
             is_of_one = isinstance(error, APIError | OutcomeUnknownError | DuplicatePayoutError)
-            return replace(outcome, stops=isinstance(error, _STOPPING) or not is_of_one or is_in_trouble)
+            is_of_one = is_of_one and self._is_account_checked and not isinstance(error, _STOPPING)
+            return replace(outcome, stops=not is_of_one or is_in_trouble)
 
     async def _pay_once(self, request: PayoutRequest, metadata: dict[str, object] | None, *, is_new: bool) -> Payment:
         tries = 0
@@ -228,9 +231,7 @@ class PayAll(Generic[BackendT]):
         if isinstance(error, DuplicatePayoutError):  # the entry belongs to another payout
             return outcome(JournalState.REFUSED)
         by_error = JournalState.UNKNOWN if error.may_have_executed else JournalState.NOT_SENT
-        # The journal may belong to another account.
-        needs_no_entry = isinstance(error, ConfigurationError | OutcomeUnknownError | RequestValidationError)
-        if needs_no_entry or not self._is_account_checked:
+        if isinstance(error, ConfigurationError | OutcomeUnknownError | RequestValidationError):
             return outcome(by_error)
         try:
             access = JournalAccess(self._session, self._journal, request.reference)
@@ -239,6 +240,9 @@ class PayAll(Generic[BackendT]):
             return outcome(by_error)
         if entry is None:
             return outcome(JournalState.NOT_SENT)
+        if not self._is_account_checked and may_have_executed(entry):  # the entry may belong to another account
+            error.may_have_executed = True
+            return outcome(JournalState.UNKNOWN)
         return outcome(entry.state, payment_in(entry))
 
     def _get(self, request: PayoutRequest) -> JournalEntry | None:

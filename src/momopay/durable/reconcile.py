@@ -18,12 +18,13 @@ from momopay._core.reads import PageWalk, read_page, read_transaction
 from momopay._core.session import Session
 from momopay._core.wiring import BackendT
 from momopay._redaction import redacted_repr
+from momopay.durable.search import search_for
 from momopay.durable.send import check_account, report_change
 from momopay.errors import ProtocolError, RequestValidationError, ServerError, TransactionNotFoundError
 from momopay.journal.entries import UNRESOLVED, EntryKind, JournalEntry, JournalState
 from momopay.journal.journal import Journal, parts_of
 from momopay.models.enums import TransactionStatus, TransactionType
-from momopay.models.requests import TransactionQuery, oldest_time
+from momopay.models.requests import Fit, TransactionQuery, oldest_time
 from momopay.models.transactions import TransactionSummary
 from momopay.money import format_amount
 
@@ -218,7 +219,7 @@ async def reconcile_days(
         else:
             if since <= found.created_at < until:
                 theirs.append(found)
-    seen = await in_thread(lambda: [_look_up(journal, each) for each in theirs])
+    seen = await in_thread(lambda: [_look_up(journal, each, session.clock.ahead) for each in theirs])
     for each in seen:
         if each.entry is not None and (each.before is None or each.before.status != each.entry.status):
             old = None if each.before is None else each.before.state
@@ -264,12 +265,16 @@ def _unseen(journal: Journal, since: datetime, until: datetime, ids: set[str]) -
     ]
 
 
-def _look_up(journal: Journal, transaction: TransactionSummary) -> Seen:
+def _look_up(journal: Journal, transaction: TransactionSummary, ahead: float) -> Seen:
     """Record a transaction in the journal, which may resolve an unknown outcome. Return what the journal has for it."""
     kind = next((each for each in EntryKind if each.transaction_type is transaction.type), None)
     if kind is None:  # a top-up, or a new type
         return Seen(transaction)
     before = parts_of(journal).store.by_transaction(transaction.transaction_id)
+    found = journal.by_transaction(transaction) if before is None else None
+    # The time counts, too: one from before the first attempt was made without the journal. See `ServiceClock.ahead`.
+    if found is not None and search_for(found).shifted(ahead).fit(transaction) is not Fit.EXACT:
+        return Seen(transaction, namesake=found)
     settled = journal.settle(transaction)
     if settled is not None and transaction.transaction_id in settled.transaction_ids:
         return Seen(transaction, settled, before)

@@ -10,8 +10,8 @@ from momopay._core.operation import run_sync
 from momopay._core.session import Session
 from momopay._core.wiring import BackendT
 from momopay.durable.known import KnownPayment
-from momopay.durable.send import check_account
-from momopay.errors import DuplicatePayoutError, RequestValidationError
+from momopay.durable.send import JournalAccess, check_account
+from momopay.errors import DuplicatePayoutError, MomoPayError, RequestValidationError
 from momopay.journal.entries import MAY_BE_SENT, EntryKind, JournalEntry
 from momopay.journal.evidence import is_keepable
 from momopay.journal.journal import Journal
@@ -44,6 +44,16 @@ async def plan_refund(
         raise RequestValidationError({"of": "must be the reference of a collection, as text"})
     # Two calls without a reference are the same refund.
     name = refund_reference(of) if reference is None else reference
+    try:
+        return await _plan(session, journal, of, amount, name, is_default=reference is None)
+    except MomoPayError as error:
+        await JournalAccess(session, journal, name).note_earlier_attempts(error, EntryKind.PAYOUT, name)
+        raise
+
+
+async def _plan(
+    session: Session[BackendT], journal: Journal, of: str, amount: int | Decimal | None, name: str, *, is_default: bool
+) -> RefundPlan:
     access = await check_account(session, journal, of)
     store = access.store
     refundable = await access.run(store.refundable, of, name)
@@ -58,7 +68,7 @@ async def plan_refund(
     entry = await access.run(store.get, EntryKind.PAYOUT, name)
     known = entry if entry is not None and entry.refund_of == of else None
     if known is not None:
-        if reference is None:
+        if is_default:
             _check_is_latest(refundable, known)
         amount = known.amount if amount is None else amount
     elif amount is None or order.is_anonymised:

@@ -28,7 +28,17 @@ from momopay._core.session import Session
 from momopay._ratelimit.budget import Lane
 from momopay._redaction import clear_frames, redacted_repr
 from momopay.durable.search import outcome_unknown
-from momopay.errors import APIError, JournalError, MomoPayError, OutcomeUnknownError, RateLimitExceededError
+from momopay.errors import (
+    APIError,
+    ConfigurationError,
+    DuplicateCollectionError,
+    DuplicatePayoutError,
+    JournalError,
+    MomoPayError,
+    OutcomeUnknownError,
+    RateLimitExceededError,
+    RequestValidationError,
+)
 from momopay.journal.entries import EntryKind, JournalEntry, JournalState
 from momopay.journal.evidence import Draft, KeyIdentity, reference_of, report_of
 from momopay.journal.journal import Journal, parts_of
@@ -59,6 +69,8 @@ ENDPOINTS: Final[dict[EntryKind, tuple[Endpoint[Any], str]]] = {
 """The endpoint and the path for each kind of payment."""
 # Seconds that a lease outlives the deadline of its call, to read the response and record it.
 _GRACE: Final = 30.0
+# Errors about one call alone: their `may_have_executed` does not depend on earlier attempts.
+_ABOUT_THIS_CALL: Final = (ConfigurationError, DuplicateCollectionError, DuplicatePayoutError, RequestValidationError)
 # Seconds after the commit of a row within which the body is written without reading the row again.
 _ROW_IS_FRESH: Final = 1.0
 # Minimum seconds for a write, so that a response that came just before the deadline is still recorded.
@@ -159,6 +171,16 @@ class JournalAccess:
             self._log(error)
         return any(done)
 
+    async def is_free(self, kind: EntryKind, reference: str) -> bool:
+        """Return whether the journal shows that no attempt may have executed; False if it cannot be read."""
+        row = await self.run_or_log(lambda: (self.store.get(kind, reference),))
+        return row is not None and (row[0] is None or not may_have_executed(row[0]))
+
+    async def note_earlier_attempts(self, error: MomoPayError, kind: EntryKind, reference: str) -> None:
+        """Set `may_have_executed` of an error if an earlier attempt, or another call's, may have executed."""
+        if not error.may_have_executed and not isinstance(error, _ABOUT_THIS_CALL):
+            error.may_have_executed = not await self.is_free(kind, reference)
+
     def _bounded(self, least: float, work: Callable[..., T], args: Any, kwargs: Any) -> T:
         # Computed here, because the work may have waited for a thread.
         with self.store.bounded(max(self.deadline - self.session.backend.now(), least)):
@@ -209,11 +231,6 @@ class Sender:
             await self._session.backend.sleep(pause)
         return None
 
-    async def is_free(self, draft: Draft) -> bool:
-        """Return whether the journal shows that no attempt may have executed; False if it cannot be read."""
-        row = await self._journal.run_or_log(lambda: (self._store.get(draft.kind, draft.reference),))
-        return row is not None and (row[0] is None or not may_have_executed(row[0]))
-
     async def _begin(self, lease: Lease, draft: Draft, read: JournalEntry | None) -> bool:
         """Write the row as SENDING. Return whether this call may send: nobody else has changed the row."""
         seconds, now = self._session.limits.deadline + _GRACE, self._session.clock.service_now_if_known()
@@ -229,7 +246,7 @@ class Sender:
             clear_frames(error)
             await self._journal.finish(error, self._store.record_outcome, lease, draft, JournalState.NOT_SENT)
             if isinstance(error, JournalError):
-                error.may_have_executed = not await self.is_free(draft)
+                error.may_have_executed = not await self._journal.is_free(draft.kind, draft.reference)
             raise
         if may_send:
             report_change(self._session, draft, None if read is None else read.state, JournalState.SENDING)
@@ -299,4 +316,4 @@ class Sender:
             report_change(self._session, draft, JournalState.SENDING, state)
         elif isinstance(error, MomoPayError) and not error.may_have_executed:
             # The row belongs to another call by now: this one was frozen, and taken for dead.
-            error.may_have_executed = not await self.is_free(draft)
+            error.may_have_executed = not await self._journal.is_free(draft.kind, draft.reference)

@@ -35,6 +35,7 @@ from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
 from typing import Any, Final
+from unicodedata import normalize
 
 from momopay._core.events import Observer, OperationEvents, outcome_of
 from momopay._core.handlers import is_async, raise_if_awaitable, trace_of
@@ -46,6 +47,7 @@ from momopay.client import AsyncClient, Client
 from momopay.errors import ConfigurationError, ForgedCallbackError, InvalidCallbackError, MomoPayError
 from momopay.events import CallbackOutcome, Event
 from momopay.journal import EntryKind, Journal, JournalEntry, JournalState
+from momopay.journal.evidence import reference_of
 from momopay.journal.journal import parts_of
 from momopay.models.callbacks import Callback, is_confirmed
 from momopay.signing import CallbackSigner
@@ -165,7 +167,7 @@ class CallbackReceiver:
             # The token first, so that only those who have the secret reach the parser.
             reference = None if self._signer is None else self._signer.verify(query)
             callback = parse_callback(body)
-            if reference is not None and reference != callback.transaction.external_reference:
+            if reference is not None and normalize("NFC", reference) != reference_of(callback.transaction):
                 if self._journal is None:
                     raise ForgedCallbackError(_OTHER_REFERENCE)
                 reception.order = reference
@@ -252,7 +254,7 @@ def _check_order(journal: Journal, order: str | None, callback: Callback) -> Non
     if order is not None:
         entry, found = journal.get(order, kind=EntryKind.COLLECTION), callback.transaction
         # A payout may have the same reference as the prompts of an order.
-        is_prompt, reference = found.type in {None, EntryKind.COLLECTION.transaction_type}, found.external_reference
+        is_prompt, reference = found.type in {None, EntryKind.COLLECTION.transaction_type}, reference_of(found)
         if entry is None or not is_prompt or not reference or entry.wire_reference != reference:
             raise ForgedCallbackError(_OTHER_REFERENCE)
 

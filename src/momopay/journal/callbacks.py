@@ -112,6 +112,8 @@ class Recorder:
         reference = reference_of(record)
         found = self._store.by_wire_reference(reference) if reference else []
         fitting = [entry for entry in found if record.type in {None, entry.kind.transaction_type}]
+        if record.type is None and len({entry.kind for entry in fitting}) > 1:  # it may be either kind's
+            fitting = [entry for entry in fitting if record.transaction_id in entry.transaction_ids]
         # Orders may share a reference: prefer the one that has the transaction, then the one that differs least, then
         # one that is unresolved or has not ended. Two open ones never have the same amount.
         return min(

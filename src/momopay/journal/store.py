@@ -37,6 +37,7 @@ logger: logging.Logger = logging.getLogger("momopay")
 # A transaction that is older than an attempt by more than this is not that attempt's. The margin is for the ``Date``
 # header, which has whole seconds, and for differences between the service's clocks.
 _EARLIER: Final = timedelta(seconds=3)
+_LATEST: Final = timedelta(minutes=5)  # after an attempt was sent; no service takes longer to create its transaction
 _KEPT: Final = tuple(JournalTransaction.model_fields)
 _SENDING: Final = ("state", JournalState.SENDING)  # a row has a lease while it is in this state
 
@@ -304,12 +305,14 @@ class Store:
     def _is_earlier(self, entry: JournalEntry, report: Report) -> bool:
         """Return whether a new transaction is from an earlier attempt, while the latest attempt is unresolved."""
         are_others_known = len(entry.transactions) + 1 >= entry.attempts
-        if entry.state not in UNRESOLVED or not REPEATS[entry.kind] or report.created_at is None or are_others_known:
+        if entry.state not in UNRESOLVED or not REPEATS[entry.kind] or are_others_known:
             return False
-        if entry.clock_offset is None:
-            # The attempts cannot be distinguished. An ended one must not free an order whose other prompt may be open.
-            return stage_of(report.status) is Stage.ENDED
-        return entry.sent_at - timedelta(seconds=entry.clock_offset) - report.created_at > _EARLIER
+        if entry.clock_offset is not None and report.created_at is not None:
+            age = report.created_at - (entry.sent_at - timedelta(seconds=entry.clock_offset))
+            if age < _LATEST:  # else the times are by different clocks, or in different zones
+                return age < -_EARLIER
+        # The attempts cannot be distinguished. An ended one must not free an order whose other prompt may be open.
+        return stage_of(report.status) is Stage.ENDED
 
     def seconds_to_release(self, entry: JournalEntry) -> float:
         """Return after how many seconds a person may release an entry that reads as UNKNOWN; 0 or less means now."""

@@ -19,6 +19,7 @@ from uuid import UUID
 from pydantic import AwareDatetime, Field, PlainValidator, ValidationInfo
 
 from momopay.errors import RequestValidationError
+from momopay.models.records import is_id
 from momopay.money import parse_amount
 from momopay.phones import normalise_phone
 from momopay.urls import check_callback_url
@@ -77,8 +78,6 @@ def checked_metadata(metadata: Mapping[str, object] | None) -> dict[str, object]
     return copy
 
 
-# The service has no limit for ids. This one keeps a path within what any server and proxy accepts.
-_MAX_ID_LENGTH: Final = 255
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _HEADER_VALUE: Final = re.compile(r"[!-~]{1,255}")
 
@@ -140,8 +139,7 @@ def _check_id(value: object, attribute: str) -> str:
     found: object = str(value) if isinstance(value, UUID) else value
     if not isinstance(found, str):
         found = getattr(value, attribute, None)
-    # "." and ".." would survive percent-encoding and lead to another path.
-    if not isinstance(found, str) or found.strip() in {"", ".", ".."} or len(found) > _MAX_ID_LENGTH:
+    if not isinstance(found, str) or not is_id(found):
         raise ValueError("must be an id, or a record that carries one")
     return _check_utf8(found)
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict
 
 from momopay.models.enums import EventType, TransactionStatus, TransactionType
-from momopay.models.records import ProviderCode, Record, Timestamp
+from momopay.models.records import Id, ProviderCode, Record, Timestamp
 
 
 class CallbackTransaction(Record):
@@ -20,7 +20,7 @@ class CallbackTransaction(Record):
     # A callback has only snake_case names, so aliases would waste time.
     model_config: ClassVar[ConfigDict] = ConfigDict(alias_generator=None)
 
-    id: Annotated[str, Field(pattern=r"[^.\s]")]  # neither blank nor dots: `confirm` puts it into a path
+    id: Id
     tenant_id: str | None = None
     type: TransactionType | None = None
     status: TransactionStatus

@@ -59,6 +59,10 @@ logger: logging.Logger = logging.getLogger("momopay")
 T = TypeVar("T")
 
 _MAX_PROBLEMS: Final = 5
+# The service has no limit for ids. This one keeps a path within what any server and proxy accepts.
+_MAX_ID_LENGTH: Final = 255
+# "." and ".." would survive percent-encoding and lead to another path.
+_NO_DOTS: Final = r"[^.\s]"
 
 # An ISO 8601 time as an aware datetime. A time without a zone is taken as UTC.
 Timestamp: TypeAlias = Annotated[
@@ -66,8 +70,8 @@ Timestamp: TypeAlias = Annotated[
     Field(union_mode="left_to_right"),
 ]
 
-# An id that is not blank: with a blank one, an accepted payment could never be read.
-Id: TypeAlias = Annotated[str, Field(pattern=r"\S")]
+# An id that can be part of a path. With another one, an accepted payment could never be read.
+Id: TypeAlias = Annotated[str, Field(pattern=_NO_DOTS, max_length=_MAX_ID_LENGTH)]
 
 # A result code. The service specifies text, but a number must not make a payment unreadable.
 ProviderCode: TypeAlias = Annotated[
@@ -134,10 +138,20 @@ def note_response(record: Record, info: ResponseInfo) -> None:
     # Not in a field, so that dumps and comparisons have only the service's; no method, which editors would offer.
     for value in [record, *vars(record).values()]:
         if isinstance(value, list):  # of records; not checked one by one, because a page has 100
-            for each in cast("list[Record]", value):
-                vars(each)["_response"] = info
-        elif isinstance(value, Record):
-            vars(value)["_response"] = info
+            records = cast("list[Record]", value)
+        else:
+            records = [value] if isinstance(value, Record) else []
+        for each in records:
+            fields = vars(each)
+            fields["_response"] = info
+            if fields.get("account_reference", "") is None:
+                _use_other_name(each)
+
+
+def _use_other_name(record: Record) -> None:
+    """Read the reference under another of its names, as the service may give several, and null under the first."""
+    others = [(record.model_extra or {}).get(name) for name in REFERENCE.choices if isinstance(name, str)]
+    vars(record)["account_reference"] = next((other for other in others if isinstance(other, str)), None)
 
 
 class Envelope(BaseModel, Generic[T]):
@@ -156,6 +170,11 @@ M = TypeVar("M", bound=BaseModel)
 _LONE_SURROGATE: Final = re.compile(
     rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 )
+
+
+def is_id(text: str) -> bool:
+    """Return whether a text can be an id, as `Id` has it."""
+    return re.search(_NO_DOTS, text) is not None and len(text) <= _MAX_ID_LENGTH
 
 
 def parse_json(model: type[M], body: bytes) -> M:

@@ -134,7 +134,7 @@ class Stk(Resource[BackendT]):
             on_loopback=self._session.account.on_loopback,
             amount=amount,
             phone=phone,
-            account_reference=order.wire_reference if account_reference is None else account_reference,
+            account_reference=account_reference or order.wire_reference,  # prompts could not be found without one
             transaction_desc=transaction_desc,
             callback_url=self._session.callback_url(callback_url, order.reference),
             channel_id=channel_id,
