@@ -409,6 +409,20 @@ def test_a_call_that_waits_for_another_knows_nothing_if_the_journal_fails(shop: 
 # What is sent.
 
 
+def test_a_read_that_masks_the_phone_does_not_hide_an_open_prompt_on_another(drive: Drive, journal: Journal) -> None:
+    put(journal, "r", ACCEPTED, COLLECTION, transaction_id="t-1")
+    service = Service(read=listed(type="STK", phone="2547*****678"))
+    other = f"{PHONE[:4]}99999{PHONE[-3:]}"
+    with pytest.raises(DuplicateCollectionError, match=r"2547\*{5}678"):
+        drive(transport=service.transport)(collect(journal, phone=other))
+
+
+def test_an_order_never_goes_out_without_a_reference(shop: Shop) -> None:
+    shop.collect(account_reference="")
+    sent: Any = shop.sandbox.requests[-1].json
+    assert shop.entry().wire_reference == sent["accountReference"] == "r"
+
+
 def test_every_argument_reaches_the_service(shop: Shop) -> None:
     put_collection(shop.journal)
     channel = shop(lambda client: client.channels.create(name="Till", type="TILL_NUMBER", shortcode="123456")).id

@@ -129,6 +129,14 @@ def test_a_service_that_is_not_reached_stops_the_run(shop: Shop, drive: Drive, i
     assert outcome.error.may_have_executed is not is_known
 
 
+def test_a_key_whose_account_cannot_be_read_stops_the_run(shop: Shop, drive: Drive) -> None:
+    put(shop.journal, "SAL-0", UNKNOWN)
+    shop.sandbox.fail_next("GET", "/wallets/service/balance", Fault.error_before_commit, times=9)
+    hasty = drive(api_key=shop.key, base_url=shop.sandbox.base_url, max_attempts=1)
+    (outcome,) = hasty.collect(lambda client: client.payouts.pay_all(items(3), journal=shop.journal))
+    assert (outcome.state, outcome.stops, outcome.error and outcome.error.may_have_executed) == (UNKNOWN, True, True)
+
+
 def test_a_journal_that_cannot_be_read_stops_the_run(shop: Shop) -> None:
     shop.reconcile_all()
     execute(shop.journal, "ALTER TABLE momopay_payments RENAME TO hidden")
@@ -218,11 +226,13 @@ def test_a_limit_refuses_everything_before_the_first_is_sent(shop: Shop) -> None
 
 def test_a_mapping_that_changes_after_it_was_counted_is_paid_as_it_was(shop: Shop) -> None:
     first: dict[str, Any] = {"reference": "A", "amount": 10, "phone": PHONE}
+    incomplete: dict[str, Any] = {"reference": "C", "phone": PHONE}
 
     def source() -> Iterator[Any]:
         yield first
         yield {"reference": "B", "amount": 10, "phone": PHONE}
-        first["amount"] = 1000
+        yield incomplete
+        first["amount"] = incomplete["amount"] = 1000
 
     pay(shop, source(), max_total=20)
     assert {movement.amount for movement in shop.sandbox.ledger if movement.kind == "payout"} == {Decimal(10)}

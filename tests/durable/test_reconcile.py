@@ -122,6 +122,18 @@ def test_what_was_paid_otherwise_than_the_journal_asked_is_found(shop: Shop) -> 
     assert shop.state("MINE") is ACCEPTED
 
 
+def test_a_payment_from_before_an_order_is_not_its_own(shop: Shop) -> None:
+    put(shop.journal, "METER", UNKNOWN, momopay.EntryKind.COLLECTION, amount=500)
+    stray(shop, "METER")
+    shop.later(120)
+    later = (shop.sandbox.now + timedelta(minutes=10)).isoformat(timespec="microseconds")
+    execute(shop.journal, f"UPDATE momopay_payments SET sent_at = '{later}', created_at = '{later}'")
+    difference, unresolved = reconcile(shop, orders=booked(METER="PAID")).differences
+    assert difference.remedy == "paid from another phone than we asked, or not by our prompt: find out"
+    assert unresolved.remedy.startswith("it may have been paid")
+    assert shop.state("METER") is UNKNOWN
+
+
 def test_an_order_that_was_paid_on_another_day_was_paid(shop: Shop) -> None:
     for reference in ("SHIPPED", "FORGOTTEN"):
         order(shop, reference)

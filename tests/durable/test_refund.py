@@ -8,9 +8,16 @@ from typing import Any
 
 import pytest
 
+from drivers import Drive
 from durable.kit import Shop, pay, refund, requests, with_each_client_and_database
-from journal.kit import ACCEPTED, COLLECTION, PHONE, REFUSED, execute, put, put_collection
-from momopay import DuplicatePayoutError, InsufficientFundsError, OutcomeUnknownError, RequestValidationError
+from journal.kit import ACCEPTED, COLLECTION, PHONE, REFUSED, UNKNOWN, execute, put, put_collection
+from momopay import (
+    DuplicatePayoutError,
+    InsufficientFundsError,
+    OutcomeUnknownError,
+    RequestValidationError,
+    ServerError,
+)
 from momopay.sandbox import Fault, Sandbox
 
 
@@ -72,6 +79,18 @@ def test_each_payment_goes_back_to_the_phone_that_made_it(shop: Shop, refused: b
     execute(shop.journal, "UPDATE momopay_transactions SET phone = '254722000111' WHERE transaction_id = 'o-1'")
     phones = [shop.refund(reference=each).phone for each in ("o-R1", "o-R2")]
     assert phones == ([PHONE, "254722000111"] if refused else ["254722000111", PHONE])
+
+
+def test_an_error_before_a_refund_says_that_an_earlier_call_may_have_paid(shop: Shop, drive: Drive) -> None:
+    put_collection(shop.journal)
+    put(shop.journal, "o-R1", UNKNOWN, amount=100, refund_of="o")
+    shop.sandbox.fail_next("GET", "/wallets/service/balance", Fault.error_before_commit, times=9)
+    for reference, may_have_executed in ((None, True), ("o-R2", False)):
+        with pytest.raises(ServerError) as caught:
+            drive(api_key=shop.key, base_url=shop.sandbox.base_url, max_attempts=1)(
+                refund(shop.journal, reference=reference)
+            )
+        assert caught.value.may_have_executed is may_have_executed
 
 
 def test_a_reference_is_that_of_a_refund_or_of_another_payout(shop: Shop) -> None:

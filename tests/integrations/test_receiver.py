@@ -7,6 +7,7 @@ import threading
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unicodedata import normalize
 
 import pytest
 
@@ -68,6 +69,13 @@ def test_a_forged_url_is_403(way: Receive, query: str, caplog: pytest.LogCapture
     assert handler.calls == []
     assert "a callback was refused: " in caplog.text
     assert way(handler, SIGNER, None)("POST", QUERY, BODY) == 200  # the genuine one is accepted
+
+
+def test_a_reference_in_another_unicode_form_is_the_same(journal: Journal) -> None:
+    for name, with_journal in (("Café-1", None), ("Café-1", journal)):
+        query = SIGNER.url("https://shop.example/momo", reference=normalize("NFC", name)).partition("?")[2]
+        body = json.dumps(callback_body("x", external_reference=normalize("NFD", name))).encode()
+        assert blocking(Handler(), SIGNER, with_journal)("POST", query, body) == 200
 
 
 @in_turn("reference", ["SAL-2", "", None])

@@ -241,6 +241,9 @@ def test_the_order_and_the_payout_of_one_reference_are_told_apart(journal: Journ
     for kind, expected in kinds.items():
         assert journal.by_transaction(payout("INV-1", type=kind)) == found(journal, "INV-1", expected)
     assert journal.by_transaction(callback("INV-1")) == found(journal, "INV-1", PAYOUT)
+    assert journal.by_transaction(callback("INV-1", type=None)) is None
+    known = callback("INV-1", identity=found(journal, "INV-1", COLLECTION).transaction_ids[0], type=None)
+    assert journal.by_transaction(known) == journal.settle(known) == found(journal, "INV-1", COLLECTION)
 
 
 # Each end once

@@ -483,6 +483,8 @@ def test_a_transaction_and_its_payment_are_written_together(journal: Journal) ->
         (0.0, 2, 4, False),
         (0.0, 2, 2, True),  # clocks differ a little
         (0.0, 2, -60, True),
+        (0.0, 2, -3 * 3600, False),  # its time has another zone
+        (0.0, 2, None, False),
         (0.0, 1, 60, True),  # there was no other attempt
         (120.0, 2, 60, True),  # by the service's clock it was sent two minutes earlier
         (120.0, 2, 180, False),
@@ -490,12 +492,12 @@ def test_a_transaction_and_its_payment_are_written_together(journal: Journal) ->
     ],
 )
 def test_a_transaction_from_before_the_latest_attempt_does_not_resolve_it(
-    journal: Journal, offset: float | None, attempts: int, before: float, resolved: bool
+    journal: Journal, offset: float | None, attempts: int, before: float | None, resolved: bool
 ) -> None:
     if attempts == 2:
         put(journal, "o", REFUSED, COLLECTION)
     put(journal, "o", UNKNOWN, COLLECTION, clock_offset=offset)
-    created_at = order(journal).sent_at - timedelta(seconds=before)
+    created_at = None if before is None else order(journal).sent_at - timedelta(seconds=before)
     assert store_of(journal).record(order(journal), replace(CANCELLED, created_at=created_at))
     assert statuses_of(order(journal)) == ["a CANCELLED"]
     assert order(journal).state is (ACCEPTED if resolved else UNKNOWN)

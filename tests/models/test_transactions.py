@@ -60,6 +60,12 @@ def test_a_field_that_the_list_shows_of_its_own_accord_is_taken_over_if_it_parse
     assert transaction_from(summary(resultCode=["17"], provider=5)).result_code is None
 
 
+@in_turn("transaction_id", ["", " ", ".", "..", "x" * 256])
+def test_an_id_that_cannot_be_read_by_is_refused(transaction_id: str) -> None:
+    with pytest.raises(ValueError, match="transactionId"):
+        parse(momopay.Transaction, {**READ.camel, "transactionId": transaction_id})
+
+
 @in_turn("name", ["transactionId", "type", "status", "amount", "phone", "createdAt", "updatedAt"])
 def test_a_read_without_what_it_is_about_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match=r"Field required"):

@@ -8,6 +8,7 @@ import pytest
 
 import momopay
 from drivers import Drive, Driver
+from in_turn import in_turn
 from models.kit import CHANNEL, ID, ITEM, PAGE, PAYBILL, READ, parse
 from models.test_callbacks import callback
 from momopay.models.callbacks import is_confirmed
@@ -54,6 +55,16 @@ def test_a_transaction_is_read_by_its_id_or_by_a_record(drive: Drive) -> None:
     target = f"/v1/transactions/{ID}"
     read = exchange(drive, READ, lambda client: client.transactions.get(ID), "GET", target)
     exchange(drive, READ, lambda client: client.transactions.get(read), "GET", target)
+
+
+@in_turn("name", ["account_reference", "reference", "external_reference"])
+def test_a_reference_is_read_under_any_of_its_names_though_the_first_is_null(drive: Drive, name: str) -> None:
+    null = {"accountReference": None, name: "INV-42"}
+    read = Recorder({**READ.camel, **null})
+    assert drive(transport=read.transport)(lambda client: client.transactions.get(ID)).account_reference == "INV-42"
+    listed = Recorder({**PAGE, "items": [{**ITEM.camel, **null}]})
+    (item,) = drive(transport=listed.transport)(lambda client: client.transactions.list())
+    assert item.account_reference == "INV-42"
 
 
 def test_a_page_is_listed_with_its_default_limit(drive: Drive) -> None:
