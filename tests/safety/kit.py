@@ -69,8 +69,8 @@ class Between(httpx.BaseTransport, httpx.AsyncBaseTransport):
         """Keep the next POST, which then times out, or gets this response."""
         self._to_hold.append(answer)
 
-    def deliver(self) -> None:
-        while self._held:
+    def deliver(self, most: int = 9) -> None:
+        for _ in self._held[:most]:
             assert self._held.pop(0)().status_code < 300
 
     def close(self) -> None:

@@ -72,6 +72,26 @@ def test_a_payout_made_twice_after_a_release_is_critical(shop: Shop, caplog: pyt
     assert shop.journal.check().paid_twice == ("r",)
 
 
+def test_a_second_attempt_that_was_lost_too_is_searched_for_once_the_first_is_found(
+    shop: Shop, caplog: pytest.LogCaptureFixture
+) -> None:
+    send_unresolved(shop)
+    shop.later(HOUR)
+    shop.release()
+    send_unresolved(shop)
+    shop.between.deliver(1)
+    shop.later(SEARCH_AGAIN - 120)
+    first = shop.pay().transaction_id
+    shop.later(180)
+    shop.sweep()
+    shop.between.deliver()
+    shop.later(SEARCH_AGAIN - 120)
+    shop.sweep()
+    assert shop.paid_out == {"r": 20}
+    assert len(criticals(caplog)) == 1
+    assert set(shop.entry().transaction_ids) == {first, shop.newest()}
+
+
 def test_what_only_looks_like_a_released_prompt_is_a_warning(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
     """The order went on with another phone, so nothing proves that the first prompt was its own."""
     shop.between.hold_next_post()

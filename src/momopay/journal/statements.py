@@ -100,6 +100,7 @@ RELEASE: Final = _changes(
     released_at=bindparam("now"),
     search_after=Now() + SEARCH_AFTER_RELEASE,
 )
+SEARCH_AGAIN: Final = update(payments).where(IS_ROW).values(search_after=Now() + SEARCH_AFTER_RELEASE)
 LEASE_LEFT: Final = select(lease_left(payments)).where(IS_ROW)
 LOCK: Final = select(_row.revision).where(IS_ROW).with_for_update()  # over SQLite, the transaction is the lock
 TOUCH: Final = update(payments).where(IS_ROW).values(revision=_row.revision + 1)

@@ -260,6 +260,8 @@ class Store:
             is_latest = not self._is_earlier(before, report) if lease is None else before.claim == lease.id
             if known is None and is_latest:
                 connection.execute(sql.ACCEPT[entry.kind], values)
+                if not REPEATS[entry.kind] and before.state in UNRESOLVED and before.attempts > 1 and lease is None:
+                    connection.execute(sql.SEARCH_AGAIN, values)  # another attempt may have been executed, too
             elif known is None or known.status != report.status:
                 connection.execute(sql.TOUCH, values)
             if before.transactions and (known is None or is_paid):
