@@ -130,7 +130,7 @@ def test_a_wrong_argument_name_leaves_nothing_to_see(drive: Callable[..., Driver
 
 def test_an_error_that_a_payroll_returns_leaves_nothing_to_see(drive: Callable[..., Driver], tmp_path: Path) -> None:
     driver = drive(api_key=KEY, transport=httpx.MockTransport(HANDLERS["refused"]))
-    payouts = [{"reference": "P", "amount": 10, "phone": LOCAL}, {"reference": "Q", "amount": 0, "phone": LOCAL}]
+    payouts = [{"reference": "Q", "amount": 0, "phone": LOCAL}, {"reference": "P", "amount": 10, "phone": LOCAL}]
     with momopay.Journal(f"sqlite:///{tmp_path / 'payouts.db'}") as journal:
         outcomes = driver.collect(lambda client: client.payouts.pay_all(payouts, journal=journal))
     assert len(outcomes) == len(payouts)
