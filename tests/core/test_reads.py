@@ -1,7 +1,5 @@
 """Walks over the list of transactions: where they end, and what they remember."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A payment that was attempted before: only the transaction that fits resolves it, and whatever may be it blocks it."""
 
-from __future__ import annotations
-
 import logging
 from datetime import timedelta
 from typing import Any

@@ -1,7 +1,5 @@
 """What `pay_once` and `collect_once` do about a reference: against the sandbox, whose ledger is the only witness."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import threading

@@ -1,7 +1,5 @@
 """Many payouts in one run: who is paid, what it costs in requests, when it waits, and when it stops."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator

@@ -1,7 +1,5 @@
 """What the durable calls take and return: `Payment`, and the items, limits and outcomes of a payroll."""
 
-from __future__ import annotations
-
 import pickle
 from datetime import UTC, datetime
 from decimal import Decimal

@@ -1,7 +1,5 @@
 """A day of the sandbox against the journal and the orders: every difference is found, and agreement is none."""
 
-from __future__ import annotations
-
 import csv
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal

@@ -1,7 +1,5 @@
 """`refund` pays back what was paid of a collection, once, and never more."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any

@@ -1,7 +1,5 @@
 """How far a search walks the list, by which clock, and until when."""
 
-from __future__ import annotations
-
 import time
 from datetime import UTC, date, datetime, timedelta
 

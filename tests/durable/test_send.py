@@ -1,7 +1,5 @@
 """What a durable call sends and writes down, whatever fails, dies or is cancelled meanwhile."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import sqlite3

@@ -1,7 +1,5 @@
 """A sweep reaches every end, records it, and stays within its requests."""
 
-from __future__ import annotations
-
 import logging
 from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,5 @@
 """A backup is the journal of one moment, whoever writes meanwhile, and never half a file."""
 
-from __future__ import annotations
-
 import stat
 import threading
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What callbacks and reads say is recorded with the entry that they are about, and each end is handled once."""
 
-from __future__ import annotations
-
 from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 from decimal import Decimal

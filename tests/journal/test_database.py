@@ -1,7 +1,5 @@
 """The database as a process uses it: bounded waits, connections, errors that show no secret, and forks."""
 
-from __future__ import annotations
-
 import gc
 import os
 import pickle

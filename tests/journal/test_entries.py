@@ -1,7 +1,5 @@
 """Entries: what they show, and what their transactions mean."""
 
-from __future__ import annotations
-
 import pickle
 import subprocess
 import sys

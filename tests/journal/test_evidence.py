@@ -1,7 +1,5 @@
 """What outsiders say, in the journal's own form."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from typing import Any
 

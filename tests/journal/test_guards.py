@@ -3,8 +3,6 @@
 `tests/safety/test_wrong_account` and `test_restored_journal` show what durable calls do then.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import shutil

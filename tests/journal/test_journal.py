@@ -1,7 +1,5 @@
 """`Journal`, as its users see it. What its methods do is tested with the modules that do it."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

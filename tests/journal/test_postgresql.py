@@ -1,7 +1,5 @@
 """PostgreSQL: commits are on disk, connections show who is alive, and every wait ends in time."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

@@ -1,7 +1,5 @@
 """All entries come once, newest first; what a sweep follows; what needs a person; and what lost its phone."""
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import os

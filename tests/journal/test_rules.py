@@ -1,7 +1,5 @@
 """The rules of the journal, as tables, and what may be refunded. `test_store` compares the SQL with them."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 from decimal import Decimal
 from typing import Any

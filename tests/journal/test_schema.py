@@ -1,7 +1,5 @@
 """The tables: their conditions follow the enumerations, and no payment or sweep reads a whole one."""
 
-from __future__ import annotations
-
 import sqlite3
 import time
 from collections.abc import Callable, Generator

@@ -1,7 +1,5 @@
 """SQLite: commits are on disk, files are private, locks are waited for in time, and lock files show who is alive."""
 
-from __future__ import annotations
-
 import fcntl
 import gc
 import os

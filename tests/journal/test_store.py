@@ -1,7 +1,5 @@
 """The payments of an account: which call may change one from what to what, and what becomes of its transactions."""
 
-from __future__ import annotations
-
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta

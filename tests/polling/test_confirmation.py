@@ -1,7 +1,5 @@
 """How confirmations share what one of them reads, and what they do not share: failures, deadlines, differences."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """An exception out of a signal handler, such as Celery's soft time limit, leaves nothing locked for other threads."""
 
-from __future__ import annotations
-
 import threading
 import time
 from threading import Lock

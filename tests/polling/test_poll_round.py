@@ -1,7 +1,5 @@
 """A poll round: what it reads and for whom, what it leaves to the next, and who runs it when callers come and go."""
 
-from __future__ import annotations
-
 import os
 import threading
 from collections.abc import Sequence

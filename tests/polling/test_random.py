@@ -1,7 +1,5 @@
 """Random waits and confirmations on one key keep their promises, whatever befalls them. A seed replays a run."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from math import inf

@@ -1,7 +1,5 @@
 """What a schedule accepts, and which statuses are ends."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """A wait: when it polls, what ends it, and what it returns. Everything in virtual time that begins at 0."""
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Iterator
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Callbacks in any order, forged, or late: what ranks higher stays, and what nobody showed is not believed."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any

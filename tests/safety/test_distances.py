@@ -1,7 +1,5 @@
 """Distances that matter: attempts hours apart, the first beyond page one; a payer's clock hours from the service's."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext, suppress
 from datetime import UTC, datetime, timedelta
 

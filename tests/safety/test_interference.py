@@ -1,7 +1,5 @@
 """Something else happens just before the k-th statement of a call, for every k that there is."""
 
-from __future__ import annotations
-
 import os
 import sqlite3
 from collections import Counter

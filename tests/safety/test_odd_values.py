@@ -1,7 +1,5 @@
 """One odd value of the service is left out with a WARNING: the rest of its payment, and all others, settle."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

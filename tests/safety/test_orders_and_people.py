@@ -1,7 +1,5 @@
 """Orders as people make them: another phone, a shared account reference, a callback that never came."""
 
-from __future__ import annotations
-
 import re
 from contextlib import suppress
 

@@ -1,7 +1,5 @@
 """An order that was paid twice is noticed, whatever the clocks show, and its CRITICAL leads to money back."""
 
-from __future__ import annotations
-
 import re
 from datetime import timedelta
 from decimal import Decimal

@@ -1,7 +1,5 @@
 """Release is the only way to pay twice: it comes late, there is one of it, and a sweep looks again afterwards."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """A journal that went back in time, or has a second name, pays nothing until a person accepts it."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Callable

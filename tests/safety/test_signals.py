@@ -1,7 +1,5 @@
 """An exception out of a signal handler, at whatever instruction it strikes, leaves the journal as usable as before."""
 
-from __future__ import annotations
-
 import json
 import random
 import sys

@@ -1,7 +1,5 @@
 """A key of another account pays nothing with a journal, whatever is called, and leaves the journal as it was."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
