@@ -211,7 +211,8 @@ class Journal:
 
         If the context raises, the end can be handled again. ``transactions.sweep`` uses this, too, so an end that both
         a callback and a sweep bring is handled once. Two ends are the same if they have the same transaction id and
-        status; FAILED, CANCELLED and EXPIRED count as one status, which is not handled after SUCCESS or REVERSED.
+        status; FAILED, CANCELLED and EXPIRED count as one status, which is not handled after SUCCESS or REVERSED. A
+        status that is no end, such as PROCESSING, is not handled after an end.
 
         An end is handled at least once if its callback comes again or a sweep runs. It may be handled twice if the
         process dies, or the database fails, before the context ends, or if the context takes over ten minutes.
