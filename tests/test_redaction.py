@@ -273,7 +273,13 @@ def test_every_phone_in_a_text_is_masked(subscriber: str, form: str, around: tup
     assert redact(shown) == shown
 
 
-@in_turn("text", ["call 0712 345 678.", "+254 (712) 345-678", "0 712-345-678", "to 254-712 345 678"])
+@in_turn(
+    "text",
+    [
+        *("call 0712 345 678.", "+254 (712) 345-678", "0 712-345-678", "to 254-712 345 678"),
+        *("/transactions/0712%20345%20678", "/%2B254%20%28712%29%20345-678", "/(0712)%20345%20678"),
+    ],
+)
 def test_a_phone_with_separators_is_masked_too(text: str) -> None:
     assert "345" not in redact(text)
 

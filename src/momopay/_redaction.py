@@ -18,10 +18,11 @@ T = TypeVar("T")
 # A key in plain text, or in the base64 of Basic authentication, where "pk_" is "cGtf".
 _KEY = re.compile(r"\b(pk_(?:live|test)_|cGtf)[!-~]+")
 
-# A Kenyan number in any spelling. The first alternative consumes hexadecimal ids and UUIDs, whose digits are no phone.
+# A Kenyan number in any spelling, also in a URL, where %20, %28 and %29 are a space and parentheses. The first
+# alternative consumes hexadecimal ids and UUIDs, whose digits are no phone.
 _PHONE = re.compile(
     r"(?P<id>(?<![0-9A-Za-z])(?:[0-9a-f]{16,}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(?![0-9A-Za-z]))"
-    r"|(?<![0-9])(?:\+?254|0(?=[ ()-]?[17]))(?:[ ()-]{0,2}[0-9]){9}(?![0-9])"
+    r"|(?<![0-9])(?:\+?254|0(?=(?:[ ()-]|%2[089])?[17]))(?:(?:[ ()-]|%2[089]){0,2}[0-9]){9}(?![0-9])"
 )
 
 # Packages whose frames hold a request, its headers or a row of the journal during a call.

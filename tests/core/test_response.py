@@ -15,6 +15,7 @@ from momopay._core.response import (
     failure_from_response,
     failure_without_response,
     parse_envelope,
+    retry_after,
     transaction_id_in,
 )
 from momopay._core.retry import AttemptFailed, FailureKind
@@ -211,6 +212,14 @@ def test_a_point_in_time_counts_only_where_no_seconds_are_stated() -> None:
     assert pause is not None
     assert 90 < pause <= 100
     assert limited({"blockedUntil": "2020-01-01T00:00:00Z"}) == 0
+
+
+def test_a_point_in_time_is_compared_with_the_services_own_clock() -> None:
+    date = {"date": "Fri, 20 Nov 2026 10:00:00 GMT"}
+    assert retry_after({"retry-after": "Fri, 20 Nov 2026 10:00:30 GMT", **date}) == 30
+    body = refusal("RATE_LIMIT_EXCEEDED")
+    body["error"]["details"] = {"blockedUntil": "2026-11-20T13:08:00+03:00"}
+    assert failed(response(429, body, **date)).retry_after == 480
 
 
 @in_turn("answer", [response(404, b"<html>"), response(200, b""), response(200, [1]), response(302, refusal("X"))])

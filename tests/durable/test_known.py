@@ -42,7 +42,7 @@ from journal.kit import (
     state_of,
 )
 from journal.kit import record as record_outcome
-from momopay import Journal, JournalState, MomoPayError, OutcomeUnknownError, RequestValidationError
+from momopay import Journal, JournalState, MomoPayError, OutcomeUnknownError, PollSchedule, RequestValidationError
 from momopay.sandbox import Fault
 
 # Reading what was accepted.
@@ -101,6 +101,9 @@ def test_a_read_that_is_behind_takes_no_payment_back(drive: Drive, journal: Jour
     service = Service(read=listed(type="STK", status=status))
     paid = drive(transport=service.transport)(collect(journal, phone=PHONE, abandon_after=0))
     assert (paid.is_paid, service.requests) == (True, ["GET /transactions/t-1"])
+    caught_up, at_once = Service(read=listed(type="STK", status="SUCCESS")), PollSchedule(first=0)
+    waited = drive(transport=caught_up.transport)(lambda client: client.transactions.wait(paid, schedule=at_once))
+    assert (waited.status, len(caught_up.requests)) == ("SUCCESS", 1)
 
 
 # What was refused, and may have been made after all.

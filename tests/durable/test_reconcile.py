@@ -3,15 +3,29 @@
 import csv
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
+from email.utils import format_datetime
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 import momopay
-from durable.kit import BY_HAND, CANCELLING, FAILING, PAYOUTS, Shop, initiate, over_both_clients, requests
-from journal.kit import ACCEPTED, PHONE, UNKNOWN, execute, fill, put
-from momopay import OutcomeUnknownError, RequestValidationError
+from drivers import Drive
+from durable.kit import (
+    BY_HAND,
+    CANCELLING,
+    FAILING,
+    PAYOUTS,
+    Service,
+    Shop,
+    initiate,
+    listed,
+    over_both_clients,
+    requests,
+)
+from journal.kit import ACCEPTED, PHONE, UNKNOWN, execute, fill, put, state_of
+from momopay import Journal, OutcomeUnknownError, RequestValidationError
 from momopay.durable.reconcile import Difference, day_bounds
 from momopay.sandbox import Fault
 from momopay.types import BookedOrder, DayReport
@@ -130,6 +144,24 @@ def test_a_payment_from_before_an_order_is_not_its_own(shop: Shop) -> None:
     assert difference.remedy == "paid from another phone than we asked, or not by our prompt: find out"
     assert unresolved.remedy.startswith("it may have been paid")
     assert shop.state("METER") is UNKNOWN
+
+
+def test_the_services_clock_counts(drive: Drive, journal: Journal) -> None:
+    """An order was sent by a machine that was ten minutes ahead; that is no older payment."""
+    put(journal, "o", UNKNOWN, momopay.EntryKind.COLLECTION)
+    made = listed("o", type="STK", status="SUCCESS", age=timedelta(minutes=10))
+    service = Service(pages=[[made]])
+
+    def respond(request: httpx.Request) -> httpx.Response:
+        answer = service.respond(request)
+        answer.headers["date"] = format_datetime(datetime.now(UTC) - timedelta(minutes=10), usegmt=True)
+        return answer
+
+    day = (datetime.now(UTC) + timedelta(hours=3)).date()
+    drive(transport=httpx.MockTransport(respond))(
+        lambda client: client.transactions.reconcile(day=day - timedelta(days=1), last_day=day, journal=journal)
+    )
+    assert state_of(journal, "o", momopay.EntryKind.COLLECTION) is ACCEPTED
 
 
 def test_an_order_that_was_paid_on_another_day_was_paid(shop: Shop) -> None:

@@ -194,6 +194,15 @@ def test_a_limit_is_waited_for_if_it_ends_within_the_call(
     assert service.requests == ["POST /b2c/payouts"]
 
 
+def test_a_limit_is_not_waited_for_beyond_max_wait(drive: Drive, journal: Journal) -> None:
+    for max_wait, sent in ((0.0, 1), (1.0, 2)):
+        service = Service(record(), pages=[[]])
+        service.refusals = [limit(429, limit=60, remaining=0, resetInSeconds=1)]
+        with nullcontext() if max_wait else pytest.raises(momopay.RateLimitExceededError):
+            drive(transport=service.transport, max_wait=max_wait)(pay(journal))
+        assert service.sent == sent
+
+
 def test_a_pause_that_the_service_ordered_sends_nothing_and_leaves_the_order(shop: Shop) -> None:
     shop.sandbox.ban_stk(shop.key)
     with pytest.raises(momopay.StkTempBannedError):

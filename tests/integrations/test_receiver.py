@@ -161,6 +161,13 @@ def test_a_url_signed_for_an_order_admits_no_payout(long_order: Journal) -> None
     assert handler.calls == []
 
 
+def test_a_callback_that_contradicts_its_entry_reaches_no_handler_without_a_signer_either(journal: Journal) -> None:
+    put(journal, "SAL-1", JournalState.UNKNOWN)
+    handler, other = Handler(), json.dumps(callback_body("SAL-1", amount=11)).encode()
+    assert blocking(handler, None, journal)("POST", "", other) == 503
+    assert handler.calls == []
+
+
 def test_a_callback_without_a_signer_settles_nothing(journal: Journal) -> None:
     put(journal, "SAL-1", JournalState.UNKNOWN)
     handler = Handler()

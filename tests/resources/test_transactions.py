@@ -9,7 +9,7 @@ import pytest
 import momopay
 from drivers import Drive, Driver
 from in_turn import in_turn
-from models.kit import CHANNEL, ID, ITEM, PAGE, PAYBILL, READ, parse
+from models.kit import CHANNEL, ID, ITEM, PAGE, PAYBILL, PAYOUT, READ, parse
 from models.test_callbacks import callback
 from momopay.models.callbacks import is_confirmed
 from momopay.sandbox import Sandbox
@@ -57,9 +57,18 @@ def test_a_transaction_is_read_by_its_id_or_by_a_record(drive: Drive) -> None:
     exchange(drive, READ, lambda client: client.transactions.get(read), "GET", target)
 
 
-@in_turn("name", ["account_reference", "reference", "external_reference"])
-def test_a_reference_is_read_under_any_of_its_names_though_the_first_is_null(drive: Drive, name: str) -> None:
-    null = {"accountReference": None, name: "INV-42"}
+@in_turn(
+    ("name", "first"), [*((each, None) for each in ("account_reference", "reference")), ("external_reference", "")]
+)
+def test_a_reference_is_read_under_any_of_its_names_though_the_first_is_empty(
+    drive: Drive, name: str, first: str | None
+) -> None:
+    null = {"accountReference": first, name: "INV-42"}
+    paid = Recorder({**PAYOUT.camel, "accountReference": first, "reference": None, name: "INV-42"})
+    sent = drive(transport=paid.transport)(
+        lambda client: client.payouts.initiate(amount=10, phone="0712345678", reference="INV-42")
+    )
+    assert sent.reference == "INV-42"
     read = Recorder({**READ.camel, **null})
     assert drive(transport=read.transport)(lambda client: client.transactions.get(ID)).account_reference == "INV-42"
     listed = Recorder({**PAGE, "items": [{**ITEM.camel, **null}]})

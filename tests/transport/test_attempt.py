@@ -27,6 +27,7 @@ from momopay._transport.attempt import (
 )
 
 BODY = b'{"success": true}'
+PAYOUTS = "https://api.example/v1/b2c/payouts"
 
 
 def read(*chunks: bytes, status: int = 200, **headers: str) -> RawResponse:
@@ -106,7 +107,7 @@ def test_a_response_that_breaks_off_keeps_what_came() -> None:
     reader = ResponseReader(Progress())
     reader.start(httpx.Response(200))
     reader.feed(b'{"data": {"transactionId": "t-1"')
-    failure = reader.failure(httpx.ReadError("reset"))
+    failure = reader.failure(httpx.ReadError("reset"), PAYOUTS)
     assert isinstance(failure, NoReplyError)
     assert (failure.status, failure.partial) == (200, b'{"data": {"transactionId": "t-1"')
     assert str(failure) == "ReadError: reset"
@@ -129,6 +130,7 @@ NOT_SENT = {
     "httpcore found no free connection": httpcore.PoolTimeout(),
     "httpcore knows no such scheme": httpcore.UnsupportedProtocol("ftp"),
     "httpx said so by itself": httpx.ConnectError("no route"),
+    "httpx said so of this request": httpx.ConnectError("no route", request=httpx.Request("POST", PAYOUTS)),
     "httpx said so for httpcore": caused(httpx.ConnectTimeout("late"), httpcore.ConnectTimeout()),
     "the system said so": caused(httpx.ConnectError("no"), RuntimeError("a library's"), REFUSED),
     "the resolver said so": caused(httpx.ConnectError("no"), RuntimeError("a library's"), socket.gaierror(-2)),
@@ -137,6 +139,7 @@ MAYBE_SENT = {
     "httpcore could not read": httpcore.ReadError("reset"),
     "httpcore could not write": httpcore.WriteError("reset"),
     "httpx could not read": httpx.ReadTimeout("late"),
+    "it is of another request": httpx.ConnectError("no route", request=httpx.Request("POST", "https://audit.example")),
     "a transport translates a hang-up": caused(httpx.ConnectTimeout("disconnected"), ConnectionResetError()),
     "a transport translates its own error": caused(httpx.ConnectError("?"), RuntimeError("a library's")),
     "the system's own error": REFUSED,
@@ -147,18 +150,18 @@ MAYBE_SENT = {
 
 @in_turn("error", NOT_SENT.values())
 def test_an_error_that_proves_that_nothing_was_sent(error: Exception) -> None:
-    assert isinstance(ResponseReader(Progress()).failure(error), NotSentError)
+    assert isinstance(ResponseReader(Progress()).failure(error, PAYOUTS), NotSentError)
     sending = Progress()
     sending.trace("http11.send_request_headers.started", {})
-    assert isinstance(ResponseReader(sending).failure(error), NoReplyError)
+    assert isinstance(ResponseReader(sending).failure(error, PAYOUTS), NoReplyError)
 
 
 @in_turn("error", MAYBE_SENT.values())
 def test_an_error_that_proves_nothing(error: Exception) -> None:
-    assert isinstance(ResponseReader(Progress()).failure(error), NoReplyError)
+    assert isinstance(ResponseReader(Progress()).failure(error, PAYOUTS), NoReplyError)
     connecting = Progress()
     connecting.trace("connection.connect_tcp.started", {})
-    assert isinstance(ResponseReader(connecting).failure(error), NotSentError)
+    assert isinstance(ResponseReader(connecting).failure(error, PAYOUTS), NotSentError)
 
 
 def test_over_our_own_connections_a_head_without_its_body_was_not_sent() -> None:

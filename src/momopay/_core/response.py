@@ -185,7 +185,7 @@ def _pause(response: RawResponse, details: Mapping[str, Any]) -> float | None:
         return max(seconds)
     # A point in time depends on two clocks that agree, so it is used only if no seconds are stated.
     end = moment_or_none(details.get("blockedUntil"))
-    return None if end is None else max(0.0, (end - datetime.now(UTC)).total_seconds())
+    return None if end is None else _seconds_until(end, response.headers)
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
@@ -194,7 +194,12 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
     if text.isascii() and text.isdigit():
         return min(float(text), _MAX_RETRY_AFTER)
     when = http_date(text)
-    return None if when is None else max(0.0, (when - datetime.now(UTC)).total_seconds())
+    return None if when is None else _seconds_until(when, headers)
+
+
+def _seconds_until(end: datetime, headers: Mapping[str, str]) -> float:
+    # By the service's own time if the response has it, because this machine's clock may be wrong.
+    return max(0.0, (end - (http_date(headers.get("date", "")) or datetime.now(UTC))).total_seconds())
 
 
 def http_date(text: str) -> datetime | None:

@@ -7,6 +7,7 @@ import sys
 import time
 import zlib
 from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import suppress
 from functools import lru_cache, partial
 from math import inf
 from typing import Any, Final, NamedTuple, TypeVar
@@ -226,12 +227,12 @@ class ResponseReader:
         if len(self._body) > MAX_BODY:
             raise self._too_large()
 
-    def failure(self, error: Exception) -> NoResponseError:
-        """Return the failure of an attempt in which the transport raised this error."""
+    def failure(self, error: Exception, url: str) -> NoResponseError:
+        """Return the failure of an attempt at this URL in which the transport raised this error."""
         reason = f"{type(error).__name__}: {error}"
         progress = self.progress
         # A transport may send the request and then fail to open another connection.
-        if progress.is_unsent or (not progress.sending and _is_not_sent(error)):
+        if progress.is_unsent or (not progress.sending and _is_not_sent(error, url)):
             return NotSentError(reason)
         return self.incomplete(reason)
 
@@ -274,12 +275,15 @@ class ResponseReader:
         return decoded
 
 
-def _is_not_sent(error: Exception) -> bool:
+def _is_not_sent(error: Exception, url: str) -> bool:
     """Return whether an error proves that nothing was sent."""
     if isinstance(error, _HTTPCORE_NOT_SENT):
         return True
     if not isinstance(error, _HTTPX_NOT_SENT):
         return False
+    with suppress(RuntimeError):  # the error knows no request
+        if error.request.url != _parsed_url(url):
+            return False  # a transport may make other requests after it has sent this one
     # httpx's errors prove it only if httpcore, the operating system or the transport itself raised them. httpx-aiohttp
     # raises ConnectTimeout even for a server that hung up after it had read the whole request.
     causes = list(_causes(error))

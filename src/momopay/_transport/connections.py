@@ -249,7 +249,7 @@ class BaseBackend(ABC):
             except TRANSPORT_ERRORS as error:
                 if error is reader.progress.refusal:
                     raise
-                raise reader.failure(error) from error
+                raise reader.failure(error, url) from error
         raise reader.timed_out()
 
     async def _connection_for(self, request: httpx.Request, progress: Progress | None) -> Connection:

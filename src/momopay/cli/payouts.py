@@ -55,6 +55,7 @@ _DOUBTFUL = {
 }
 _COLUMNS = "Columns reference, phone, amount; perhaps description."
 _NEAR = "Transactions with these references"
+_NEW_JOURNAL = "The journal is new, so nobody counts as paid before."
 _BAR_WIDTH = 12  # makes the whole progress bar fit on 80 columns, even for 10,000 rows
 _FRESH = timedelta(minutes=10)  # the service's list may not show a payment that is younger
 # Clocks and time zones may be off by this much, so transactions that are this much older are shown too.
@@ -105,7 +106,8 @@ def run(
             with options.open_journal() if is_there else nullcontext() as opened:
                 plan = make_plan(payroll, opened, similar=allow_similar)
             show_plan(output, payroll, plan, None)
-            _note_new_journal(output, options.journal, is_there=is_there)
+            if not is_there:
+                output.note(_NEW_JOURNAL)
             output.note("Dry run: nothing was sent.")
             return ExitCode.OK
         key = api_key()
@@ -119,7 +121,6 @@ def run(
                 plan = make_plan(payroll, journal, similar=allow_similar)
                 wallet = client.wallet.balance().available_balance
             show_plan(output, payroll, plan, wallet)
-            _note_new_journal(output, options.journal, is_there=is_there)
             owner = Output(as_json=False, show_phones=not mask_phones)
             paying = PayrollRun(client, journal, payroll, plan, similar=allow_similar)
             # Checked before money moves, and after a new journal was made, so that the report cannot overwrite it.
@@ -128,7 +129,7 @@ def run(
                 write_report(owner, report, paying.outcomes)
             if plan.to_pay:
                 due = total(plan.to_pay)
-                question = f"Pay KES {kes(due)} in {people(plan.to_pay)} now?"
+                question = f"Pay KES {kes(due)} in {people(plan.to_pay)} now?{'' if is_there else f' {_NEW_JOURNAL}'}"
                 # The options state the total of the file; a person types what is still due.
                 confirmation.ask(question, to_type=format_amount(due))
             schedule = momopay.PollSchedule(first=0, every=every, limit=timeout) if wait else None
@@ -145,15 +146,6 @@ def run(
     code = 128 + paying.signals[0] if paying.signals else ended
     show_end(output, paying, plan, code)
     return code
-
-
-def _note_new_journal(output: Output, where: str | None, *, is_there: bool) -> None:
-    """Warn that a new journal shows nobody as paid: the path may be wrong, and an earlier journal may know better."""
-    if not is_there:
-        output.note(
-            f"There was no journal at {where}, so nobody counts as paid before. If rows of this file were paid with"
-            " another journal, answer no, and give that one."
-        )
 
 
 def _pay_and_follow(output: Output, run: PayrollRun, plan: Plan, schedule: momopay.PollSchedule | None) -> None:

@@ -248,6 +248,7 @@ async def _listed(session: Session[BackendT], since: datetime, until: datetime) 
     walk = PageWalk(partial(read_page, session, query))
     found: dict[str, TransactionSummary] = {}  # by id, because a list that grows during the walk shows some twice
     while (page := await walk.next()) is not None:
+        session.clock.observe(page.response.headers)
         found |= {each.transaction_id: each for each in page.items if since <= each.created_at < until}
         oldest = oldest_time(page)
         if oldest is not None and oldest < since:

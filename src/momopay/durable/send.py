@@ -223,8 +223,9 @@ class Sender:
                     return record
         except RateLimitExceededError as error:
             # Not repeated by `Call`, because a search must precede any second send, even after this refusal.
-            pause = max(error.retry_after or 0.0, BASE_BACKOFF)
-            is_last = self._call.attempts >= self._session.limits.max_attempts
+            pause, limits = max(error.retry_after or 0.0, BASE_BACKOFF), self._session.limits
+            is_last = self._call.attempts >= limits.max_attempts
+            is_last = is_last or (limits.max_wait is not None and pause > limits.max_wait)
             if error.may_have_executed or is_last or self._session.backend.now() + pause >= self._call.deadline:
                 raise
             self._call.report_retry(pause, error)

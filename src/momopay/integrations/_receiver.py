@@ -228,6 +228,7 @@ class CallbackReceiver:
         recorder, is_signed = parts_of(journal).recorder, self._signer is not None
         if is_signed:
             _check_order(journal, reception.order, callback)
+        if is_signed or self._client is None:  # else it is checked once it is confirmed
             recorder.check(callback)  # before the handler acts on a callback that is wrong
         with journal.handling(callback) as is_first:
             reception.is_first = is_first

@@ -61,8 +61,6 @@ T = TypeVar("T")
 _MAX_PROBLEMS: Final = 5
 # The service has no limit for ids. This one keeps a path within what any server and proxy accepts.
 _MAX_ID_LENGTH: Final = 255
-# "." and ".." would survive percent-encoding and lead to another path.
-_NO_DOTS: Final = r"[^.\s]"
 
 # An ISO 8601 time as an aware datetime. A time without a zone is taken as UTC.
 Timestamp: TypeAlias = Annotated[
@@ -71,7 +69,7 @@ Timestamp: TypeAlias = Annotated[
 ]
 
 # An id that can be part of a path. With another one, an accepted payment could never be read.
-Id: TypeAlias = Annotated[str, Field(pattern=_NO_DOTS, max_length=_MAX_ID_LENGTH)]
+Id: TypeAlias = Annotated[str, Field(pattern=r"[^.\s]", max_length=_MAX_ID_LENGTH)]
 
 # A result code. The service specifies text, but a number must not make a payment unreadable.
 ProviderCode: TypeAlias = Annotated[
@@ -144,14 +142,17 @@ def note_response(record: Record, info: ResponseInfo) -> None:
         for each in records:
             fields = vars(each)
             fields["_response"] = info
-            if fields.get("account_reference", "") is None:
+            if not fields.get("account_reference"):
                 _use_other_name(each)
 
 
 def _use_other_name(record: Record) -> None:
-    """Read the reference under another of its names, as the service may give several, and null under the first."""
-    others = [(record.model_extra or {}).get(name) for name in REFERENCE.choices if isinstance(name, str)]
-    vars(record)["account_reference"] = next((other for other in others if isinstance(other, str)), None)
+    """Read an empty reference under another of its names, of which the service may give several."""
+    fields, extra = vars(record), record.model_extra or {}
+    others = [other for name in REFERENCE.choices if isinstance(other := extra.get(str(name)), str) and other]
+    for own in ("account_reference", "reference"):  # as the models call it
+        if others and own in fields and not fields[own]:
+            fields[own] = others[0]
 
 
 class Envelope(BaseModel, Generic[T]):
@@ -173,8 +174,9 @@ _LONE_SURROGATE: Final = re.compile(
 
 
 def is_id(text: str) -> bool:
-    """Return whether a text can be an id, as `Id` has it."""
-    return re.search(_NO_DOTS, text) is not None and len(text) <= _MAX_ID_LENGTH
+    """Return whether a text can be an id, and part of a path."""
+    # "." and ".." would survive percent-encoding and lead to another path.
+    return text.strip() not in {"", ".", ".."} and len(text) <= _MAX_ID_LENGTH
 
 
 def parse_json(model: type[M], body: bytes) -> M:

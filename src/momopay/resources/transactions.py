@@ -342,6 +342,10 @@ class Transactions(Resource[BackendT]):
             raise ConfigurationError("until must be a function of a transaction, such as momopay.settled, not async")
         if not isinstance(schedule, PollSchedule):
             raise ConfigurationError("schedule must be a PollSchedule, such as PollSchedule(limit=60)")
-        # If a payment's own transaction has ended, it is returned without a request.
-        wanted = {transaction_id_of(each): each.transaction if isinstance(each, Payment) else each for each in ids}
+        # A transaction that has ended is returned without a request; so is a payment's, unless a callback knew better.
+        wanted: dict[str, object] = {}
+        for each in ids:
+            wanted[transaction_id_of(each)] = each
+            if isinstance(each, Payment) and each.transaction is not None and each.transaction.status == each.status:
+                wanted[each.transaction_id] = each.transaction
         return TransactionWait(self._coordinators.waits, self._session, wanted, until, schedule)
