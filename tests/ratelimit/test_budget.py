@@ -1,7 +1,5 @@
 """The budget of a process: shared by threads, and by the child of a fork not at all."""
 
-from __future__ import annotations
-
 import math
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """`FileRateBudget`: one budget for the processes of a machine, whatever happens to its file."""
 
-from __future__ import annotations
-
 import fcntl
 import multiprocessing
 import os

@@ -1,7 +1,5 @@
 """An exception out of a signal handler (Ctrl-C, Celery's soft time limit) leaves no lock held, wherever it strikes."""
 
-from __future__ import annotations
-
 import queue
 import random
 import threading

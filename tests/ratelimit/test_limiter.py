@@ -1,7 +1,5 @@
 """Waiting for slots: who goes first, who gives up, and what a clock that only sleeping moves shows."""
 
-from __future__ import annotations
-
 import asyncio
 import fcntl
 import gc

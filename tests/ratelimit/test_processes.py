@@ -1,7 +1,5 @@
 """Threads and processes take no slot twice, whatever keeps the budget, and a fork leaves neither of the two stuck."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import sys

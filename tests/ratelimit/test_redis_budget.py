@@ -1,7 +1,5 @@
 """`RedisRateBudget` over a real server: one log for all, and what holds while the server or the log is away."""
 
-from __future__ import annotations
-
 import json
 import logging
 import os

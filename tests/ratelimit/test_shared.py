@@ -1,7 +1,5 @@
 """The text that processes share: it reads back what was written, and nothing else."""
 
-from __future__ import annotations
-
 import json
 import random
 

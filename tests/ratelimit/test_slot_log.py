@@ -1,7 +1,5 @@
 """The arithmetic: no window is overrun, a burst goes out at once, and each lane gets its share."""
 
-from __future__ import annotations
-
 import math
 import random
 from heapq import heappop, heappush
