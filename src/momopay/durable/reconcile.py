@@ -271,10 +271,10 @@ def _look_up(journal: Journal, transaction: TransactionSummary, ahead: float) ->
     kind = next((each for each in EntryKind if each.transaction_type is transaction.type), None)
     if kind is None:  # a top-up, or a new type
         return Seen(transaction)
-    before = parts_of(journal).store.by_transaction(transaction.transaction_id)
-    found = journal.by_transaction(transaction) if before is None else None
+    found = journal.by_transaction(transaction)
+    before = found if found is not None and transaction.transaction_id in found.transaction_ids else None
     # The time counts, too: one from before the first attempt was made without the journal. See `ServiceClock.ahead`.
-    if found is not None and search_for(found).shifted(ahead).fit(transaction) is not Fit.EXACT:
+    if found is not None and before is None and search_for(found).shifted(ahead).fit(transaction) is not Fit.EXACT:
         return Seen(transaction, namesake=found)
     settled = journal.settle(transaction)
     if settled is not None and transaction.transaction_id in settled.transaction_ids:
