@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import partial
 from math import inf
-from typing import Any, Final, Generic, Protocol, Self, TypeAlias, cast
+from typing import Any, Final, Generic, Protocol, Self, TypeAlias
 
 from momopay._core.operation import OperationIterator, as_operation
 from momopay._core.session import Session
@@ -25,7 +25,15 @@ from momopay._core.wiring import BackendT
 from momopay._ratelimit.budget import Lane
 from momopay._redaction import clear_frames, redacted_repr
 from momopay.durable.once import DurableCall
-from momopay.durable.payment import Payment, PayoutItem, PayoutOutcome, item_of, payment_in, reference_in
+from momopay.durable.payment import (
+    Payment,
+    PayoutItem,
+    PayoutOutcome,
+    is_mapping,
+    item_of,
+    payment_in,
+    reference_in,
+)
 from momopay.durable.send import JournalAccess, check_account
 from momopay.errors import (
     APIError,
@@ -45,7 +53,6 @@ from momopay.errors import (
 )
 from momopay.journal.entries import EntryKind, JournalEntry, JournalState
 from momopay.journal.journal import Journal, parts_of
-from momopay.journal.rules import may_have_executed
 from momopay.models.arguments import checked_metadata, similarity_key
 from momopay.models.requests import PayoutRequest
 from momopay.money import format_amount, parse_amount
@@ -162,8 +169,8 @@ class PayAll(Generic[BackendT]):
         everything: list[object] = []
         requests: list[PayoutRequest] = []
         while (given := await self._take()) is not _END:
-            if isinstance(given, Mapping):  # which could change after it was counted
-                given = dict(cast("Mapping[object, object]", given))
+            if is_mapping(given):  # which could change after it was counted
+                given = dict(given)
             with suppress(RequestValidationError):  # it is never sent, and gets its own outcome later
                 requests.append(self._request(item_of(given)))
             everything.append(given)
@@ -200,8 +207,8 @@ class PayAll(Generic[BackendT]):
             is_in_trouble = self._unknown_in_a_row >= _MAX_UNKNOWN_IN_A_ROW
             # Errors that do not come from the service, such as no connection or no journal, stop the run too.
             is_of_one = isinstance(error, APIError | OutcomeUnknownError | DuplicatePayoutError)
-            is_of_one = is_of_one and self._is_account_checked and not isinstance(error, _STOPPING)
-            return replace(outcome, stops=not is_of_one or is_in_trouble)
+            is_of_all = not is_of_one or isinstance(error, _STOPPING) or not self._is_account_checked
+            return replace(outcome, stops=is_of_all or is_in_trouble)
 
     async def _pay_once(self, request: PayoutRequest, metadata: dict[str, object] | None, *, is_new: bool) -> Payment:
         tries = 0
@@ -230,19 +237,20 @@ class PayAll(Generic[BackendT]):
         outcome = partial(PayoutOutcome, request.reference, error=error)
         if isinstance(error, DuplicatePayoutError):  # the entry belongs to another payout
             return outcome(JournalState.REFUSED)
+        access = JournalAccess(self._session, self._journal, request.reference)
+        if not self._is_account_checked:
+            await access.note_earlier_attempts(error, EntryKind.PAYOUT, request.reference)
         by_error = JournalState.UNKNOWN if error.may_have_executed else JournalState.NOT_SENT
-        if isinstance(error, ConfigurationError | OutcomeUnknownError | RequestValidationError):
+        # The journal may belong to another account.
+        needs_no_entry = isinstance(error, ConfigurationError | OutcomeUnknownError | RequestValidationError)
+        if needs_no_entry or not self._is_account_checked:
             return outcome(by_error)
         try:
-            access = JournalAccess(self._session, self._journal, request.reference)
             entry = await access.run(self._store.get, EntryKind.PAYOUT, request.reference)
         except JournalError:
             return outcome(by_error)
         if entry is None:
             return outcome(JournalState.NOT_SENT)
-        if not self._is_account_checked and may_have_executed(entry):  # the entry may belong to another account
-            error.may_have_executed = True
-            return outcome(JournalState.UNKNOWN)
         return outcome(entry.state, payment_in(entry))
 
     def _get(self, request: PayoutRequest) -> JournalEntry | None:

@@ -151,7 +151,8 @@ _NAMES: Final = [each.name for each in fields(PayoutItem)]
 _REQUIRED: Final = [each.name for each in fields(PayoutItem) if each.default is MISSING]
 
 
-def _is_mapping(given: object) -> TypeGuard[Mapping[object, Any]]:
+def is_mapping(given: object) -> TypeGuard[Mapping[object, Any]]:
+    """Return whether it is a mapping."""
     return isinstance(given, Mapping)
 
 
@@ -159,7 +160,7 @@ def item_of(given: object) -> PayoutItem:
     """Return the given item, or one made from a mapping. Raise RequestValidationError if it is neither."""
     if isinstance(given, PayoutItem):
         return given
-    if not _is_mapping(given):
+    if not is_mapping(given):
         raise RequestValidationError({"payouts": "must be PayoutItems, or mappings of the arguments of pay_once"})
     problems = {name: "is missing" for name in _REQUIRED if name not in given}
     problems |= {redact(str(name)): "is not an argument of a payout" for name in given if name not in _NAMES}
@@ -170,5 +171,5 @@ def item_of(given: object) -> PayoutItem:
 
 def reference_in(given: object) -> str:
     """Return the reference of what may not be a valid item, "" if it has none."""
-    found = given.get("reference") if _is_mapping(given) else getattr(given, "reference", None)
+    found = given.get("reference") if is_mapping(given) else getattr(given, "reference", None)
     return found if isinstance(found, str) else ""
