@@ -21,7 +21,6 @@ from momopay._core.reads import EVERYTHING, PageWalk, read_page, read_transactio
 from momopay._core.session import Session
 from momopay._ratelimit.budget import Lane
 from momopay._redaction import redacted_repr
-from momopay._transport.threads import entered_in_thread
 from momopay.durable.known import record_made
 from momopay.durable.search import Matches, describe, search, search_for
 from momopay.durable.send import check_account, report_change
@@ -339,6 +338,8 @@ class Sweep:
         return is_first
 
     async def _await(self, transaction: Transaction, handler: Callable[[Transaction], Any]) -> bool:
+        from momopay._transport.threads import entered_in_thread  # noqa: PLC0415  blocking clients need no anyio
+
         async with entered_in_thread(self._held(transaction)) as is_first:
             if is_first:
                 await handler(transaction)
