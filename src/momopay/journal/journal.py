@@ -244,10 +244,11 @@ class Journal:
 
         Such a journal does not know what was paid since, and every durable call refuses it. First reconcile the days
         between, with ``transactions.reconcile`` or ``momopay reconcile``. `by` is the name of who decides; an empty one
-        is a RequestValidationError. The name and the days are logged at WARNING. If nothing was lost, nothing changes.
+        is a RequestValidationError. The name and the days are logged at WARNING. If this process knows that nothing was
+        lost, nothing changes.
 
         Returns:
-            Which days to reconcile, as a sentence; "" if nothing was lost.
+            Which days to reconcile, as a sentence; "" if nothing changed.
         """
         if not isinstance(by, str) or not by.strip():
             raise RequestValidationError({"by": "must be the name of who decides, as text"})
