@@ -39,7 +39,8 @@ class Parts:
 
             try:
                 parsed = make_url(url)
-                self.name: str = parsed.render_as_string(hide_password=True)  # refuses what is not Unicode
+                shown = parsed.difference_update_query(["password"])  # libpq takes it there, too
+                self.name: str = shown.render_as_string(hide_password=True)  # refuses what is not Unicode
             except (ArgumentError, ValueError):
                 parsed = None
             if parsed is None:  # raised here, without a chain: the text of the error may quote part of the password
