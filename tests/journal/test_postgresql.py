@@ -21,6 +21,7 @@ from journal.kit import (
     NOT_SENT,
     SENDING,
     UNKNOWN,
+    before_each,
     begin,
     callback,
     execute,
@@ -133,6 +134,23 @@ def test_a_schema_that_the_url_names_is_used(postgresql: PostgresqlServer, url: 
         # Each connection finds it, not only the first.
         with store_of(other).database.connection():
             assert found(other, "s").reference == "s"
+
+
+def test_no_transaction_is_idle_while_the_disk_takes_a_backup(url: str, tmp_path: Path) -> None:
+    """The server would end it after ten seconds."""
+    idle = list[object]()
+
+    def look(text: str) -> None:
+        if text == "COMMIT":
+            with connect_to(url) as other:
+                of_sender = "SELECT 1 FROM pg_stat_activity WHERE application_name = %s AND state LIKE 'idle in %%'"
+                idle.append(other.execute(of_sender, [store_of(journal).database.backend.sender]).fetchall())
+
+    with Journal(url) as journal:
+        put(journal)
+        with before_each(look):
+            journal.backup(tmp_path / "copy.db")
+    assert idle == [[]]
 
 
 def test_a_right_that_is_missing_is_named_and_nothing_is_created(database: str) -> None:
