@@ -190,6 +190,23 @@ def test_a_process_refuses_what_is_older_than_it_has_seen(journal: Journal, url:
     assert sequence(journal) == (0, 1)
     with Journal(url) as later:
         assert is_refused(later) is url.startswith("sqlite")
+    with Journal(url) as later:
+        assert "momopay reconcile" in later.accept_restored(by="Njeri"), "a new process cannot know, and a person can"
+        assert later.accept_restored(by="Njeri") == ""
+    assert not is_refused(journal)
+
+
+@pytest.mark.both_databases
+def test_it_stays_refused_when_a_process_that_saw_less_raises_the_number(journal: Journal, other: Journal) -> None:
+    put(journal, "a")
+    put(journal, "b")
+    set_back(journal)
+    assert is_refused(journal)
+    put(other, "c")
+    put(other, "d")
+    assert is_refused(journal)
+    assert "momopay reconcile" in journal.accept_restored(by="Njeri")
+    assert not is_refused(journal)
 
 
 @pytest.mark.parametrize("number", [1, 2])
@@ -334,7 +351,7 @@ def test_somebody_accepts_it(journal: Journal, by: str) -> None:
     assert is_refused(journal)
 
 
-def test_the_days_between_are_named_by_the_calendar_of_nairobi(journal: Journal, kept: Path) -> None:
+def test_the_days_between_are_named_by_the_calendar_of_nairobi(journal: Journal, other: Journal, kept: Path) -> None:
     put(journal)
     execute(journal, "UPDATE momopay_payments SET sent_at = '2026-11-01T21:30:00.000000+00:00'")  # 00:30 of the 2nd
     set_back(journal)
@@ -343,4 +360,4 @@ def test_the_days_between_are_named_by_the_calendar_of_nairobi(journal: Journal,
         check(journal)
     execute(journal, "DELETE FROM momopay_payments")
     with pytest.raises(ConfigurationError, match="--day 2026-11-10 --last-day 2026-11-10"):
-        check(journal)
+        check(other)

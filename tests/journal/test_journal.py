@@ -48,6 +48,8 @@ def test_without_the_extra_it_can_be_named_and_says_what_to_install(used: tuple[
 def test_no_password_is_shown() -> None:
     with Journal("postgresql+psycopg://me:secret@127.0.0.1:1/d") as journal:
         assert repr(journal) == "Journal('postgresql+psycopg://me:***@127.0.0.1:1/d')"
+    with Journal("postgresql+psycopg:///d?password=secret&user=me") as journal:
+        assert repr(journal) == "Journal('postgresql+psycopg:///d?user=me')"
     with pytest.raises(ConfigurationError) as caught:
         Journal("postgresql+psycopg://me:pass@word:secret@h/d")
     assert "secret" not in f"{caught.value} {caught.value.__cause__!r} {caught.value.__context__!r}"

@@ -21,6 +21,7 @@ from journal.kit import (
     NOT_SENT,
     SENDING,
     UNKNOWN,
+    before_each,
     begin,
     callback,
     execute,
@@ -39,6 +40,7 @@ from momopay.journal.database import bounded
 from momopay.journal.postgresql import BoundedConnection, TooLateError, connect_in_time
 from patience import until
 from postgresql import PostgresqlServer
+from strikes import Striker
 
 pytestmark = pytest.mark.both_databases
 
@@ -62,10 +64,18 @@ def connect_to(url: str) -> BoundedConnection:
 
 
 def test_commits_wait_for_the_disk_whatever_the_servers_default(database: str) -> None:
+    """Nor does another default change what the journal does."""
     with Journal(database) as journal:
-        execute(journal, f'ALTER DATABASE "{database.rpartition("/")[2]}" SET synchronous_commit = off')
+        for default in (
+            "synchronous_commit = off",
+            "default_transaction_isolation = serializable",
+            "client_encoding = sql_ascii",
+        ):
+            execute(journal, f'ALTER DATABASE "{database.rpartition("/")[2]}" SET {default}')
     with Journal(database) as journal:
         assert execute(journal, "SHOW synchronous_commit") == [("on",)]
+        assert execute(journal, "SHOW transaction_isolation") == [("read committed",)]
+        assert put(journal, "Njambĩ").reference == "Njambĩ"
         assert execute(journal, "SHOW idle_in_transaction_session_timeout") == [("10s",)]
     with Journal(database) as journal:
         execute(journal, f'ALTER DATABASE "{database.rpartition("/")[2]}" SET synchronous_commit = remote_write')
@@ -124,6 +134,23 @@ def test_a_schema_that_the_url_names_is_used(postgresql: PostgresqlServer, url: 
         # Each connection finds it, not only the first.
         with store_of(other).database.connection():
             assert found(other, "s").reference == "s"
+
+
+def test_no_transaction_is_idle_while_the_disk_takes_a_backup(url: str, tmp_path: Path) -> None:
+    """The server would end it after ten seconds."""
+    idle = list[object]()
+
+    def look(text: str) -> None:
+        if text == "COMMIT":
+            with connect_to(url) as other:
+                of_sender = "SELECT 1 FROM pg_stat_activity WHERE application_name = %s AND state LIKE 'idle in %%'"
+                idle.append(other.execute(of_sender, [store_of(journal).database.backend.sender]).fetchall())
+
+    with Journal(url) as journal:
+        put(journal)
+        with before_each(look):
+            journal.backup(tmp_path / "copy.db")
+    assert idle == [[]]
 
 
 def test_a_right_that_is_missing_is_named_and_nothing_is_created(database: str) -> None:
@@ -230,6 +257,17 @@ def test_a_set_up_that_another_machine_makes(url: str) -> None:
             with refused_in_time():
                 journal.get("r")
         assert journal.get("r") is None
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no interval timer here")
+def test_an_interrupt_during_a_wait_is_raised_as_it_came(url: str, caplog: pytest.LogCaptureFixture) -> None:
+    with Journal(url) as journal:
+        put(journal)
+        with connect_to(url) as other, other.transaction(), Striker(1, BOUND) as striker:
+            other.execute("LOCK TABLE momopay_payments IN ACCESS EXCLUSIVE MODE")
+            striker.strike(lambda: journal.get("r"))
+        assert state_of(journal) is ACCEPTED
+    assert caplog.messages == []
 
 
 def test_a_short_bound_does_not_stay_with_the_connection(url: str) -> None:

@@ -97,7 +97,7 @@ def test_without_create_nothing_is_created_in_a_file(path: Path, content: str | 
         path.touch()
     elif content is not None:
         with closing(sqlite3.connect(path)) as other:
-            other.execute("CREATE TABLE something (id INTEGER)")
+            other.execute("CREATE TABLE momopay_orders (id INTEGER)")
     before = {each.name: each.read_bytes() for each in path.parent.iterdir()}
     with Journal(f"sqlite:///{path}", create=False) as journal:
         for _ in range(2):

@@ -18,6 +18,7 @@ from journal.kit import (
     REFUSED,
     SENDING,
     UNKNOWN,
+    before_each,
     before_statement,
     begin,
     callback,
@@ -668,6 +669,12 @@ def test_orders_share_a_reference_while_their_amounts_differ_or_one_has_ended(jo
         just_before("BEGIN", journal, lambda: send(other, "march", 100)),
     ):
         send(journal, "february", 100)
+    statements = list[str]()
+    with before_each(statements.append, journal):
+        send(journal, "april", 300)
+        parts_of(journal).recorder.check(callback("METER", "t-april", type="STK", amount=300))
+    reads = [each for each in statements if ".wire_reference = " in each]
+    assert [".amount = " in each for each in reads] == [True], "a shop may have one reference for all its orders"
 
 
 # Finding

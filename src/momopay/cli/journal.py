@@ -196,12 +196,11 @@ def accept_restored(
         momopay journal accept-restored --by Amina --journal shop.db
     """
     with options.open_journal() as journal:
-        lost = journal.check().went_back
-        journal.accept_restored(by=by)
-    shown = ["This journal lost nothing: there was nothing to accept."]
-    if lost is not None:
-        shown = [plain(lost), f"Accepted by {plain(by)}: commands that pay use it again."]
-    options.output.result({"accepted": lost is not None, "went_back": lost}, *shown)
+        days = journal.accept_restored(by=by)
+    shown = "This journal lost nothing: there was nothing to accept."
+    if days:
+        shown = f"Accepted by {plain(by)}: commands that pay use it again. Unless you did, {plain(days)}"
+    options.output.result({"accepted": bool(days), "days": days or None}, shown)
 
 
 def sweep(

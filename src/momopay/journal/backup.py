@@ -48,15 +48,16 @@ def _export(source: Connection, path: Path) -> None:
     engine = create_engine(URL.create("sqlite", database=str(path)), isolation_level="AUTOCOMMIT", hide_parameters=True)
     source = source.execution_options(isolation_level="REPEATABLE READ", stream_results=True)
     try:
-        with source.begin(), engine.connect() as copy:
+        with engine.connect() as copy:
             copy.exec_driver_sql("PRAGMA journal_mode=MEMORY").close()  # no second file; `back_up` syncs the copy
             copy.exec_driver_sql("BEGIN")
             metadata.create_all(copy)
-            for table in metadata.sorted_tables:
-                rows = source.execute(select(table)).mappings()
-                for page in rows.partitions(_ROWS_AT_ONCE):
-                    copy.execute(insert(table), [dict(row) for row in page])
-            copy.exec_driver_sql("COMMIT")
+            with source.begin():
+                for table in metadata.sorted_tables:
+                    rows = source.execute(select(table)).mappings()
+                    for page in rows.partitions(_ROWS_AT_ONCE):
+                        copy.execute(insert(table), [dict(row) for row in page])
+            copy.exec_driver_sql("COMMIT")  # slow for a large copy: the server would end an idle transaction
     finally:
         engine.dispose()
 

@@ -69,11 +69,13 @@ class Recorder:
         record = callback.transaction
         # By the transaction first, so that another reference than its entry's is a mismatch. The exception: a broken
         # response gave that entry the id of another payment, which is still unresolved and which the callback fits.
-        entry, owner = self._store.by_transaction(record.transaction_id), self._of_reference(record)
-        is_owners = owner is not None and owner.state in UNRESOLVED and not differences(owner, record)
-        if entry is None or is_owners:
-            entry = owner
+        entry = self._store.by_transaction(record.transaction_id)
         differing = [] if entry is None else differences(entry, record)
+        if entry is None or differing:
+            owner = self._of_reference(record)
+            others = [] if owner is None else differences(owner, record)
+            if entry is None or (owner is not None and owner.state in UNRESOLVED and not others):
+                entry, differing = owner, others
         if differing:
             raise CallbackMismatchError(
                 f"the callback for {record.id} and the journal's entry differ in {', '.join(differing)}",

@@ -120,6 +120,8 @@ class Watermark:
         folder = database.backend.folder
         self._file: Path | None = None if folder is None else folder / "sequence"
         self._highest = Mark()
+        # By the count of restores at which it went back: why. It stays refused even if others raise the number again.
+        self._refusals: dict[int, str] = {}
 
     def check(self, connection: Connection) -> None:
         """Raise ConfigurationError if the journal went back in time."""
@@ -127,7 +129,7 @@ class Watermark:
         kept = self._kept()
         highest = max(kept, self._highest)
         mark = _read(connection)
-        if mark < highest:
+        if mark < highest or mark.restored in self._refusals:
             raise self._gone_back(connection, mark, highest)
         if kept < mark:
             self.note(mark)
@@ -158,9 +160,11 @@ class Watermark:
         with self._database.transaction() as connection:
             highest = max(self._kept(), self._highest)
             mark, days = _read(connection), self._days(connection)
-            if mark >= highest:
+            # A new process on a server has seen no mark and cannot know, so the person's word counts.
+            if Mark() < highest <= mark and mark.restored not in self._refusals:
                 return ""
-            accepted = Mark(max(mark.restored, highest.restored) + 1, highest.sequence)
+            last = max(mark, highest)
+            accepted = Mark(last.restored + 1, last.sequence)
             connection.execute(update(journal).values(restored=accepted.restored, sequence=accepted.sequence))
         logger.warning("%s accepted a journal that went back in time; %s", by, days)
         self.note(accepted)
@@ -188,12 +192,13 @@ class Watermark:
         return f"reconcile the days between: momopay reconcile --day {days[0]} --last-day {days[-1]} --journal URL"
 
     def _gone_back(self, connection: Connection, mark: Mark, highest: Mark) -> ConfigurationError:
-        return ConfigurationError(
+        refusal = (
             f"the journal went back in time: {highest.sequence} payments were begun in it, and now it knows of"
             f" {mark.sequence}. It is an older copy, or lost what was written last, and would pay again; nothing was"
             f" sent. If it cannot be replaced by the newest one, {self._days(connection)}; then"
             " momopay journal accept-restored, or journal.accept_restored(by=...)"
         )
+        return ConfigurationError(self._refusals.setdefault(mark.restored, refusal))
 
 
 def _read(connection: Connection) -> Mark:

@@ -39,7 +39,8 @@ class Parts:
 
             try:
                 parsed = make_url(url)
-                self.name: str = parsed.render_as_string(hide_password=True)  # refuses what is not Unicode
+                shown = parsed.difference_update_query(["password"])  # libpq takes it there, too
+                self.name: str = shown.render_as_string(hide_password=True)  # refuses what is not Unicode
             except (ArgumentError, ValueError):
                 parsed = None
             if parsed is None:  # raised here, without a chain: the text of the error may quote part of the password
@@ -244,10 +245,11 @@ class Journal:
 
         Such a journal does not know what was paid since, and every durable call refuses it. First reconcile the days
         between, with ``transactions.reconcile`` or ``momopay reconcile``. `by` is the name of who decides; an empty one
-        is a RequestValidationError. The name and the days are logged at WARNING. If nothing was lost, nothing changes.
+        is a RequestValidationError. The name and the days are logged at WARNING. If this process knows that nothing was
+        lost, nothing changes.
 
         Returns:
-            Which days to reconcile, as a sentence; "" if nothing was lost.
+            Which days to reconcile, as a sentence; "" if nothing changed.
         """
         if not isinstance(by, str) or not by.strip():
             raise RequestValidationError({"by": "must be the name of who decides, as text"})

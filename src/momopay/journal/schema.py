@@ -230,8 +230,8 @@ def definitions(dialect: str) -> Iterator[str]:
 
 
 def has_tables(connection: Connection, table_names: str) -> bool:
-    """Return whether the database has the tables of a journal of any version."""
-    return any(name.startswith("momopay_") for name in connection.exec_driver_sql(table_names).scalars())
+    """Return whether the database has a journal of any version. A user's own table may begin with "momopay_"."""
+    return journal.name in connection.exec_driver_sql(table_names).scalars()
 
 
 def set_up(connection: Connection, table_names: str, *, create: bool) -> None:

@@ -15,7 +15,7 @@ from sqlalchemy import URL
 
 import momopay
 from integrations.django.conftest import ALIAS, ORDER, Project, collect, database
-from momopay import ConfigurationError, JournalError, PayoutItem, RequestValidationError
+from momopay import ConfigurationError, Journal, JournalError, PayoutItem, RequestValidationError
 from momopay.integrations.django import async_client, client, clients
 from momopay.integrations.django.apps import _close_files
 from momopay.integrations.django.models import create_tables
@@ -162,6 +162,8 @@ def test_without_migrate_it_says_so(project: Project) -> None:
         with pytest.raises((ConfigurationError, CommandError), match=f"run manage.py migrate --database {ALIAS}"):
             call()
     assert project.sandbox.requests == []
+    with Journal(URL.create(**clients.journal_address()).render_as_string(hide_password=False)) as journal:
+        journal.get("INV-1")  # somebody used it before the app
     create_tables(project.database)
     assert collect().is_new
 
@@ -182,8 +184,9 @@ def test_the_journal_is_in_the_file_or_on_the_server_that_django_uses(tmp_path: 
     assert url_of("sqlite3", NAME=path).database == str(path)
     server = {"NAME": "shop", "HOST": "db.example", "PORT": "5433"}
     options = {"sslmode": "require", "server_side_binding": True, "prepare_threshold": 5, "connect_timeout": 5}
+    options |= {"sslrootcert": tmp_path / "ca.pem"}
     url = url_of("postgresql", **server, USER="u@x", PASSWORD="p/w:%", OPTIONS=options)
     assert (url.username, url.password, url.database) == ("u@x", "p/w:%", None)
     expected = {"dbname": "shop", "host": "db.example", "port": "5433", "sslmode": "require", "connect_timeout": "5"}
-    assert url.query == expected | {"client_encoding": "UTF8"}
+    assert url.query == expected | {"client_encoding": "UTF8", "sslrootcert": str(tmp_path / "ca.pem")}
     assert url_of("postgresql", **server).translate_connect_args() == {}

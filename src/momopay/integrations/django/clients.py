@@ -13,6 +13,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 from functools import cache, cached_property
+from pathlib import Path
 from typing import Any, Final, cast
 
 from django.apps import apps
@@ -63,9 +64,9 @@ def journal_address() -> dict[str, Any]:
         return {"drivername": "sqlite", "database": str(connection.settings_dict["NAME"])}
     if connection.vendor != "postgresql":
         raise ConfigurationError(f"{connection.vendor} cannot have the journal: it needs SQLite or PostgreSQL")
-    # Only what libpq takes. The rest are objects and options of Django and psycopg.
+    # Only what libpq takes, as texts, paths and numbers. The rest are objects and options of Django and psycopg.
     found = connection.get_connection_params()
-    given = {name: str(value) for name, value in found.items() if type(value) in {str, int}}
+    given = {name: str(value) for name, value in found.items() if isinstance(value, str | Path) or type(value) is int}
     given.pop("prepare_threshold", None)
     # Not in the query: a URL is shown with its password hidden, but only in the usual place.
     user, password = (given.pop(name, None) for name in ("user", "password"))

@@ -45,7 +45,8 @@ def create_tables(connection: Any) -> None:
             view = _VIEW.format(time="strftime('%Y-%m-%d %H:%M:%f', p.created_at)", join="group_concat")
             cursor.execute("PRAGMA journal_mode=WAL")  # now, while nobody else uses the file
         with transaction.atomic(using=connection.alias):
-            for statement in [*load("journal.schema.definitions")(connection.vendor), view]:
+            has_journal = "momopay_journal" in connection.introspection.table_names(cursor)  # made by `Journal`
+            for statement in [*(() if has_journal else load("journal.schema.definitions")(connection.vendor)), view]:
                 cursor.execute(statement)
 
 
