@@ -112,7 +112,7 @@ def test_a_check_that_needs_a_human(shell: Shell, momopay: Shell, client: Client
 def test_a_restored_copy_is_refused_until_it_is_accepted(momopay: Shell, shell: Shell, path: Path) -> None:
     pay = ("collect", "INV-44", "--amount", "5", "--phone", PHONE, "--journal", str(path))
     nothing = shell("journal", "accept-restored", "--by", "Amina", "--json")
-    assert (nothing.code, nothing.json) == (0, {"accepted": False, "days": None})
+    assert (nothing.code, nothing.json) == (0, {"accepted": False, "went_back": None})
     copy = path.with_name("copy.db")
     assert shell("journal", "backup", str(copy)).code == 0
     assert momopay(*pay).code == 0

@@ -199,8 +199,8 @@ def accept_restored(
         days = journal.accept_restored(by=by)
     shown = "This journal lost nothing: there was nothing to accept."
     if days:
-        shown = f"Accepted by {plain(by)}: commands that pay use it again. Unless you did, {plain(days)}"
-    options.output.result({"accepted": bool(days), "days": days or None}, shown)
+        shown = f"Accepted by {plain(by)}: commands that pay use it again. If you have not done it yet, {plain(days)}"
+    options.output.result({"accepted": bool(days), "went_back": days or None}, shown)
 
 
 def sweep(

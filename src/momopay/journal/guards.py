@@ -160,8 +160,9 @@ class Watermark:
         with self._database.transaction() as connection:
             highest = max(self._kept(), self._highest)
             mark, days = _read(connection), self._days(connection)
-            # A new process on a server has seen no mark and cannot know, so the person's word counts.
-            if Mark() < highest <= mark and mark.restored not in self._refusals:
+            # Beside a server there is no file: a new process has seen no mark, so the person's word counts.
+            can_know = self._file is not None or highest > Mark()
+            if can_know and highest <= mark and mark.restored not in self._refusals:
                 return ""
             last = max(mark, highest)
             accepted = Mark(last.restored + 1, last.sequence)
