@@ -299,6 +299,28 @@ def test_a_call_that_waited_for_its_slot_does_not_vouch_for_what_it_read_before(
         assert caught.value.may_have_executed is moved
 
 
+@over_both_clients
+@pytest.mark.parametrize("is_sent", [False, True])
+def test_a_call_that_has_begun_records_its_outcome_in_a_journal_that_was_closed(
+    drive: Drive, journal: Journal, url: str, is_sent: bool
+) -> None:
+    service = Service(record())
+
+    def close(request: httpx.Request) -> httpx.Response:
+        if request.method == "POST":
+            journal.close()
+            if not is_sent:
+                raise httpx.ConnectError("it is not there")
+        return service.respond(request)
+
+    with nullcontext() if is_sent else pytest.raises(momopay.APIConnectionError):
+        drive(transport=httpx.MockTransport(close), max_attempts=1)(pay(journal))
+    with pytest.raises(momopay.ConfigurationError, match="closed"):
+        journal.get("r")
+    with Journal(url) as reopened:
+        assert found(reopened).state is (ACCEPTED if is_sent else NOT_SENT)
+
+
 # Processes that die, and calls that are cancelled or interrupted.
 
 

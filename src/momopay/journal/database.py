@@ -240,6 +240,9 @@ class Database:
         # only, so whatever is found under a reused id has no other user.
         self._opened = {os.getpid(): first}
         self._closed = False
+        # The ids of the leases of this process's calls. It needs no lock, which a fork could copy while another thread
+        # holds it: changes of a set are atomic.
+        self.leases: set[str] = set()
 
     @property
     def backend(self) -> Backend:
@@ -275,13 +278,13 @@ class Database:
             yield connection
 
     def close(self) -> None:
-        """Close the database. It cannot be used afterwards."""
+        """Close the database. It cannot be used afterwards, except by calls that have begun: they record their end."""
         self._closed = True
         self.backend.close()
 
     def _ready(self) -> Backend:
         backend = self._opened.get(os.getpid()) or self.backend
-        if self._closed:
+        if self._closed and not self.leases:
             raise ConfigurationError("this journal is closed: make another Journal. Nothing was sent")
         if not backend.is_set_up:
             # Threads that come here at the same time wait for each other in the database.
@@ -330,8 +333,7 @@ class LeaseHolder:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        # No lock: a fork could copy it while another thread holds it. Changes of a set are atomic.
-        self._leases: set[str] = set()
+        self._leases = database.leases
 
     @contextmanager
     def lease(self) -> Generator[Lease]:
