@@ -300,21 +300,30 @@ def test_a_call_that_waited_for_its_slot_does_not_vouch_for_what_it_read_before(
 
 
 @over_both_clients
-@pytest.mark.parametrize("is_sent", [False, True])
+@pytest.mark.parametrize("moment", ["committed", "connecting", "answered"])
 def test_a_call_that_has_begun_records_its_outcome_in_a_journal_that_was_closed(
-    drive: Drive, journal: Journal, url: str, is_sent: bool
+    drive: Drive, journal: Journal, url: str, moment: str
 ) -> None:
     service = Service(record())
 
-    def close(request: httpx.Request) -> httpx.Response:
+    def close() -> None:
+        journal.close()
+        if moment != "answered":
+            raise httpx.ConnectError("it is not there")
+
+    def respond(request: httpx.Request) -> httpx.Response:
         if request.method == "POST":
-            journal.close()
-            if not is_sent:
-                raise httpx.ConnectError("it is not there")
+            close()
         return service.respond(request)
 
-    with nullcontext() if is_sent else pytest.raises(momopay.APIConnectionError):
-        drive(transport=httpx.MockTransport(close), max_attempts=1)(pay(journal))
+    sdk = drive(transport=httpx.MockTransport(respond), max_attempts=1)
+    sdk(journal.reconcile_all)
+    is_sent = moment == "answered"
+    with (
+        just_before("COMMIT", journal, close, "after") if moment == "committed" else nullcontext(),
+        nullcontext() if is_sent else pytest.raises((httpx.ConnectError, momopay.APIConnectionError)),
+    ):
+        sdk(pay(journal))
     with pytest.raises(momopay.ConfigurationError, match="closed"):
         journal.get("r")
     with Journal(url) as reopened:

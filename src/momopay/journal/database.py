@@ -240,9 +240,7 @@ class Database:
         # only, so whatever is found under a reused id has no other user.
         self._opened = {os.getpid(): first}
         self._closed = False
-        # The ids of the leases of this process's calls. It needs no lock, which a fork could copy while another thread
-        # holds it: changes of a set are atomic.
-        self.leases: set[str] = set()
+        self.under_way: set[str] = set()  # the leases of calls that have begun and not returned
 
     @property
     def backend(self) -> Backend:
@@ -284,7 +282,7 @@ class Database:
 
     def _ready(self) -> Backend:
         backend = self._opened.get(os.getpid()) or self.backend
-        if self._closed and not self.leases:
+        if self._closed and not self.under_way:
             raise ConfigurationError("this journal is closed: make another Journal. Nothing was sent")
         if not backend.is_set_up:
             # Threads that come here at the same time wait for each other in the database.
@@ -333,17 +331,20 @@ class LeaseHolder:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._leases = database.leases
+        # No lock: a fork could copy it while another thread holds it. Changes of a set are atomic.
+        self._leases: set[str] = set()
 
     @contextmanager
     def lease(self) -> Generator[Lease]:
         """Yield a new lease, which ends with this context at the latest."""
         lease = Lease()
         self._leases.add(lease.id)
+        self._database.under_way.add(lease.id)
         try:
             yield lease
         finally:
             self._leases.discard(lease.id)
+            self._database.under_way.discard(lease.id)
 
     def holds(self, lease: Lease) -> bool:
         """Return whether the lease has not ended and is this process's own."""
