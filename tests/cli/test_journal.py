@@ -173,14 +173,15 @@ def test_a_repeated_sweep(momopay: Shell, sandbox: Sandbox, database: Path, monk
 
     monkeypatch.setattr("momopay.cli.journal.time", SimpleNamespace(sleep=sleep))
     sandbox.fail_next("GET", "/transactions/{id}", Fault.error_before_commit, times=4)
+    sandbox.fail_next("GET", "/transactions/{id}", Fault.refused_after_commit)
 
     def has_read_again() -> bool:
-        return sum(request.path.startswith("/transactions/") for request in sandbox.requests) > 5
+        return sum(request.path.startswith("/transactions/") for request in sandbox.requests) > 6
 
     with signalling([signal.SIGINT], has_read_again):
         done = momopay("sweep", "--journal", str(database), "--every", "1", "--json")
     assert done.code == 130
-    assert "The next sweep goes on" in done.err
+    assert done.err.count("The next sweep goes on") == 2
     assert done.lines[0]["open"] == 1
     monkeypatch.setattr("momopay.cli.journal.time", None)  # it does not wait for another sweep
     revoked = momopay("sweep", "--journal", str(database), "--every", "1", MOMOPAY_API_KEY="pk_test_")

@@ -15,6 +15,7 @@ from cli.kit import NORMALISED, PHONE, Shell
 from in_turn import in_turn
 from momopay.cli.output import Output, end_of, local, moment, moment_of, use_utc
 from momopay.sandbox import Sandbox
+from patience import LONGEST
 
 WHEN = datetime(2026, 1, 5, 9, 0, tzinfo=UTC)
 ID = "0a1b2c3d-0712-4345-8678-0a1b2c3d4e5f"
@@ -95,6 +96,14 @@ def test_a_text_cannot_drive_the_terminal(capsys: pytest.CaptureFixture[str]) ->
     written = as_text(capsys, table([{"a": text}], {"A": "a"}))
     assert "\x1b" not in written
     assert "[red]x[/red]" in written
+
+
+def test_a_character_that_the_terminal_lacks_is_escaped(momopay: Shell) -> None:
+    in_latin = Shell({**momopay.settings, "PYTHONIOENCODING": "latin-1"})
+    prompt = ("collect", "\u017dofia", "--no-journal", "--amount", "5", "--phone", PHONE)
+    with in_latin.start(*prompt) as started:
+        out, _ = started.communicate(timeout=LONGEST)
+    assert (started.returncode, "\\u017dofia" in out) == (0, True)
 
 
 def test_what_is_closed_is_not_written_to(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,10 +35,12 @@ def test_a_file_as_spreadsheets_write_it(tmp_path: Path) -> None:
         'Jo,A,0712 345 678,1000,"Pay,\r\nNovember"\r\n'
         ",,,,\r\n"
         "Al,B,+254712345679,99.5,\r\n"
+        "Mo,C,0712345670,10,Pay\u2028December\r\n"
     )
     assert read(tmp_path, text) == [
         Row(2, "A", "254712345678", Decimal(1000), "Pay,\r\nNovember"),
         Row(5, "B", "254712345679", Decimal("99.5"), None),
+        Row(6, "C", "254712345670", Decimal(10), "Pay\u2028December"),
     ]
     payroll = read_payroll(tmp_path / "salaries.csv")
     assert (payroll.name, payroll.ignored) == ("salaries.csv", ["name"])

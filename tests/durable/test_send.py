@@ -299,6 +299,37 @@ def test_a_call_that_waited_for_its_slot_does_not_vouch_for_what_it_read_before(
         assert caught.value.may_have_executed is moved
 
 
+@over_both_clients
+@pytest.mark.parametrize("moment", ["committed", "connecting", "answered"])
+def test_a_call_that_has_begun_records_its_outcome_in_a_journal_that_was_closed(
+    drive: Drive, journal: Journal, url: str, moment: str
+) -> None:
+    service = Service(record())
+
+    def close() -> None:
+        journal.close()
+        if moment != "answered":
+            raise httpx.ConnectError("it is not there")
+
+    def respond(request: httpx.Request) -> httpx.Response:
+        if request.method == "POST":
+            close()
+        return service.respond(request)
+
+    sdk = drive(transport=httpx.MockTransport(respond), max_attempts=1)
+    sdk(journal.reconcile_all)
+    is_sent = moment == "answered"
+    with (
+        just_before("COMMIT", journal, close, "after") if moment == "committed" else nullcontext(),
+        nullcontext() if is_sent else pytest.raises((httpx.ConnectError, momopay.APIConnectionError)),
+    ):
+        sdk(pay(journal))
+    with pytest.raises(momopay.ConfigurationError, match="closed"):
+        journal.get("r")
+    with Journal(url) as reopened:
+        assert found(reopened).state is (ACCEPTED if is_sent else NOT_SENT)
+
+
 # Processes that die, and calls that are cancelled or interrupted.
 
 

@@ -25,6 +25,7 @@ from journal.kit import (
     SENDING,
     UNKNOWN,
     begin,
+    callback,
     engine_of,
     execute,
     found,
@@ -121,6 +122,20 @@ def test_a_process_whose_lock_file_was_deleted_registers_again(path: Path, url: 
         begin(journal, lease, "after")
         assert state_of(elsewhere, "before") is SENDING
         assert state_of(elsewhere, "after") is SENDING
+
+
+def test_a_call_goes_on_if_the_journal_is_closed_while_it_begins(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock = fcntl.flock
+
+    def close_first(file: FileIO, how: int) -> None:
+        monkeypatch.undo()
+        journal.close()
+        lock(file, how)
+
+    monkeypatch.setattr(fcntl, "flock", close_first)
+    assert journal.first_seen(callback())
 
 
 def test_an_interrupted_look_at_a_dead_process_does_not_keep_it_alive(

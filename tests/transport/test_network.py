@@ -99,17 +99,17 @@ def test_all_addresses_of_a_name_share_one_deadline(monkeypatch: pytest.MonkeyPa
 
     def connect(address: tuple[str, int], timeout: float) -> socket.socket:
         tried.append((address[0], timeout))
-        now[0] += timeout / 2
+        now[0] += timeout
         raise TimeoutError
 
     monkeypatch.setattr(sync_backend, "resolve", resolve)
     monkeypatch.setattr(attempts, "now", lambda: now[0])
     monkeypatch.setattr(socket, "create_connection", connect)
     attempt = AttemptSocket(wait_blocking)
-    attempt.deadline = 8.0
+    attempt.deadline = 9.0
     with pytest.raises(httpcore.ConnectTimeout):
         SyncNetwork(attempt).connect_tcp("name.example", 443)
-    assert tried == [("::1", 8.0), ("127.0.0.1", 4.0), ("127.0.0.2", 2.0)]
+    assert tried == [("::1", 3.0), ("127.0.0.1", 3.0), ("127.0.0.2", 3.0)]
 
 
 @pytest.mark.parametrize("error", [None, socket.gaierror(-2, "unknown"), UnicodeError("label too long")])

@@ -13,7 +13,7 @@ import pytest
 
 from in_turn import in_turn
 from momopay._transport import threads
-from momopay._transport.threads import entered_in_thread, in_thread
+from momopay._transport.threads import entered_in_thread, finish_in_thread, in_thread
 
 
 @in_turn("loop", ["asyncio", "trio"])
@@ -127,6 +127,22 @@ def test_work_is_done_in_a_scope_that_is_cancelled_already(loop: str) -> None:
         with anyio.CancelScope() as scope:
             scope.cancel()
             await in_thread(lambda: done.append("written"))
+
+    anyio.run(main, backend=loop)
+    assert done == ["written"]
+
+
+@in_turn("loop", ["asyncio", "trio"])
+def test_an_interrupted_caller_needs_no_thread_of_anyios_shared_ones(loop: str) -> None:
+    released, done = threading.Event(), list[str]()
+
+    async def main() -> None:
+        anyio.to_thread.current_default_thread_limiter().total_tokens = 1
+        async with anyio.create_task_group() as group:
+            group.start_soon(anyio.to_thread.run_sync, lambda: released.wait(30))
+            await anyio.wait_all_tasks_blocked()
+            await finish_in_thread(lambda: done.append("written"))
+            released.set()
 
     anyio.run(main, backend=loop)
     assert done == ["written"]

@@ -113,11 +113,10 @@ class AsyncSignal:
 
     def set(self) -> None:
         """Wake the task that waits, or the next one that does."""
-        if threading.get_ident() == self._thread:
-            self._event.set()
-            return
         with suppress(RuntimeError):  # the loop has ended, and the task with it
-            if isinstance(self._loop, asyncio.AbstractEventLoop):
+            if threading.get_ident() == self._thread:
+                self._event.set()
+            elif isinstance(self._loop, asyncio.AbstractEventLoop):
                 self._loop.call_soon_threadsafe(self._set)
             else:  # anyio's token of a trio loop
                 self._loop.native_token.run_sync_soon(self._set)

@@ -124,10 +124,12 @@ class SyncNetwork(httpcore.SyncBackend):
 
     def _connect(self, host: str, port: int) -> None:
         failure: OSError | None = None
-        for address in resolve(host, port, self._socket.remaining(httpcore.ConnectTimeout)):
-            remaining = self._socket.remaining(httpcore.ConnectTimeout)
+        addresses = resolve(host, port, self._socket.remaining(httpcore.ConnectTimeout))
+        for tried, address in enumerate(addresses):
+            # An equal share of the time for each, because one that does not answer would take all of it.
+            seconds = self._socket.remaining(httpcore.ConnectTimeout) / (len(addresses) - tried)
             try:
-                self._socket.connected(socket.create_connection((address, port), remaining))
+                self._socket.connected(socket.create_connection((address, port), seconds))
             except OSError as error:
                 failure = error
             else:

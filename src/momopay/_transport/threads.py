@@ -58,9 +58,10 @@ def in_event_loop(start: Callable[[], Coroutine[Any, Any, T]]) -> T:
 
 async def finish_in_thread(work: Callable[[], object]) -> None:
     """Do blocking work for an interrupted caller: wait up to `CANCELLED_WAIT`, then leave it to its thread."""
-    # asyncio cancels a task only once, so `in_thread` would now wait to the end of the work.
+    # asyncio cancels a task only once, so `in_thread` would now wait to the end of the work. A limiter of its own,
+    # because the work must begin even if all of anyio's shared threads are busy.
     with anyio.CancelScope(shield=True, deadline=anyio.current_time() + CANCELLED_WAIT):
-        await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
+        await anyio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=anyio.CapacityLimiter(1))
 
 
 @asynccontextmanager

@@ -15,7 +15,7 @@ from typer import Argument, Option
 
 import momopay
 from momopay.cli.command import Group, command
-from momopay.cli.exit_codes import CommandError, ExitCode, exit_code_of
+from momopay.cli.exit_codes import CommandError, ExitCode
 from momopay.cli.options import (
     AccountOptions,
     JournalOptions,
@@ -27,7 +27,7 @@ from momopay.cli.options import (
 )
 from momopay.cli.output import moment, moment_of, plain, stderr
 from momopay.cli.transactions import one_of
-from momopay.errors import MomoPayError
+from momopay.errors import ConfigurationError, InvalidApiKeyError, MomoPayError
 
 app: typer.Typer = typer.Typer(cls=Group, help="List, check, back up and anonymise a journal.", no_args_is_help=True)
 
@@ -225,7 +225,7 @@ def sweep(
                 hint = ["`momopay payouts status` shows what is unresolved."] if report.unknown else []
                 output.result(asdict(report), output.table([report], _SWEPT), *hint)
             except MomoPayError as error:
-                if every is None or exit_code_of(error) is not ExitCode.TRY_LATER:
+                if every is None or isinstance(error, ConfigurationError | InvalidApiKeyError):
                     raise
                 output.note(f"The next sweep goes on: {plain(error)}")
             if every is None:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from hashlib import sha256
+from io import StringIO
 from pathlib import Path
 
 from momopay.cli.exit_codes import CommandError
@@ -132,8 +133,9 @@ def _records(content: bytes) -> list[tuple[int, list[str]]] | Fault:
     records: list[tuple[int, list[str]]] = []
     begins = 1
     try:
-        # Spreadsheets begin UTF-8 files with a byte order mark.
-        reader = csv.reader(content.decode("utf-8-sig").splitlines(keepends=True), strict=True)
+        # Spreadsheets begin UTF-8 files with a byte order mark. `splitlines` would also split at other separators,
+        # such as U+2028, which may be within a cell.
+        reader = csv.reader(StringIO(content.decode("utf-8-sig"), newline=""), strict=True)
         for cells in reader:
             if any(cell.strip() for cell in cells):
                 records.append((begins, cells))

@@ -240,6 +240,7 @@ class Database:
         # only, so whatever is found under a reused id has no other user.
         self._opened = {os.getpid(): first}
         self._closed = False
+        self.under_way: set[str] = set()  # the leases of calls that have begun and not returned
 
     @property
     def backend(self) -> Backend:
@@ -275,13 +276,13 @@ class Database:
             yield connection
 
     def close(self) -> None:
-        """Close the database. It cannot be used afterwards."""
+        """Close the database. It cannot be used afterwards, except by calls that have begun: they record their end."""
         self._closed = True
         self.backend.close()
 
     def _ready(self) -> Backend:
         backend = self._opened.get(os.getpid()) or self.backend
-        if self._closed:
+        if self._closed and not self.under_way:
             raise ConfigurationError("this journal is closed: make another Journal. Nothing was sent")
         if not backend.is_set_up:
             # Threads that come here at the same time wait for each other in the database.
@@ -338,10 +339,12 @@ class LeaseHolder:
         """Yield a new lease, which ends with this context at the latest."""
         lease = Lease()
         self._leases.add(lease.id)
+        self._database.under_way.add(lease.id)
         try:
             yield lease
         finally:
             self._leases.discard(lease.id)
+            self._database.under_way.discard(lease.id)
 
     def holds(self, lease: Lease) -> bool:
         """Return whether the lease has not ended and is this process's own."""

@@ -124,8 +124,9 @@ class SqliteBackend(Backend):
         if not (self._locks and self._own_lock.exists()):
             self._folder.mkdir(exist_ok=True)
             self._locks.append(FileIO(self._own_lock, "a"))
-        # Every time, because an interrupt may have come after the file was opened.
-        with suppress(_LOCKED):  # by this process itself, through another of its `_locks`
+        # Every time, because an interrupt may have come after the file was opened. It may be locked through another of
+        # this process's `_locks`, or closed by another thread that closes the journal.
+        with suppress(_LOCKED, IndexError, ValueError):
             _lock(self._locks[-1])
 
     @override
