@@ -122,13 +122,10 @@ def test_headers_and_program_are_sent(
     assert (second.get_list("x-shop"), second["x-day"]) == (["2"], "")
 
 
-FORBIDDEN = ["Authorization", "content-type", "CONTENT-LENGTH", "hOST", "idempotency-Key", "Transfer-Encoding"]
-
-
 @pytest.mark.parametrize(
     "headers",
     [
-        *({name: "x"} for name in [*FORBIDDEN, "Expect", "Proxy-Authorization", "TE", "Trailer", "Upgrade"]),
+        *({"Authorization": "x"}, {"CONTENT-LENGTH": "x"}, {"idempotency-Key": "x"}),
         *({"X-A": "x\r\nAuthorization: Basic eA=="}, {"X-A": "x\n"}, {"X-A": " x"}, {"X-A": "k\u00e4se"}, {"X-A": 1}),
         *({"X-A": None}, {"X A": "x"}, {"X-A:": "x"}, {"": "x"}, {1: "x"}, {"X-A": "1", "x-a": "2"}, [("X-A", "x")]),
         "X-A: x",
@@ -285,14 +282,6 @@ def test_a_copy_closes_the_journal_that_it_opened_and_nothing_else(kind: Any, tm
     close(copy)
     assert (is_open(own), is_open(other), client.is_closed) == (True, False, False)
     close(client)
-
-
-def test_a_closed_client_opens_no_journal(tmp_path: Path) -> None:
-    client = Client(KEY, base_url=BASE, journal=f"sqlite:///{tmp_path / 'payments.db'}")
-    client.close()
-    with pytest.raises(ConfigurationError, match="closed"):
-        _ = client.journal
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_threads_that_come_together_open_one_journal(tmp_path: Path) -> None:

@@ -10,11 +10,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
-from core.kit import NOT_SENT, SUCCESS, Answer, limited, lost, raw, reach, read_balance, top_up
-from drivers import LOOPBACK, Driver, learn_key
+from core.kit import NOT_SENT, SUCCESS, raw, reach
+from drivers import LOOPBACK, Driver
 from durable.kit import long_ago
 from events_kit import Watcher
 from in_turn import in_turn
@@ -394,33 +393,6 @@ def test_a_cancelled_call_is_reported(sandbox: Sandbox, key: str, seen: Watcher)
         "AttemptEnded GET /wallets/service/balance 1 CancelledError",
         "CallEnded wallet.balance CancelledError",
     ]
-
-
-def interrupt(*_: object) -> typing.NoReturn:
-    raise KeyboardInterrupt
-
-
-@pytest.mark.parametrize("call", ["initiate", "pay_once"])
-def test_an_interrupt_of_a_payment_that_was_sent_says_that_it_may_have_executed(
-    drive: Callable[..., Driver], journal: Journal, seen: Watcher, call: str
-) -> None:
-    learn_key(journal, "https://api.example/v1")
-    sdk = drive(transport=httpx.MockTransport(interrupt), on_event=seen)
-    with pytest.raises(KeyboardInterrupt):
-        sdk(pay if call == "initiate" else pay_once(journal))
-    assert seen.of(CallEnded)[0].may_have_executed
-
-
-@in_turn(
-    ("call", "answer", "says"), [(top_up, lost(), True), (top_up, limited(5), False), (read_balance, lost(), False)]
-)
-def test_an_interrupt_of_a_backoff_says_what_the_attempt_did(call: Any, answer: Answer, *, says: bool) -> None:
-    seen = Watcher()
-    client, service = reach(answer, on_event=seen)
-    service.at(0.0, interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        call(client)
-    assert seen.of(CallEnded)[0].may_have_executed is says
 
 
 @in_turn("name", sorted(set(events.__all__) - {"CallbackOutcome", "Event"}))

@@ -4,6 +4,7 @@ import os
 import threading
 from datetime import UTC, datetime, timedelta, tzinfo
 from email.utils import format_datetime
+from pathlib import Path
 from typing import Self
 
 import pytest
@@ -14,7 +15,7 @@ from in_turn import in_turn
 from momopay import RateBudget
 from momopay._core.config import Account, hash_of
 from momopay._core.session import ServiceClock, StkPause, key_state_for
-from momopay._core.wiring import Once
+from momopay._core.wiring import ClientJournal, Once
 
 
 def banned(retry_after: float | None = None) -> momopay.StkTempBannedError:
@@ -82,6 +83,14 @@ def test_a_fork_while_a_thread_makes_what_is_shared_leaves_no_lock_held(monkeypa
         may_end.set()
         for thread in threads:
             thread.join()
+
+
+def test_a_journal_that_was_closed_before_its_first_use_is_not_opened(tmp_path: Path) -> None:
+    journal = ClientJournal(f"sqlite:///{tmp_path / 'payments.db'}")
+    journal.close()
+    with pytest.raises(momopay.ConfigurationError, match="closed"):
+        journal.get()
+    assert list(tmp_path.iterdir()) == []
 
 
 # The service's clock.
