@@ -233,6 +233,20 @@ def test_one_that_waits_and_gives_up_leaves_nothing_behind(ends: str) -> None:
     assert outcomes.nobody_is_left()
 
 
+def test_a_read_by_id_after_a_page_ends_by_the_deadline_of_its_confirmation() -> None:
+    service, _ = ended(3)
+    outcomes = Outcomes(service, *(reported(f"t{number}", amount=1) for number in range(3)))
+
+    async def respond(request: httpx.Request) -> httpx.Response:
+        await anyio.sleep({"t0": 20.0, "transactions": 0.1}.get(request.url.path.rpartition("/")[2], 1000.0))
+        return service.respond(request)
+
+    deadlines = dict.fromkeys(service.moves, 30.0)
+    in_trio(service, lambda client: outcomes(client, deadlines), transport=httpx.MockTransport(respond))
+    assert outcomes.ended_at == {"t0": 20.0, "t1": 30.0, "t2": 30.0}
+    assert service.paths == ["/transactions/t0", LIST]
+
+
 @pytest.mark.parametrize(
     "failures",
     [[(503, b"")] * 4, [(200, b"<html>")], [(401, refusal("INVALID_API_KEY"))]],

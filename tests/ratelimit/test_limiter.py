@@ -209,6 +209,19 @@ def test_a_call_keeps_its_place_until_it_is_a_second_late() -> None:
     line, signal = Line(), SyncBackend().signal()
     line.join(Ticket(Lane.PAYMENT, signal, asks_at=100.0))
     assert [line.place(Lane.READ, now).before for now in (101.0, 101.1)] == [1, 0]
+    line.join(Ticket(Lane.PAYMENT, signal, asks_at=200.0))
+    line.join(leaving := Ticket(Lane.READ, signal, asks_at=200.0))
+    line.leave(leaving, 150.0)  # so the first is woken, and should ask now
+    assert [line.place(Lane.READ, now).before for now in (151.0, 151.1)] == [1, 0]
+
+
+def test_a_payment_that_comes_counts_as_one_that_waits() -> None:
+    """Other processes are told of it at once, and not when it asks again."""
+    line = Line()
+    assert [line.place(lane, 100.0).payments for lane in Lane] == [1, 0, 0]
+    line.join(first := Ticket(Lane.PAYMENT, SyncBackend().signal(), asks_at=100.0))
+    assert [line.place(lane, 100.0).payments for lane in Lane] == [2, 1, 1]
+    assert line.place(Lane.PAYMENT, 100.0, first).payments == 1
 
 
 # Who gives up.
