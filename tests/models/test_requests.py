@@ -190,9 +190,14 @@ def test_a_search_from_the_first_time_of_the_calendar_begins_no_earlier(offset: 
 
 
 def test_a_search_is_past_a_page_whose_last_item_is_older() -> None:
-    old = {**ITEM.camel, "createdAt": (SENT - timedelta(minutes=6)).isoformat()}
-    for items, past in (([], False), ([old, ITEM.camel], False), ([ITEM.camel, old], True)):
-        assert SEARCH.is_past(parse(momopay.types.TransactionPage, {**PAGE, "items": items})) is past
+    ages = timedelta(minutes=6), timedelta(days=1, minutes=6)
+    old, older = ({**ITEM.camel, "createdAt": (SENT - age).isoformat()} for age in ages)
+    new, missing = ITEM.camel, {**ITEM.camel, "createdAt": "1970-01-01T00:00:00Z"}
+    unmeasured = SEARCH.model_copy(update={"is_measured": False})
+    for *items, past in ((False,), (old, new, False), (new, old, True), (new, missing, False), (old, missing, True)):
+        page = parse(momopay.types.TransactionPage, {**PAGE, "items": items})
+        assert (SEARCH.is_past(page), unmeasured.is_past(page)) == (past, False)
+    assert unmeasured.is_past(parse(momopay.types.TransactionPage, {**PAGE, "items": [older]}))
 
 
 # Paths.
