@@ -12,27 +12,14 @@ from typing import Any, NoReturn
 import httpx
 import pytest
 
+import momopay
 from core.kit import SUCCESS, Answer, limited, lost, reach, read_balance, refusal, top_up
 from drivers import KEY, LOOPBACK, Driver, learn_key, session_of
 from events_kit import Watcher
 from in_turn import in_turn
 from models.kit import ID
 from models.test_callbacks import callback
-from momopay import (
-    AsyncClient,
-    CallbackError,
-    CallbackMismatchError,
-    Client,
-    ConfigurationError,
-    ForgedCallbackError,
-    InvalidCallbackError,
-    Journal,
-    JournalState,
-    MomoPayError,
-    OutcomeUnknownError,
-    RateBudget,
-    TransactionNotFoundError,
-)
+from momopay import AsyncClient, CallbackError, Client, ConfigurationError, Journal, JournalState, OutcomeUnknownError
 from momopay._core.events import Observer, outcome_of
 from momopay._core.operation import run_sync
 from momopay._core.reads import read_balance as read_balance_of
@@ -146,9 +133,9 @@ def test_the_id_of_a_wait_that_read_nothing_is_the_callers_text() -> None:
 @in_turn(
     ("error", "outcome"),
     [
-        (CallbackMismatchError("no", transaction_id="x", fields=[]), "mismatch"),
-        (TransactionNotFoundError("no", code="TRANSACTION_NOT_FOUND", status_code=404), "mismatch"),
-        *((ForgedCallbackError("no"), "forged"), (InvalidCallbackError("no"), "invalid")),
+        (momopay.CallbackMismatchError("no", transaction_id="x", fields=[]), "mismatch"),
+        (momopay.TransactionNotFoundError("no", code="TRANSACTION_NOT_FOUND", status_code=404), "mismatch"),
+        *((momopay.ForgedCallbackError("no"), "forged"), (momopay.InvalidCallbackError("no"), "invalid")),
         *((CallbackError("no"), "busy"), (ValueError("no"), "failed"), (KeyboardInterrupt(), "failed")),
     ],
 )
@@ -159,7 +146,7 @@ def test_an_error_of_a_callback_is_one_of_these_outcomes(error: BaseException, o
 @pytest.mark.usefixtures("no_backoff")
 def test_a_second_attempt_and_a_wait_for_the_budget_are_reported(caplog: pytest.LogCaptureFixture) -> None:
     seen = Watcher()
-    client, _ = reach(refusal(500, "INTERNAL"), SUCCESS, budget=RateBudget(1, 5.0), on_event=seen)
+    client, _ = reach(refusal(500, "INTERNAL"), SUCCESS, budget=momopay.RateBudget(1, 5.0), on_event=seen)
     read_balance(client)
     ended = seen.of(CallEnded)[0]
     assert (ended.attempts, ended.status, ended.may_have_executed, ended.reference) == (2, 200, False, None)
@@ -194,7 +181,7 @@ def test_the_error_that_an_observer_could_report_shows_no_phone(drive: Callable[
         if isinstance(event, CallEnded) and error is not None:
             shown.extend(repr(frame.f_locals) for frame, _ in traceback.walk_tb(error.__traceback__))
 
-    with pytest.raises(MomoPayError) as raised:
+    with pytest.raises(momopay.MomoPayError) as raised:
         drive(base_url=LOOPBACK, max_attempts=1, on_event=on_event)(partial(prompt, account_reference=LOCAL_PHONE))
     frames = [frame for frame, _ in traceback.walk_tb(raised.tb) if frame.f_globals["__name__"].startswith("momopay")]
     shown.extend(repr(frame.f_locals) for frame in frames)

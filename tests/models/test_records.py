@@ -13,21 +13,8 @@ import pytest
 
 import momopay
 from in_turn import in_turn
-from models.kit import (
-    CHANNEL,
-    ID,
-    MASKED,
-    PAYBILL,
-    PAYOUT,
-    PHONE,
-    READ,
-    SAMPLES,
-    STK,
-    TOP_UP,
-    Sample,
-    parse,
-    with_literal,
-)
+from models import kit
+from models.kit import ID, MASKED, PAYBILL, PAYOUT, PHONE, READ, SAMPLES, STK, TOP_UP, Sample, parse, with_literal
 from momopay.models.account import ChannelItems
 from momopay.models.records import Envelope, Items, Record, describe, note_response, parse_json
 
@@ -222,7 +209,7 @@ def test_channels_keep_their_order_and_know_their_response() -> None:
     till = {**PAYBILL.camel, "id": ID, "type": "TILL_NUMBER", "accountNumber": None}
     del till["isDefault"]
     listed = parse(ChannelItems, {"items": [PAYBILL.camel, till]})
-    assert [each.id for each in listed.items] == [CHANNEL, ID]
+    assert [each.id for each in listed.items] == [kit.CHANNEL, ID]
     assert [each.account_number for each in listed.items] == ["ACC-1", None]
     assert [each.is_default for each in listed.items] == [True, False]
     note_response(listed, INFO)

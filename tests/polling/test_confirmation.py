@@ -8,16 +8,8 @@ import anyio
 import httpx
 import pytest
 
-from momopay import (
-    APIConnectionError,
-    AsyncClient,
-    Callback,
-    CallbackMismatchError,
-    RateBudget,
-    ServerError,
-    TransactionNotFoundError,
-    parse_callback,
-)
+import momopay
+from momopay import APIConnectionError, AsyncClient, Callback, RateBudget, TransactionNotFoundError, parse_callback
 from momopay.models.callbacks import is_confirmed
 from polling.kit import Concurrent, MakeSdk, Service, callback, callers, in_trio, wait_for_each
 from virtual import refusal
@@ -86,11 +78,11 @@ def test_one_alone_is_read_by_id_at_once(sdk: MakeSdk) -> None:
     assert service.requests == [(0.0, "/transactions/t0")]
     assert confirmed.result_desc == "done"
     lie = reported("t0", amount=1)
-    with pytest.raises(CallbackMismatchError):
+    with pytest.raises(momopay.CallbackMismatchError):
         sdk(service)(lambda client: client.transactions.confirm(lie))
     assert not is_confirmed(lie)
     service.broken["t0"] = (503, b"")
-    with pytest.raises(ServerError):
+    with pytest.raises(momopay.ServerError):
         sdk(service, max_attempts=1)(lambda client: client.transactions.confirm(reported("t0")))
     assert len(service.paths) == 3, "a read that failed is not made twice"
 

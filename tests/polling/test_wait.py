@@ -10,19 +10,8 @@ import anyio
 import httpx
 import pytest
 
-from momopay import (
-    AsyncClient,
-    Client,
-    PollSchedule,
-    ProtocolError,
-    RateBudget,
-    RequestValidationError,
-    Transaction,
-    TransactionNotFoundError,
-    WaitTimeoutError,
-    parse_callback,
-    settled,
-)
+import momopay
+from momopay import PollSchedule, ProtocolError, RequestValidationError, WaitTimeoutError, parse_callback, settled
 from momopay.events import Event, WaitEnded
 from polling.kit import Concurrent, MakeSdk, Service, callback, in_trio, waiting_client
 from virtual import envelope, refusal, transaction
@@ -61,10 +50,10 @@ def test_an_error_of_the_predicate_reaches_its_caller_and_no_other_wait() -> Non
 
     events = list[Event]()
 
-    def wrong(seen: Transaction) -> bool:
+    def wrong(seen: momopay.Transaction) -> bool:
         raise ZeroDivisionError(seen.transaction_id)
 
-    async def work(client: AsyncClient) -> None:
+    async def work(client: momopay.AsyncClient) -> None:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(client.transactions.wait, "t1")
             with pytest.raises(ZeroDivisionError, match="t0"):
@@ -162,7 +151,7 @@ def test_an_end_without_success_costs_one_read_more_for_its_result_code(sdk: Mak
 def test_without_a_slot_in_time_an_end_without_success_has_the_fields_of_the_list(sdk: MakeSdk) -> None:
     service = Service()
     service.add_many(2, (0.0, "FAILED"))
-    ends = sdk(service, budget=RateBudget(requests=1)).ends("t0", "t1")
+    ends = sdk(service, budget=momopay.RateBudget(requests=1)).ends("t0", "t1")
     assert [(when, each.status, each.result_desc) for when, each in ends] == [(15.0, "FAILED", None)] * 2
     assert service.paths == ["/transactions"]
 
@@ -191,7 +180,7 @@ def test_a_predicate_may_depend_on_fields_that_only_a_full_read_has() -> None:
     service.add("b")
     client, _ = waiting_client(service)
 
-    def explained(seen: Transaction) -> bool:
+    def explained(seen: momopay.Transaction) -> bool:
         return seen.result_desc is not None and seen.status == "FAILED"
 
     assert next(iter(client.transactions.wait_all(["a", "b"], until=explained))).transaction_id == "a"
@@ -263,9 +252,9 @@ def test_what_is_not_an_id_is_refused_at_once(wrong: Any) -> None:
     assert service.requests == []
 
 
-def begun(client: Client, identity: str, **schedule: float) -> Iterator[Transaction]:
+def begun(client: momopay.Client, identity: str, **schedule: float) -> Iterator[momopay.Transaction]:
     """Return a wait that has begun, since another payment that it waited for had ended already."""
-    done = Transaction.model_validate(transaction("done", "SUCCESS"))
+    done = momopay.Transaction.model_validate(transaction("done", "SUCCESS"))
     ends = iter(client.transactions.wait_all([done, identity], schedule=PollSchedule(**schedule)))
     assert next(ends) is done
     return ends
@@ -319,7 +308,7 @@ def test_waits_that_are_over_cost_no_request() -> None:
     assert client.transactions.wait("b").status == "SUCCESS"
     assert service.paths.count("/transactions/unknown") == 1
     assert set(service.paths[2:]) == {"/transactions/b"}
-    with pytest.raises(TransactionNotFoundError):
+    with pytest.raises(momopay.TransactionNotFoundError):
         next(refused)
 
 
@@ -344,14 +333,14 @@ def test_an_iteration_that_is_left_costs_nobody_a_request(leave: str) -> None:
     service.add("b", (200.0, "SUCCESS") if leave != "the end" else (20.0, "SUCCESS"))
     service.add("c", (100.0, "SUCCESS"))
 
-    async def iterate(client: AsyncClient) -> None:
+    async def iterate(client: momopay.AsyncClient) -> None:
         async for _ in client.transactions.wait_all(["a", "b"]):
             if leave == "break":
                 break
             if leave == "an error":
                 raise ZeroDivisionError
 
-    async def work(client: AsyncClient) -> None:
+    async def work(client: momopay.AsyncClient) -> None:
         with suppress(ZeroDivisionError):
             await iterate(client)
         gc.collect()
