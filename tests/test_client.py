@@ -251,7 +251,11 @@ def is_open(journal: Journal) -> bool:
 
 @KINDS
 def test_a_journal_given_by_its_url_is_opened_once_and_closed_with_its_client(kind: Any, tmp_path: Path) -> None:
-    client = kind(KEY, base_url=BASE, journal=f"sqlite:///{tmp_path / 'payments.db'}")
+    class Broken(RateBudget):
+        def close(self) -> None:
+            raise OSError("the budget cannot be closed")
+
+    client = kind(KEY, base_url=BASE, journal=f"sqlite:///{tmp_path / 'payments.db'}", budget=Broken())
     copy = client.with_options(timeout=1.0)
     journal = copy.journal
     assert isinstance(journal, Journal)
@@ -259,7 +263,8 @@ def test_a_journal_given_by_its_url_is_opened_once_and_closed_with_its_client(ki
     assert client.with_options(api_key="pk_test_other").journal is journal
     close(copy)
     assert is_open(journal)
-    close(client)
+    with pytest.raises(OSError, match="cannot be closed"):
+        close(client)
     assert not is_open(journal)
 
 

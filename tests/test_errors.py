@@ -134,6 +134,11 @@ def test_an_error_says_whether_money_may_have_moved(name: str) -> None:
         assert kind("x", **needed, may_have_executed=True).may_have_executed is True
 
 
+def test_what_may_have_been_paid_is_not_to_be_paid_again() -> None:
+    assert "do not send it again" in momopay.OutcomeUnknownError.remedy
+    assert "do not pay it again" in momopay.WaitTimeoutError.remedy
+
+
 def test_errors_carry_what_they_were_made_with() -> None:
     unknown = made("OutcomeUnknownError")
     assert {name: getattr(unknown, name) for name in UNKNOWN} == UNKNOWN

@@ -540,7 +540,7 @@ def test_a_durable_call_without_a_journal_shows_both_ways() -> None:
 def test_a_given_callback_url_goes_before_one_that_an_integration_makes() -> None:
     session = session_of(reach(SUCCESS)[0])
     assert session.callback_url(None, "A") is None
-    session.make_callback_url = lambda reference: f"made for {reference}"
+    session.make_callback_url = "made for {}".format
     given = [("given", "A"), ("given", None), (None, "A"), (None, None)]
     assert [session.callback_url(*each) for each in given] == ["given", "given", "made for A", None]
 
