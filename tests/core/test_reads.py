@@ -9,7 +9,7 @@ from drivers import KEY, LOOPBACK, session_of
 from in_turn import in_turn
 from momopay import Client, ProtocolError
 from momopay._core.operation import run_sync
-from momopay._core.reads import PageWalk, TransactionWalk
+from momopay._core.reads import EVERYTHING, PageWalk, TransactionWalk
 from momopay.types import TransactionIterator, TransactionPage
 from virtual import transaction
 
@@ -45,6 +45,10 @@ def test_a_walk_ends_after_the_last_page(last: str | None) -> None:
 
     with Client(KEY, base_url=LOOPBACK) as client:
         assert len(list(TransactionIterator(session_of(client), fetch).pages())) == 3  # without a transaction, too
+
+
+def test_the_whole_list_is_read_in_pages_of_the_largest_size() -> None:
+    assert EVERYTHING.to_query() == "?limit=100"
 
 
 def test_a_walk_has_no_more_pages_than_it_may() -> None:

@@ -156,21 +156,30 @@ def test_without_a_slot_in_time_an_end_without_success_has_the_fields_of_the_lis
     assert service.paths == ["/transactions"]
 
 
-@pytest.mark.parametrize(("limit", "ended_at"), [(300.0, 45.0), (40.0, 40.0)], ids=["three intervals", "the limit"])
+@pytest.mark.parametrize(("limit", "ended_at"), [(300.0, 30.0), (25.0, 25.0)], ids=["three intervals", "the limit"])
 def test_an_end_waits_three_intervals_for_its_result_code_and_never_beyond_the_limit(
     limit: float, ended_at: float
 ) -> None:
+    """Also if it is one of many, and another call has the turn to poll."""
     service = Service()
     waits = Concurrent(service)
-    service.add_many(2, (0.0, "FAILED"))
+    for identity in ("t0", "t1", "slow", "pending"):
+        service.add(identity, (0.0, "PENDING" if identity == "pending" else "FAILED"))
 
     async def hang(request: httpx.Request) -> httpx.Response:
         await anyio.sleep(0.0 if request.url.path.endswith("/transactions") else 1000.0)
         return service.respond(request)
 
-    work = partial(waits.wait_for_all, schedule=PollSchedule(limit=limit))
+    async def work(client: momopay.AsyncClient) -> None:
+        async with anyio.create_task_group() as tasks:
+            for identity, every in (("slow", 60.0), ("t0", 5.0)):
+                tasks.start_soon(partial(waits.wait, client, identity, schedule=PollSchedule(every=every, limit=limit)))
+                await anyio.lowlevel.checkpoint()
+            many = client.transactions.wait_all(["t1", "pending"], schedule=PollSchedule(every=5.0, limit=limit))
+            await waits.run("t1", anext(aiter(many)))
+
     in_trio(service, work, transport=httpx.MockTransport(hang))
-    assert waits.ended_at == dict.fromkeys(["t0", "t1"], ended_at)
+    assert waits.ended_at == dict.fromkeys(["t0", "t1"], ended_at) | {"slow": min(limit, 105.0)}
     assert {each.result_desc for each in waits.seen.values()} == {None}
 
 
@@ -203,20 +212,22 @@ def test_a_failed_payout_is_read_in_full_once_for_each_status_and_not_after_ever
     assert reads == ([15.0, 25.0, 35.0, 45.0, 55.0, 65.0] if failing_until else [15.0, 65.0])
 
 
-def test_a_list_row_does_not_replace_a_full_read_while_the_caller_is_busy() -> None:
+@pytest.mark.parametrize("later", ["FAILED", "REVERSED"])
+def test_a_list_row_of_that_status_does_not_replace_a_full_read_while_the_caller_is_busy(later: str) -> None:
     service = Service()
     service.add("a", (0.0, "SUCCESS"))
-    service.add("b", (0.0, "FAILED"))
+    service.add("b", (0.0, "FAILED"), (17.0, later), type="B2C")
     client, _ = waiting_client(service)
-    ends = iter(client.transactions.wait_all(["a", "b"]))
+    ends = iter(client.transactions.wait_all(["a", "b"], until=lambda seen: seen.status in {"SUCCESS", later}))
     assert next(ends).transaction_id == "a"  # the page also showed that b failed
     client.transactions.notify(parse_callback(callback("b", "FAILED")))
-    schedule = PollSchedule(first=0.0)
-    service.add("c", (20.0, "SUCCESS"))
-    service.add("d", (30.0, "SUCCESS"))
+    schedule = PollSchedule(first=0.0, every=4.0)
+    service.add("c", (18.0, "SUCCESS"))
+    service.add("d", (18.0, "SUCCESS"))
     assert len(list(client.transactions.wait_all(["c", "d"], schedule=schedule))) == 2
-    assert next(ends).result_desc == "done"
-    assert service.paths.count("/transactions/b") == 1
+    ended = next(ends)
+    assert (ended.status, ended.result_desc, service.clock()) == (later, "done", 19.0)
+    assert service.paths.count("/transactions/b") == (1 if later == "FAILED" else 2)
     assert "/transactions" in service.paths[service.paths.index("/transactions/b") :]
 
 

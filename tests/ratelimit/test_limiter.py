@@ -186,9 +186,12 @@ def test_reads_go_before_polls_that_queued_first() -> None:
 def test_a_poll_expects_a_slot_of_its_floor_however_many_payments_wait() -> None:
     async def use(calls: Calls) -> None:
         await calls.start(60, Lane.PAYMENT)
-        await calls.start(1, Lane.POLL, deadline=60.0)
+        gives_up = await calls.start(1, Lane.POLL, deadline=60.0)
+        await calls.start(1, Lane.POLL)
+        gives_up[0].cancel()
 
-    assert in_virtual_time(RateBudget(requests=16, window=60.0), use).slots["poll"] == [60.0]
+    calls = in_virtual_time(RateBudget(requests=16, window=60.0), use)
+    assert (calls.refused, calls.slots["poll"]) == ({}, [60.0])
 
 
 def test_within_a_lane_the_first_come_first() -> None:
