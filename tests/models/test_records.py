@@ -39,9 +39,11 @@ def test_a_record_parses_in_either_naming_style(sample: Sample, style: str) -> N
 
 @in_turn("sample", [STK, READ])
 @in_turn("spelling", ["reference", "accountReference", "account_reference", "externalReference"])
-def test_every_name_of_the_reference_is_understood(sample: Sample, spelling: str) -> None:
-    data = {name: value for name, value in sample.camel.items() if name != "accountReference"}
-    assert parse(sample.kind, {**data, spelling: "REF-9"}).account_reference == "REF-9"
+@in_turn("phone", ["phone", "phone_number", "phoneNumber"])
+def test_every_name_of_the_reference_and_the_phone_is_understood(sample: Sample, spelling: str, phone: str) -> None:
+    data = {name: value for name, value in sample.camel.items() if name not in {"accountReference", "phone"}}
+    record = parse(sample.kind, {**data, spelling: "REF-9", phone: "07XX"})
+    assert (record.account_reference, record.phone) == ("REF-9", "07XX")
 
 
 @each_record

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import momopay
 from in_turn import in_turn
 from models.kit import CHANNEL, ID, ITEM, PAGE, PHONE, parse
+from models.test_callbacks import callback
 from momopay import ChannelType, RequestValidationError
 from momopay.models.requests import (
     ChannelChanges,
@@ -21,6 +22,7 @@ from momopay.models.requests import (
     OrderRequest,
     PayoutRequest,
     Request,
+    RequestedPayment,
     Search,
     StkRequest,
     TopUpRequest,
@@ -168,8 +170,16 @@ def test_a_search_compares_all_that_is_known(changes: dict[str, Any], fit: Fit) 
 def test_a_search_ignores_what_is_not_known_and_how_an_accent_is_written() -> None:
     search = Search.checked(**VALID[Search])
     assert search.fit(item(amount=1, phone="254112345678", type="B2C")) is Fit.EXACT
+    known = search.model_copy(update={"known": frozenset({ID})})
+    assert [known.fit(each) for each in (item(), item(accountReference="INV-43"))] == [Fit.KNOWN, Fit.NONE]
     accented = Search.checked(reference="Jos\u00e9", since=SENT)
     assert accented.fit(item(accountReference="Jose\u0301")) is Fit.EXACT
+
+
+def test_a_field_that_a_record_lacks_does_not_differ() -> None:
+    payment = RequestedPayment("INV-42", Decimal(1), "254112345678", "B2C")
+    assert payment.differences(None, callback(amount=None, phone_number=None, type=None).transaction) == []
+    assert payment.differences("INV-43", callback().transaction) == ["reference", "amount", "phone", "type"]
 
 
 def test_a_search_that_begins_earlier_reaches_further_back() -> None:
