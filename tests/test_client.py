@@ -17,7 +17,6 @@ import pytest
 import momopay
 from drivers import KEY, Driver, session_of
 from in_turn import in_turn
-from journal.kit import in_threads
 from models.kit import BALANCE
 from momopay import AsyncClient, Client, ConfigurationError, FileRateBudget, Journal, MomoPayError, RateBudget
 from momopay._core.operation import Resource
@@ -287,11 +286,6 @@ def test_a_copy_closes_the_journal_that_it_opened_and_nothing_else(kind: Any, tm
     close(copy)
     assert (is_open(own), is_open(other), client.is_closed) == (True, False, False)
     close(client)
-
-
-def test_threads_that_come_together_open_one_journal(tmp_path: Path) -> None:
-    with Client(KEY, base_url=BASE, journal=f"sqlite:///{tmp_path / 'payments.db'}") as client:
-        assert len(set(map(id, in_threads(10, lambda: client.journal)))) == 1
 
 
 @pytest.mark.parametrize("journal", [5, Path("payments.db"), b"sqlite:///x.db"])

@@ -356,7 +356,8 @@ def test_a_transaction_id_from_an_earlier_attempt_is_kept(answer: Answer) -> Non
 def test_each_top_up_has_one_key_its_own_or_a_given_one() -> None:
     client, service = reach(lost(), raw(503), SUCCESS)
     client.wallet.top_up(amount=5, phone=PHONE, idempotency_key="mine-1")
-    assert [headers["idempotency-key"] for _, _, headers, _ in service.sent] == ["mine-1"] * 3
+    sent = [[headers[name] for name in ("idempotency-key", "cache-control")] for _, _, headers, _ in service.sent]
+    assert sent == [["mine-1", "no-cache, no-store"]] * 3
     assert len({body for *_, body in service.sent}) == service.payments == 1
     for _ in range(2):
         top_up(client)
@@ -490,6 +491,7 @@ def test_a_wait_beyond_max_wait_is_refused_at_once() -> None:
         error = failure(client, column.call)
         assert (type(error), error.retry_after) == (momopay.BudgetExhaustedError, 50.0)
         assert not error.may_have_executed
+    assert type(failure(client.with_options(max_wait=60.0, deadline=49.0), read_balance)) is type(error)
     assert (len(service.sent), service.slept) == (1, [])
     read_balance(client.with_options(max_wait=50.0))
     assert service.slept == [50.0]
@@ -535,6 +537,18 @@ def test_a_durable_call_without_a_journal_shows_both_ways() -> None:
         with pytest.raises(momopay.ConfigurationError, match=r"momopay\.Journal"):
             session_of(client).journal_for(given)
     assert service.sent == []
+
+
+def test_a_client_that_is_closed_closes_its_budget() -> None:
+    class Closing(RateBudget):
+        is_closed = False
+
+        def close(self) -> None:
+            self.is_closed = True
+
+    client, _ = reach(SUCCESS, budget=(budget := Closing()))
+    client.close()
+    assert budget.is_closed
 
 
 def test_a_given_callback_url_goes_before_one_that_an_integration_makes() -> None:

@@ -210,6 +210,7 @@ def test_an_interrupt_in_on_event_names_the_payment_that_has_no_journal(
     with pytest.raises(KeyboardInterrupt):
         drive(api_key=key, base_url=sandbox.base_url, on_event=seen)(partial(prompt, account_reference=LOCAL_PHONE))
     assert "(POST /payments/stk) was interrupted: its outcome is unknown, reference '0712*****678'" in caplog.text
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
     assert seen.of(CallStarted)[0].reference == "0712*****678"
 
 
