@@ -17,7 +17,6 @@ import pytest
 import momopay
 from drivers import KEY, Driver, session_of
 from in_turn import in_turn
-from journal.kit import in_threads
 from models.kit import BALANCE
 from momopay import AsyncClient, Client, ConfigurationError, FileRateBudget, Journal, MomoPayError, RateBudget
 from momopay._core.operation import Resource
@@ -122,13 +121,10 @@ def test_headers_and_program_are_sent(
     assert (second.get_list("x-shop"), second["x-day"]) == (["2"], "")
 
 
-FORBIDDEN = ["Authorization", "content-type", "CONTENT-LENGTH", "hOST", "idempotency-Key", "Transfer-Encoding"]
-
-
 @pytest.mark.parametrize(
     "headers",
     [
-        *({name: "x"} for name in [*FORBIDDEN, "Expect", "Proxy-Authorization", "TE", "Trailer", "Upgrade"]),
+        *({"Authorization": "x"}, {"CONTENT-LENGTH": "x"}, {"idempotency-Key": "x"}),
         *({"X-A": "x\r\nAuthorization: Basic eA=="}, {"X-A": "x\n"}, {"X-A": " x"}, {"X-A": "k\u00e4se"}, {"X-A": 1}),
         *({"X-A": None}, {"X A": "x"}, {"X-A:": "x"}, {"": "x"}, {1: "x"}, {"X-A": "1", "x-a": "2"}, [("X-A", "x")]),
         "X-A: x",
@@ -254,7 +250,11 @@ def is_open(journal: Journal) -> bool:
 
 @KINDS
 def test_a_journal_given_by_its_url_is_opened_once_and_closed_with_its_client(kind: Any, tmp_path: Path) -> None:
-    client = kind(KEY, base_url=BASE, journal=f"sqlite:///{tmp_path / 'payments.db'}")
+    class Broken(RateBudget):
+        def close(self) -> None:
+            raise OSError("the budget cannot be closed")
+
+    client = kind(KEY, base_url=BASE, journal=f"sqlite:///{tmp_path / 'payments.db'}", budget=Broken())
     copy = client.with_options(timeout=1.0)
     journal = copy.journal
     assert isinstance(journal, Journal)
@@ -262,7 +262,8 @@ def test_a_journal_given_by_its_url_is_opened_once_and_closed_with_its_client(ki
     assert client.with_options(api_key="pk_test_other").journal is journal
     close(copy)
     assert is_open(journal)
-    close(client)
+    with pytest.raises(OSError, match="cannot be closed"):
+        close(client)
     assert not is_open(journal)
 
 
@@ -285,19 +286,6 @@ def test_a_copy_closes_the_journal_that_it_opened_and_nothing_else(kind: Any, tm
     close(copy)
     assert (is_open(own), is_open(other), client.is_closed) == (True, False, False)
     close(client)
-
-
-def test_a_closed_client_opens_no_journal(tmp_path: Path) -> None:
-    client = Client(KEY, base_url=BASE, journal=f"sqlite:///{tmp_path / 'payments.db'}")
-    client.close()
-    with pytest.raises(ConfigurationError, match="closed"):
-        _ = client.journal
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_threads_that_come_together_open_one_journal(tmp_path: Path) -> None:
-    with Client(KEY, base_url=BASE, journal=f"sqlite:///{tmp_path / 'payments.db'}") as client:
-        assert len(set(map(id, in_threads(10, lambda: client.journal)))) == 1
 
 
 @pytest.mark.parametrize("journal", [5, Path("payments.db"), b"sqlite:///x.db"])

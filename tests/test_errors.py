@@ -134,6 +134,22 @@ def test_an_error_says_whether_money_may_have_moved(name: str) -> None:
         assert kind("x", **needed, may_have_executed=True).may_have_executed is True
 
 
+@in_turn(
+    ("name", "words"),
+    [
+        *(("OutcomeUnknownError", "do not send it again"), ("WaitTimeoutError", "do not pay it again")),
+        *(("DuplicatePayoutError", "use a new reference"), ("DuplicateCollectionError", "use a new reference")),
+        ("InsufficientServiceBalanceError", "top up the service wallet"),
+        *(("InsufficientFundsError", "fund the B2C wallet"), ("KycNotVerifiedError", "complete KYC")),
+        *(("RequestValidationError", "nothing was sent"), ("CallbackMismatchError", "do not act on it")),
+        *(("InvalidApiKeyError", "MOMOPAY_API_KEY"), ("StkTempBannedError", "payouts and reads still work")),
+        ("JournalError", "fix the database, then run the same command again"),
+    ],
+)
+def test_a_remedy_fits_its_error(name: str, words: str) -> None:
+    assert words in getattr(momopay, name).remedy
+
+
 def test_errors_carry_what_they_were_made_with() -> None:
     unknown = made("OutcomeUnknownError")
     assert {name: getattr(unknown, name) for name in UNKNOWN} == UNKNOWN

@@ -10,38 +10,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
-from core.kit import NOT_SENT, SUCCESS, Answer, limited, lost, raw, reach, read_balance, top_up
-from drivers import LOOPBACK, Driver, learn_key
+import momopay
+from core.kit import NOT_SENT, SUCCESS, raw, reach
+from drivers import LOOPBACK, Driver
 from durable.kit import long_ago
 from events_kit import Watcher
 from in_turn import in_turn
-from momopay import (
-    AsyncClient,
-    BudgetExhaustedError,
-    CallbackMismatchError,
-    Journal,
-    JournalState,
-    MomoPayError,
-    OutcomeUnknownError,
-    PollSchedule,
-    RateBudget,
-    WaitTimeoutError,
-    events,
-    parse_callback,
-)
-from momopay.events import (
-    AttemptEnded,
-    BudgetWaited,
-    CallbackReceived,
-    CallEnded,
-    CallStarted,
-    JournalChanged,
-    SweepEnded,
-    WaitEnded,
-)
+from momopay import Journal, MomoPayError, OutcomeUnknownError, PollSchedule, RateBudget, events, parse_callback
+from momopay.events import AttemptEnded, BudgetWaited, CallEnded, CallStarted, JournalChanged, SweepEnded, WaitEnded
 from momopay.sandbox import Fault, Outcome, Sandbox, phone_for
 from resources.kit import AT_ONCE, LOCAL_PHONE, pay, prompt
 from wire import Request, record_for
@@ -154,7 +132,7 @@ def test_a_wait_for_the_budget(drive: Callable[..., Driver], sandbox: Sandbox, k
     assert waited.seconds > 0
     short = drive(api_key=key, base_url=sandbox.base_url, budget=RateBudget(requests=1), deadline=0.5, on_event=seen)
     short(lambda client: client.wallet.balance())
-    with pytest.raises(BudgetExhaustedError):
+    with pytest.raises(momopay.BudgetExhaustedError):
         short(lambda client: client.wallet.balance())
     ended = "CallEnded wallet.balance BudgetExhaustedError"
     assert seen.take()[-2:] == ["BudgetWaited read BudgetExhaustedError", ended]
@@ -216,7 +194,7 @@ def test_a_durable_call_that_repeats(journal: Journal, seen: Watcher) -> None:
         pay_once(journal, reference="PAY-8")(client)
     entry = journal.get("PAY-8")
     assert entry is not None
-    assert entry.state is JournalState.NOT_SENT
+    assert entry.state is momopay.JournalState.NOT_SENT
     assert "JournalChanged SENDING -> NOT_SENT" in seen.take()
 
 
@@ -293,10 +271,10 @@ def test_a_payroll_reports_each_payout(sdk: Driver, journal: Journal, seen: Watc
 def test_a_wait(sdk: Driver, sandbox: Sandbox, seen: Watcher) -> None:
     paid = sdk(partial(prompt, phone=BY_HAND))
     seen.take()
-    with pytest.raises(WaitTimeoutError):
+    with pytest.raises(momopay.WaitTimeoutError):
         sdk(lambda client: client.transactions.wait(paid, schedule=PollSchedule(first=0, every=0.05, limit=0.08)))
     (timeout,) = seen.of(WaitEnded)
-    assert (timeout.error, timeout.transaction_status) == (WaitTimeoutError, "PENDING")
+    assert (timeout.error, timeout.transaction_status) == (momopay.WaitTimeoutError, "PENDING")
     assert timeout.polls >= 1
     sandbox.enter_pin(paid)
     sandbox.advance(60)
@@ -339,14 +317,14 @@ def test_confirmations(sdk: Driver, sandbox: Sandbox, seen: Watcher) -> None:
         return lambda client: client.transactions.confirm(parse_callback(json.dumps(content)))
 
     sdk(confirm())
-    with pytest.raises(CallbackMismatchError):
+    with pytest.raises(momopay.CallbackMismatchError):
         sdk(confirm(amount=7))
     with pytest.raises(MomoPayError):
         sdk(confirm(id="254712345678"))
-    events = seen.of(CallbackReceived)
-    assert {(each.operation, each.status) for each in events} == {("transactions.confirm", None)}
-    assert [each.outcome for each in events] == ["accepted", "mismatch", "mismatch"]
-    assert [(each.transaction_id, each.transaction_status) for each in events] == [
+    received = seen.of(events.CallbackReceived)
+    assert {(each.operation, each.status) for each in received} == {("transactions.confirm", None)}
+    assert [each.outcome for each in received] == ["accepted", "mismatch", "mismatch"]
+    assert [(each.transaction_id, each.transaction_status) for each in received] == [
         (paid.transaction_id, "SUCCESS"),
         (paid.transaction_id, None),
         ("2547*****678", None),
@@ -383,7 +361,7 @@ def test_a_cancelled_call_is_reported(sandbox: Sandbox, key: str, seen: Watcher)
     sandbox.fail_next("GET", "/wallets/service/balance", Fault.hang_after_commit)
 
     async def main() -> None:
-        async with AsyncClient(key, base_url=sandbox.base_url, on_event=seen) as client:
+        async with momopay.AsyncClient(key, base_url=sandbox.base_url, on_event=seen) as client:
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(client.wallet.balance(), 0.2)
 
@@ -394,33 +372,6 @@ def test_a_cancelled_call_is_reported(sandbox: Sandbox, key: str, seen: Watcher)
         "AttemptEnded GET /wallets/service/balance 1 CancelledError",
         "CallEnded wallet.balance CancelledError",
     ]
-
-
-def interrupt(*_: object) -> typing.NoReturn:
-    raise KeyboardInterrupt
-
-
-@pytest.mark.parametrize("call", ["initiate", "pay_once"])
-def test_an_interrupt_of_a_payment_that_was_sent_says_that_it_may_have_executed(
-    drive: Callable[..., Driver], journal: Journal, seen: Watcher, call: str
-) -> None:
-    learn_key(journal, "https://api.example/v1")
-    sdk = drive(transport=httpx.MockTransport(interrupt), on_event=seen)
-    with pytest.raises(KeyboardInterrupt):
-        sdk(pay if call == "initiate" else pay_once(journal))
-    assert seen.of(CallEnded)[0].may_have_executed
-
-
-@in_turn(
-    ("call", "answer", "says"), [(top_up, lost(), True), (top_up, limited(5), False), (read_balance, lost(), False)]
-)
-def test_an_interrupt_of_a_backoff_says_what_the_attempt_did(call: Any, answer: Answer, *, says: bool) -> None:
-    seen = Watcher()
-    client, service = reach(answer, on_event=seen)
-    service.at(0.0, interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        call(client)
-    assert seen.of(CallEnded)[0].may_have_executed is says
 
 
 @in_turn("name", sorted(set(events.__all__) - {"CallbackOutcome", "Event"}))

@@ -140,14 +140,6 @@ def test_an_error_that_a_payroll_returns_leaves_nothing_to_see(drive: Callable[.
             assert secret not in shown(outcome.error)
 
 
-def test_a_phone_as_an_id_is_masked_in_logs(drive: Callable[..., Driver], caplog: pytest.LogCaptureFixture) -> None:
-    driver = drive(transport=httpx.MockTransport(HANDLERS["refused"]))
-    with caplog.at_level(logging.DEBUG, logger="momopay"), pytest.raises(momopay.APIError):
-        driver(lambda client: client.transactions.get(LOCAL))
-    assert "transactions.get (GET /transactions/0712*****678): attempt 1" in caplog.text
-    assert LOCAL not in caplog.text
-
-
 def test_without_clearing_a_phone_would_show(drive: Callable[..., Driver], monkeypatch: pytest.MonkeyPatch) -> None:
     def keep(_error: BaseException) -> None: ...
 

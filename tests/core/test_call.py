@@ -45,9 +45,12 @@ from core.kit import (
 from drivers import session_of
 from in_turn import in_turn
 from momopay import Client, Journal, RateBudget
-from momopay._core.call import Endpoint
+from momopay._core.call import Call, Endpoint
+from momopay._core.operation import run_sync
+from momopay._core.reads import read_balance as read_balance_of
 from momopay._core.retry import AT_MOST_ONCE, SAFE, FailureKind, RetryPolicy
 from momopay.errors import ERRORS_BY_CODE
+from momopay.resources.stk import INITIATE
 from wire import TRANSACTION_ID, envelope
 
 pytestmark = pytest.mark.usefixtures("no_backoff")
@@ -289,6 +292,10 @@ def test_a_block_carries_its_figures_also_when_it_is_refused_locally() -> None:
     assert len(service.sent) == 1
 
 
+def prompt_with_its_slot(client: Client) -> None:
+    run_sync(Call(session_of(client), INITIATE, "/payments/stk", has_slot=True).run())
+
+
 @answers(slot=SUCCESS, retry=limited(reset=20))
 def test_a_ban_that_began_while_a_prompt_waited_is_respected(answer: Answer) -> None:
     client, service = reach(answer, SUCCESS, budget=RateBudget(requests=1, window=20.0))
@@ -297,7 +304,8 @@ def test_a_ban_that_began_while_a_prompt_waited_is_respected(answer: Answer) -> 
     ban = momopay.StkTempBannedError("banned", retry_after=60.0, code="STK_TEMP_BANNED", status_code=429)
     pause = session_of(client).stk_pause
     service.at(service.now() - 1000.0 + 5.0, lambda: pause.begin(service.now(), ban))
-    assert type(failure(client, initiate_stk)) is momopay.StkTempBannedError
+    for call in (initiate_stk, prompt_with_its_slot):
+        assert type(failure(client, call)) is momopay.StkTempBannedError
     assert len(service.sent) == 1
 
 
@@ -326,7 +334,7 @@ def test_an_unknown_outcome_carries_what_to_reconcile_with(column: Column, answe
 
 @columns(TOP_UP, STK, PAYOUT)
 @answers(
-    cut_short=lost(partial=envelope({"transactionId": TRANSACTION_ID, "status": "PENDING"})[:-20]),
+    cut_short=lost(status=200, partial=envelope({"transactionId": TRANSACTION_ID, "status": "PENDING"})[:-20]),
     whole_with_500=raw(500, envelope({"transactionId": TRANSACTION_ID})),
     whole_but_invalid=raw(200, envelope({"transactionId": TRANSACTION_ID})),
 )
@@ -348,7 +356,8 @@ def test_a_transaction_id_from_an_earlier_attempt_is_kept(answer: Answer) -> Non
 def test_each_top_up_has_one_key_its_own_or_a_given_one() -> None:
     client, service = reach(lost(), raw(503), SUCCESS)
     client.wallet.top_up(amount=5, phone=PHONE, idempotency_key="mine-1")
-    assert [headers["idempotency-key"] for _, _, headers, _ in service.sent] == ["mine-1"] * 3
+    sent = [[headers[name] for name in ("idempotency-key", "cache-control")] for _, _, headers, _ in service.sent]
+    assert sent == [["mine-1", "no-cache, no-store"]] * 3
     assert len({body for *_, body in service.sent}) == service.payments == 1
     for _ in range(2):
         top_up(client)
@@ -406,6 +415,13 @@ def test_what_prevents_a_retry_does_not_hide_the_attempt_before_it() -> None:
 # Time.
 
 
+@columns(TOP_UP, STK, PAYOUT, CREATE)
+def test_the_answer_to_a_payment_measures_the_clock_of_the_service(column: Column) -> None:
+    client, _ = reach(Answer(headers={"date": "Fri, 20 Nov 2026 10:00:00 GMT"}))
+    column.call(client)
+    assert session_of(client).clock.offset is not None
+
+
 def test_no_retry_is_waited_for_past_the_deadline(backoff: Callable[[float], None]) -> None:
     backoff(3.0)
     client, service = reach(raw(500), deadline=5.0, max_attempts=10)
@@ -417,7 +433,8 @@ def test_an_attempt_gets_what_is_left_of_the_deadline(backoff: Callable[[float],
     backoff(3.0)
     client, service = reach(raw(500), raw(500), SUCCESS, timeout=10.0, deadline=12.0)
     read_balance(client)
-    assert service.timeouts == [10.0, 9.0, 6.0]
+    run_sync(read_balance_of(session_of(client), until=service.now() + 4.0))
+    assert service.timeouts == [10.0, 9.0, 6.0, 4.0]
 
 
 def test_backoff_has_full_jitter_from_half_a_second_to_eight(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -474,9 +491,12 @@ def test_a_wait_beyond_max_wait_is_refused_at_once() -> None:
         error = failure(client, column.call)
         assert (type(error), error.retry_after) == (momopay.BudgetExhaustedError, 50.0)
         assert not error.may_have_executed
+    assert type(failure(client.with_options(max_wait=60.0, deadline=49.0), read_balance)) is type(error)
     assert (len(service.sent), service.slept) == (1, [])
     read_balance(client.with_options(max_wait=50.0))
     assert service.slept == [50.0]
+    session = session_of(client)
+    assert (session.without_max_wait().limits.max_wait, session.limits.max_wait) == (None, 49.0)
 
 
 def test_a_poll_may_wait_beyond_max_wait() -> None:
@@ -504,8 +524,9 @@ def test_the_text_of_an_error_that_is_not_ours_is_not_logged(caplog: pytest.LogC
     caplog.set_level("DEBUG", "momopay")
     client, _ = reach(Answer(error=ValueError(PHONE[3:6])))
     with pytest.raises(ValueError, match=PHONE[3:6]):
-        read_balance(client)
+        client.transactions.get(PHONE)
     assert [record.message.rpartition(": ")[2] for record in caplog.records] == ["ValueError"]
+    assert "(GET /transactions/2547*****678): attempt 1" in caplog.text
 
 
 def test_a_durable_call_without_a_journal_shows_both_ways() -> None:
@@ -516,6 +537,26 @@ def test_a_durable_call_without_a_journal_shows_both_ways() -> None:
         with pytest.raises(momopay.ConfigurationError, match=r"momopay\.Journal"):
             session_of(client).journal_for(given)
     assert service.sent == []
+
+
+def test_a_client_that_is_closed_closes_its_budget() -> None:
+    class Closing(RateBudget):
+        is_closed = False
+
+        def close(self) -> None:
+            self.is_closed = True
+
+    client, _ = reach(SUCCESS, budget=(budget := Closing()))
+    client.close()
+    assert budget.is_closed
+
+
+def test_a_given_callback_url_goes_before_one_that_an_integration_makes() -> None:
+    session = session_of(reach(SUCCESS)[0])
+    assert session.callback_url(None, "A") is None
+    session.make_callback_url = "made for {}".format
+    given = [("given", "A"), ("given", None), (None, "A"), (None, None)]
+    assert [session.callback_url(*each) for each in given] == ["given", "given", "made for A", None]
 
 
 def test_the_journal_of_a_call_goes_before_that_of_its_client(tmp_path: Path) -> None:

@@ -7,30 +7,25 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
+import httpx
 import pytest
 
-from core.kit import SUCCESS, reach, read_balance, refusal
-from drivers import KEY, LOOPBACK, Driver
+import momopay
+from core.kit import SUCCESS, Answer, limited, lost, reach, read_balance, refusal, top_up
+from drivers import KEY, LOOPBACK, Driver, learn_key, session_of
 from events_kit import Watcher
 from in_turn import in_turn
 from models.kit import ID
 from models.test_callbacks import callback
-from momopay import (
-    AsyncClient,
-    Client,
-    ConfigurationError,
-    Journal,
-    JournalState,
-    MomoPayError,
-    OutcomeUnknownError,
-    RateBudget,
-)
-from momopay._core.events import Observer
-from momopay.events import CallEnded, CallStarted, Event
+from momopay import AsyncClient, CallbackError, Client, ConfigurationError, Journal, JournalState, OutcomeUnknownError
+from momopay._core.events import Observer, outcome_of
+from momopay._core.operation import run_sync
+from momopay._core.reads import read_balance as read_balance_of
+from momopay.events import AttemptEnded, CallEnded, CallStarted, Event
 from momopay.sandbox import Sandbox
-from resources.kit import AT_ONCE, LOCAL_PHONE, prompt
+from resources.kit import AT_ONCE, LOCAL_PHONE, pay, prompt
 
 PHONE = "254712345678"
 
@@ -108,7 +103,7 @@ def forgotten(event: object) -> object:
     return later(event)
 
 
-@in_turn("on_event", ["text", 7, object(), later])
+@in_turn("on_event", ["text", 7, object(), later, partial(later), type("Later", (), {"__call__": later})()])
 def test_what_cannot_be_called_or_is_async_is_refused(on_event: Any) -> None:
     for client in (Client, AsyncClient):
         with pytest.raises(ConfigurationError, match="on_event"):
@@ -121,17 +116,37 @@ def test_an_awaitable_is_not_awaited(caplog: pytest.LogCaptureFixture) -> None:
     assert "TypeError" in caplog.text
 
 
-@in_turn(("outcome", "status"), [("accepted", "SUCCESS"), ("duplicate", "SUCCESS"), ("forged", None)])
-def test_of_a_callback_that_anybody_may_have_sent_only_its_id_is_reported(outcome: Any, status: str | None) -> None:
+@in_turn("outcome", ["accepted", "duplicate", "forged", "invalid", "mismatch", "busy", "failed"])
+def test_of_a_callback_that_anybody_may_have_sent_only_its_id_is_reported(outcome: Any) -> None:
     seen = list[Any]()
     Observer(seen.append).start("callbacks.receive", lambda: 0.0).callback_received(outcome, callback(), None)
+    status = "SUCCESS" if outcome in {"accepted", "duplicate"} else None
     assert [(each.transaction_id, each.transaction_status) for each in seen] == [(ID, status)]
 
 
+def test_the_id_of_a_wait_that_read_nothing_is_the_callers_text() -> None:
+    seen = list[Any]()
+    Observer(seen.append).start("transactions.wait", lambda: 0.0).wait_ended(PHONE, 1.0, 0, None, None)
+    assert seen[0].transaction_id == "2547*****678"
+
+
+@in_turn(
+    ("error", "outcome"),
+    [
+        (momopay.CallbackMismatchError("no", transaction_id="x", fields=[]), "mismatch"),
+        (momopay.TransactionNotFoundError("no", code="TRANSACTION_NOT_FOUND", status_code=404), "mismatch"),
+        *((momopay.ForgedCallbackError("no"), "forged"), (momopay.InvalidCallbackError("no"), "invalid")),
+        *((CallbackError("no"), "busy"), (ValueError("no"), "failed"), (KeyboardInterrupt(), "failed")),
+    ],
+)
+def test_an_error_of_a_callback_is_one_of_these_outcomes(error: BaseException, outcome: str) -> None:
+    assert outcome_of(error) == outcome
+
+
 @pytest.mark.usefixtures("no_backoff")
-def test_a_second_attempt_and_a_wait_for_the_budget_are_reported() -> None:
+def test_a_second_attempt_and_a_wait_for_the_budget_are_reported(caplog: pytest.LogCaptureFixture) -> None:
     seen = Watcher()
-    client, _ = reach(refusal(500, "INTERNAL"), SUCCESS, budget=RateBudget(1, 5.0), on_event=seen)
+    client, _ = reach(refusal(500, "INTERNAL"), SUCCESS, budget=momopay.RateBudget(1, 5.0), on_event=seen)
     read_balance(client)
     ended = seen.of(CallEnded)[0]
     assert (ended.attempts, ended.status, ended.may_have_executed, ended.reference) == (2, 200, False, None)
@@ -144,6 +159,7 @@ def test_a_second_attempt_and_a_wait_for_the_budget_are_reported() -> None:
         f"AttemptEnded {route} 2 200",
         "CallEnded wallet.balance",
     ]
+    assert [record.levelname for record in caplog.records if "retrying in" in record.message] == ["WARNING"]
 
 
 def test_the_trace_of_an_observer_shows_no_secret(caplog: pytest.LogCaptureFixture) -> None:
@@ -165,7 +181,7 @@ def test_the_error_that_an_observer_could_report_shows_no_phone(drive: Callable[
         if isinstance(event, CallEnded) and error is not None:
             shown.extend(repr(frame.f_locals) for frame, _ in traceback.walk_tb(error.__traceback__))
 
-    with pytest.raises(MomoPayError) as raised:
+    with pytest.raises(momopay.MomoPayError) as raised:
         drive(base_url=LOOPBACK, max_attempts=1, on_event=on_event)(partial(prompt, account_reference=LOCAL_PHONE))
     frames = [frame for frame, _ in traceback.walk_tb(raised.tb) if frame.f_globals["__name__"].startswith("momopay")]
     shown.extend(repr(frame.f_locals) for frame in frames)
@@ -192,5 +208,59 @@ def test_an_interrupt_in_on_event_names_the_payment_that_has_no_journal(
 ) -> None:
     seen = Watcher(AttemptEnded=KeyboardInterrupt())
     with pytest.raises(KeyboardInterrupt):
-        drive(api_key=key, base_url=sandbox.base_url, on_event=seen)(prompt)
-    assert "(POST /payments/stk) was interrupted: its outcome is unknown, reference 'INV-42'" in caplog.text
+        drive(api_key=key, base_url=sandbox.base_url, on_event=seen)(partial(prompt, account_reference=LOCAL_PHONE))
+    assert "(POST /payments/stk) was interrupted: its outcome is unknown, reference '0712*****678'" in caplog.text
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
+    assert seen.of(CallStarted)[0].reference == "0712*****678"
+
+
+def interrupt(*_: object) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("call", ["initiate", "pay_once"])
+def test_an_interrupt_of_a_payment_that_was_sent_says_that_it_may_have_executed(
+    drive: Callable[..., Driver], journal: Journal, call: str
+) -> None:
+    seen = Watcher()
+    learn_key(journal, "https://api.example/v1")
+    sdk = drive(transport=httpx.MockTransport(interrupt), on_event=seen)
+    with pytest.raises(KeyboardInterrupt):
+        sdk(pay if call == "initiate" else pay_once(journal))
+    assert seen.of(CallEnded)[0].may_have_executed
+
+
+@in_turn(
+    ("call", "answer", "says"), [(top_up, lost(), True), (top_up, limited(5), False), (read_balance, lost(), False)]
+)
+def test_an_interrupt_of_a_backoff_says_what_the_attempt_did(call: Any, answer: Answer, *, says: bool) -> None:
+    seen = Watcher()
+    client, service = reach(answer, on_event=seen)
+    service.at(0.0, interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        call(client)
+    assert seen.of(CallEnded)[0].may_have_executed is says
+    assert seen.of(AttemptEnded)[0].is_sent
+
+
+def test_an_interrupt_while_it_connects_is_of_an_attempt_that_was_not_sent() -> None:
+    seen = Watcher()
+    client, service = reach(SUCCESS, on_event=seen)
+
+    async def connect(*_arguments: object, progress: Any, **_options: object) -> NoReturn:
+        progress.connecting = True
+        raise KeyboardInterrupt
+
+    vars(service)["send"] = connect
+    with pytest.raises(KeyboardInterrupt):
+        top_up(client)
+    assert (seen.of(AttemptEnded)[0].is_sent, seen.of(CallEnded)[0].may_have_executed) == (False, False)
+
+
+def test_what_an_earlier_request_of_a_call_did_is_not_forgotten() -> None:
+    client, _ = reach(lost(), SUCCESS)
+    session = session_of(client).with_operation(Observer(print).start("stk.collect_once", lambda: 0.0))
+    with pytest.raises(OutcomeUnknownError):
+        type(client.stk)(session).initiate(amount=100, phone=PHONE)
+    run_sync(read_balance_of(session))
+    assert session.operation.may_have_executed

@@ -9,7 +9,7 @@ from drivers import KEY, LOOPBACK, session_of
 from in_turn import in_turn
 from momopay import Client, ProtocolError
 from momopay._core.operation import run_sync
-from momopay._core.reads import PageWalk, TransactionWalk
+from momopay._core.reads import EVERYTHING, PageWalk, TransactionWalk
 from momopay.types import TransactionIterator, TransactionPage
 from virtual import transaction
 
@@ -47,6 +47,10 @@ def test_a_walk_ends_after_the_last_page(last: str | None) -> None:
         assert len(list(TransactionIterator(session_of(client), fetch).pages())) == 3  # without a transaction, too
 
 
+def test_the_whole_list_is_read_in_pages_of_the_largest_size() -> None:
+    assert EVERYTHING.to_query() == "?limit=100"
+
+
 def test_a_walk_has_no_more_pages_than_it_may() -> None:
     async def fetch(cursor: str | None) -> TransactionPage:
         return page(f"after {cursor}")
@@ -62,14 +66,17 @@ def test_a_repeated_cursor_ends_a_walk(cursors: dict[str | None, str | None]) ->
         walked(cursors)
 
 
-@in_turn(("total", "is_last"), [(1, True), (2, False)])
+@in_turn(("total", "is_last"), [(2, True), (3, False)])
 def test_a_page_without_a_cursor_is_the_last_one_only_if_it_shows_the_rest(total: int, is_last: bool) -> None:
-    async def fetch(_cursor: str | None) -> TransactionPage:
+    async def fetch(cursor: str | None) -> TransactionPage:
+        more: dict[str, Any] = {"nextCursor": "a"} if cursor is None else {}
         overview = {"total": total, "completed": 0, "failed": 0, "pending": 0}
-        return TransactionPage.model_validate({"items": [transaction("t-1")], "overview": overview})
+        return TransactionPage.model_validate({"items": [transaction("t-1")], "overview": overview, **more})
 
+    walk = PageWalk(fetch)
+    assert run_sync(walk.next()) is not None
     with nullcontext() if is_last else pytest.raises(ProtocolError, match="nextCursor"):
-        assert run_sync(PageWalk(fetch).next()) is not None
+        assert run_sync(walk.next()) is not None
 
 
 def test_what_a_walk_remembers_is_bounded() -> None:

@@ -2,8 +2,10 @@
 
 import os
 import threading
+import time
 from datetime import UTC, datetime, timedelta, tzinfo
 from email.utils import format_datetime
+from pathlib import Path
 from typing import Self
 
 import pytest
@@ -11,10 +13,11 @@ import pytest
 import momopay
 from forked import succeeds_in_child
 from in_turn import in_turn
+from journal.kit import in_threads
 from momopay import RateBudget
 from momopay._core.config import Account, hash_of
 from momopay._core.session import ServiceClock, StkPause, key_state_for
-from momopay._core.wiring import Once
+from momopay._core.wiring import ClientJournal, Once
 
 
 def banned(retry_after: float | None = None) -> momopay.StkTempBannedError:
@@ -82,6 +85,27 @@ def test_a_fork_while_a_thread_makes_what_is_shared_leaves_no_lock_held(monkeypa
         may_end.set()
         for thread in threads:
             thread.join()
+
+
+def test_threads_that_come_together_make_it_once() -> None:
+    made = list[int]()
+
+    def make() -> int:
+        time.sleep(0.05)
+        made.append(7)
+        return 7
+
+    once = Once(make)
+    assert in_threads(5, once.get) == [7] * 5
+    assert made == [7]
+
+
+def test_a_journal_that_was_closed_before_its_first_use_is_not_opened(tmp_path: Path) -> None:
+    journal = ClientJournal(f"sqlite:///{tmp_path / 'payments.db'}")
+    journal.close()
+    with pytest.raises(momopay.ConfigurationError, match="closed"):
+        journal.get()
+    assert list(tmp_path.iterdir()) == []
 
 
 # The service's clock.

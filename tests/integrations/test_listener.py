@@ -9,17 +9,9 @@ from typing import Any
 import pytest
 from flask import Flask
 
+import momopay
 from in_turn import in_turn
-from momopay import (
-    Callback,
-    CallbackSigner,
-    Client,
-    InvalidApiKeyError,
-    Journal,
-    MomoPayError,
-    RequestValidationError,
-    ServerError,
-)
+from momopay import Callback, CallbackSigner, Client, InvalidApiKeyError, Journal, MomoPayError, RequestValidationError
 from momopay._transport.sync_backend import SyncBackend
 from momopay.integrations._listener import Delivery, EndWatch, Listener
 from momopay.integrations.flask import callback_endpoint
@@ -345,7 +337,7 @@ def test_a_poll_that_failed_loses_nothing(client: Client, sandbox: Sandbox) -> N
     paid = pay(client)
     sandbox.advance(60)
     sandbox.fail_next("GET", "/transactions", "error_before_commit")
-    with pytest.raises(ServerError):
+    with pytest.raises(momopay.ServerError):
         watch.poll()
     sandbox.fail_next("GET", "/transactions/{id}", "error_before_commit")
     (shown,) = watch.poll()

@@ -12,43 +12,28 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanKind, StatusCode
 
+import momopay
 from drivers import Drive, Driver, unique_key
 from events_kit import Watcher
 from integrations.telemetry import Telemetry, attempt, attributes_of, ended, feed, made
 from journal.kit import put
 from momopay import (
-    AsyncClient,
-    BudgetExhaustedError,
     Client,
-    InvalidCallbackError,
     Journal,
     JournalState,
-    OutcomeUnknownError,
-    PollSchedule,
     ServerError,
-    TransactionHealthBlockedError,
     TransactionStatus,
     TransactionType,
+    events,
     parse_callback,
 )
 from momopay.errors import APIConnectionError, ProtocolError
-from momopay.events import (
-    AttemptEnded,
-    BudgetWaited,
-    CallbackReceived,
-    CallEnded,
-    CallStarted,
-    Event,
-    JournalChanged,
-    RetryScheduled,
-    SweepEnded,
-    WaitEnded,
-)
+from momopay.events import AttemptEnded, BudgetWaited, CallbackReceived, CallEnded, CallStarted, Event, JournalChanged
 from momopay.integrations.opentelemetry import JournalGauges, Metrics, Spans, observer
 from momopay.sandbox import Fault, Sandbox
 
 PHONE, CANCELS = "254712345678", "254712349932"
-SOON = PollSchedule(first=0.01, every=0.05, limit=60)
+SOON = momopay.PollSchedule(first=0.01, every=0.05, limit=60)
 LOCAL = {"0712345678", "712345678", "0712349932", "712349932"}
 
 
@@ -75,7 +60,7 @@ def pay_in_every_way(sdk: Driver, journal: Journal, sandbox: Sandbox) -> None:
     sdk.collect(lambda client: client.transactions.wait_all([prompt, cancelled], schedule=SOON))
     sdk(lambda client: client.transactions.wait(paid, schedule=SOON))
     sandbox.fail_next("POST", "/b2c/payouts", Fault.error_before_commit)
-    with pytest.raises(OutcomeUnknownError):
+    with pytest.raises(momopay.OutcomeUnknownError):
         sdk(lambda client: client.payouts.pay_once(journal=journal, reference="SAL-2", **paying))
     with pytest.raises(ValueError, match="phone"):
         sdk(lambda client: client.stk.initiate(amount=5, phone="12", account_reference="x"))
@@ -137,7 +122,7 @@ def test_calls_of_many_tasks_are_below_their_callers_spans(telemetry: Telemetry,
 
     async def main() -> None:
         watch = observer(telemetry.tracers, telemetry.meters)
-        async with AsyncClient(unique_key(), base_url=sandbox.base_url, on_event=watch) as client:
+        async with momopay.AsyncClient(unique_key(), base_url=sandbox.base_url, on_event=watch) as client:
 
             async def serve(number: int) -> None:
                 with tracer.start_as_current_span(f"request-{number}"):
@@ -237,7 +222,7 @@ def test_a_failed_attempt_is_an_error(
 def test_the_end_of_an_operation_says_what_came_of_it(telemetry: Telemetry, spans: Spans) -> None:
     waits = [made(BudgetWaited, seconds=seconds) for seconds in (1.5, 2.0)]
     end = ended(
-        error=OutcomeUnknownError,
+        error=momopay.OutcomeUnknownError,
         may_have_executed=True,
         reference="SAL-7",
         transaction_id="9b2f2f6e-0000-4000-8000-2547123456780",
@@ -274,7 +259,7 @@ def metrics(telemetry: Telemetry) -> Metrics:
 
 def waited(transaction_id: str, status: str, kind: TransactionType = TransactionType.STK) -> Event:
     stated = {"transaction_type": kind, "transaction_status": TransactionStatus(status)}
-    return made(WaitEnded, transaction_id=transaction_id, **stated)
+    return made(events.WaitEnded, transaction_id=transaction_id, **stated)
 
 
 def changed(transaction_id: str | None, state: str, status: str | None = None, **fields: Any) -> Event:
@@ -293,11 +278,11 @@ def test_operations_attempts_and_waits_are_histograms_in_seconds(telemetry: Tele
     feed(
         metrics.observe,
         attempt(status=503, error=ServerError, seconds=0.25),
-        made(RetryScheduled, operation="wallet.balance", error=ServerError),
+        made(events.RetryScheduled, operation="wallet.balance", error=ServerError),
         made(BudgetWaited, seconds=3.0),
-        made(BudgetWaited, seconds=81.0, error=BudgetExhaustedError),
+        made(BudgetWaited, seconds=81.0, error=momopay.BudgetExhaustedError),
         ended(seconds=2.5),
-        ended(seconds=90.0, error=OutcomeUnknownError),
+        ended(seconds=90.0, error=momopay.OutcomeUnknownError),
     )
     assert telemetry.values("momopay.operation.duration") == {
         ("payouts.pay_once",): 2.5,
@@ -345,7 +330,7 @@ def test_after_the_service_blocked_prompts_the_rate_begins_anew(telemetry: Telem
     prompt = {"route": "/payments/stk"}
     feed(metrics.observe, *(waited(f"t-{number}", "FAILED") for number in range(3)))
     metrics.observe(attempt(**prompt))
-    metrics.observe(attempt(**prompt, status=429, error=TransactionHealthBlockedError))
+    metrics.observe(attempt(**prompt, status=429, error=momopay.TransactionHealthBlockedError))
     metrics.observe(attempt(**prompt, status=429, error=ServerError))
     assert rate(telemetry) == (0.0, 3)
     metrics.observe(attempt(**prompt))
@@ -362,7 +347,7 @@ def test_no_attribute_has_an_id_a_reference_or_a_text_of_the_service(telemetry: 
         called_back("accepted", "t-third", "a new status-unique"),
         attempt(request_id="r-unique"),
         ended(reference="INV-unique", transaction_id="t-unique", request_id="r-unique"),
-        made(CallbackReceived, outcome="invalid", error=InvalidCallbackError, reference="INV-unique"),
+        made(CallbackReceived, outcome="invalid", error=momopay.InvalidCallbackError, reference="INV-unique"),
     )
     assert telemetry.values("momopay.payments.ended") == {("STK", "SUCCESS"): 1, ("other", "SUCCESS"): 1}
     assert not [text for text in telemetry.texts() if "unique" in text]
@@ -379,7 +364,7 @@ OPEN, UNRESOLVED = "momopay.journal.open", "momopay.journal.unresolved"
 
 
 def swept(opened: int, unknown: int) -> Any:
-    return made(SweepEnded, settled=0, open=opened, unknown=unknown, handled=0, failed=0)
+    return made(events.SweepEnded, settled=0, open=opened, unknown=unknown, handled=0, failed=0)
 
 
 def test_without_a_journal_the_counts_are_those_of_the_latest_sweep(telemetry: Telemetry) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import momopay
 from in_turn import in_turn
-from momopay.models.enums import Stage, end_of, stage_of
+from momopay.models.enums import Stage, end_of, has_settled, stage_of
 
 ENUMS: dict[Any, list[str]] = {
     momopay.TransactionStatus: ["PENDING", "PROCESSING", "SUCCESS", "FAILED", "REVERSED", "CANCELLED", "EXPIRED"],
@@ -76,6 +76,8 @@ def test_only_the_known_ends_are_terminal(text: str) -> None:
     assert status.is_terminal is (status in TERMINAL)
     assert (status in TERMINAL) is (text.upper() in TERMINAL and text.isascii())
     assert status.ended_without_success is (status in TERMINAL - {"SUCCESS"})
+    assert has_settled(momopay.TransactionType.B2C, status) is (status in TERMINAL - {"FAILED"})
+    assert has_settled(momopay.TransactionType.STK, status) is (status in TERMINAL)
     assert end_of(status) == ("FAILED" if status in TERMINAL - {"SUCCESS", "REVERSED"} else status)
     assert stage_of(status) is (
         Stage.PAID if status == "SUCCESS" else Stage.ENDED if status in TERMINAL else Stage.OPEN

@@ -13,21 +13,8 @@ import pytest
 
 import momopay
 from in_turn import in_turn
-from models.kit import (
-    CHANNEL,
-    ID,
-    MASKED,
-    PAYBILL,
-    PAYOUT,
-    PHONE,
-    READ,
-    SAMPLES,
-    STK,
-    TOP_UP,
-    Sample,
-    parse,
-    with_literal,
-)
+from models import kit
+from models.kit import ID, MASKED, PAYBILL, PAYOUT, PHONE, READ, SAMPLES, STK, TOP_UP, Sample, parse, with_literal
 from momopay.models.account import ChannelItems
 from momopay.models.records import Envelope, Items, Record, describe, note_response, parse_json
 
@@ -52,9 +39,11 @@ def test_a_record_parses_in_either_naming_style(sample: Sample, style: str) -> N
 
 @in_turn("sample", [STK, READ])
 @in_turn("spelling", ["reference", "accountReference", "account_reference", "externalReference"])
-def test_every_name_of_the_reference_is_understood(sample: Sample, spelling: str) -> None:
-    data = {name: value for name, value in sample.camel.items() if name != "accountReference"}
-    assert parse(sample.kind, {**data, spelling: "REF-9"}).account_reference == "REF-9"
+@in_turn("phone", ["phone", "phone_number", "phoneNumber"])
+def test_every_name_of_the_reference_and_the_phone_is_understood(sample: Sample, spelling: str, phone: str) -> None:
+    data = {name: value for name, value in sample.camel.items() if name not in {"accountReference", "phone"}}
+    record = parse(sample.kind, {**data, spelling: "REF-9", phone: "07XX"})
+    assert (record.account_reference, record.phone) == ("REF-9", "07XX")
 
 
 @each_record
@@ -222,7 +211,7 @@ def test_channels_keep_their_order_and_know_their_response() -> None:
     till = {**PAYBILL.camel, "id": ID, "type": "TILL_NUMBER", "accountNumber": None}
     del till["isDefault"]
     listed = parse(ChannelItems, {"items": [PAYBILL.camel, till]})
-    assert [each.id for each in listed.items] == [CHANNEL, ID]
+    assert [each.id for each in listed.items] == [kit.CHANNEL, ID]
     assert [each.account_number for each in listed.items] == ["ACC-1", None]
     assert [each.is_default for each in listed.items] == [True, False]
     note_response(listed, INFO)

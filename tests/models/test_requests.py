@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import momopay
 from in_turn import in_turn
 from models.kit import CHANNEL, ID, ITEM, PAGE, PHONE, parse
+from models.test_callbacks import callback
 from momopay import ChannelType, RequestValidationError
 from momopay.models.requests import (
     ChannelChanges,
@@ -21,6 +22,7 @@ from momopay.models.requests import (
     OrderRequest,
     PayoutRequest,
     Request,
+    RequestedPayment,
     Search,
     StkRequest,
     TopUpRequest,
@@ -168,8 +170,16 @@ def test_a_search_compares_all_that_is_known(changes: dict[str, Any], fit: Fit) 
 def test_a_search_ignores_what_is_not_known_and_how_an_accent_is_written() -> None:
     search = Search.checked(**VALID[Search])
     assert search.fit(item(amount=1, phone="254112345678", type="B2C")) is Fit.EXACT
+    known = search.model_copy(update={"known": frozenset({ID})})
+    assert [known.fit(each) for each in (item(), item(accountReference="INV-43"))] == [Fit.KNOWN, Fit.NONE]
     accented = Search.checked(reference="Jos\u00e9", since=SENT)
     assert accented.fit(item(accountReference="Jose\u0301")) is Fit.EXACT
+
+
+def test_a_field_that_a_record_lacks_does_not_differ() -> None:
+    payment = RequestedPayment("INV-42", Decimal(1), "254112345678", "B2C")
+    assert payment.differences(None, callback(amount=None, phone_number=None, type=None).transaction) == []
+    assert payment.differences("INV-43", callback().transaction) == ["reference", "amount", "phone", "type"]
 
 
 def test_a_search_that_begins_earlier_reaches_further_back() -> None:
@@ -190,9 +200,14 @@ def test_a_search_from_the_first_time_of_the_calendar_begins_no_earlier(offset: 
 
 
 def test_a_search_is_past_a_page_whose_last_item_is_older() -> None:
-    old = {**ITEM.camel, "createdAt": (SENT - timedelta(minutes=6)).isoformat()}
-    for items, past in (([], False), ([old, ITEM.camel], False), ([ITEM.camel, old], True)):
-        assert SEARCH.is_past(parse(momopay.types.TransactionPage, {**PAGE, "items": items})) is past
+    ages = timedelta(minutes=6), timedelta(days=1, minutes=6)
+    old, older = ({**ITEM.camel, "createdAt": (SENT - age).isoformat()} for age in ages)
+    new, missing = ITEM.camel, {**ITEM.camel, "createdAt": "1970-01-01T00:00:00Z"}
+    unmeasured = SEARCH.model_copy(update={"is_measured": False})
+    for *items, past in ((False,), (old, new, False), (new, old, True), (new, missing, False), (old, missing, True)):
+        page = parse(momopay.types.TransactionPage, {**PAGE, "items": items})
+        assert (SEARCH.is_past(page), unmeasured.is_past(page)) == (past, False)
+    assert unmeasured.is_past(parse(momopay.types.TransactionPage, {**PAGE, "items": [older]}))
 
 
 # Paths.

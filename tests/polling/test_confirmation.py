@@ -8,16 +8,8 @@ import anyio
 import httpx
 import pytest
 
-from momopay import (
-    APIConnectionError,
-    AsyncClient,
-    Callback,
-    CallbackMismatchError,
-    RateBudget,
-    ServerError,
-    TransactionNotFoundError,
-    parse_callback,
-)
+import momopay
+from momopay import APIConnectionError, AsyncClient, Callback, RateBudget, TransactionNotFoundError, parse_callback
 from momopay.models.callbacks import is_confirmed
 from polling.kit import Concurrent, MakeSdk, Service, callback, callers, in_trio, wait_for_each
 from virtual import refusal
@@ -86,11 +78,11 @@ def test_one_alone_is_read_by_id_at_once(sdk: MakeSdk) -> None:
     assert service.requests == [(0.0, "/transactions/t0")]
     assert confirmed.result_desc == "done"
     lie = reported("t0", amount=1)
-    with pytest.raises(CallbackMismatchError):
+    with pytest.raises(momopay.CallbackMismatchError):
         sdk(service)(lambda client: client.transactions.confirm(lie))
     assert not is_confirmed(lie)
     service.broken["t0"] = (503, b"")
-    with pytest.raises(ServerError):
+    with pytest.raises(momopay.ServerError):
         sdk(service, max_attempts=1)(lambda client: client.transactions.confirm(reported("t0")))
     assert len(service.paths) == 3, "a read that failed is not made twice"
 
@@ -231,6 +223,20 @@ def test_one_that_waits_and_gives_up_leaves_nothing_behind(ends: str) -> None:
     assert sorted(outcomes.seen) == ["t0", "t2"]
     assert service.paths == ["/transactions/t0", "/transactions/t2"]
     assert outcomes.nobody_is_left()
+
+
+def test_a_read_by_id_after_a_page_ends_by_the_deadline_of_its_confirmation() -> None:
+    service, _ = ended(3)
+    outcomes = Outcomes(service, *(reported(f"t{number}", amount=1) for number in range(3)))
+
+    async def respond(request: httpx.Request) -> httpx.Response:
+        await anyio.sleep({"t0": 20.0, "transactions": 0.1}.get(request.url.path.rpartition("/")[2], 1000.0))
+        return service.respond(request)
+
+    deadlines = dict.fromkeys(service.moves, 30.0)
+    in_trio(service, lambda client: outcomes(client, deadlines), transport=httpx.MockTransport(respond))
+    assert outcomes.ended_at == {"t0": 20.0, "t1": 30.0, "t2": 30.0}
+    assert service.paths == ["/transactions/t0", LIST]
 
 
 @pytest.mark.parametrize(

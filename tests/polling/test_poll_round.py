@@ -12,38 +12,15 @@ import httpx
 import pytest
 import trio
 
+import momopay
 from forked import succeeds_in_child
-from momopay import (
-    APIConnectionError,
-    APIError,
-    AsyncClient,
-    BudgetExhaustedError,
-    Client,
-    InvalidApiKeyError,
-    PollSchedule,
-    ProtocolError,
-    RateBudget,
-    ServerError,
-    Transaction,
-    WaitTimeoutError,
-    parse_callback,
-)
+from momopay import APIError, AsyncClient, Client, InvalidApiKeyError, PollSchedule, RateBudget, parse_callback
 from momopay._polling.schedule import is_transient
 from momopay.events import BudgetWaited
 from momopay.types import Lane
 from patience import until
-from polling.kit import (
-    BASE,
-    WINDOW,
-    Concurrent,
-    MakeSdk,
-    Service,
-    callback,
-    callers,
-    in_trio,
-    wait_for_each,
-    waiting_client,
-)
+from polling import kit
+from polling.kit import BASE, WINDOW, Concurrent, Service, callback, callers, in_trio, wait_for_each, waiting_client
 from virtual import refusal, waking
 
 LIST = "/transactions"
@@ -52,8 +29,9 @@ LIST = "/transactions"
 @pytest.mark.parametrize(
     ("error", "expected"),
     [
-        *((APIConnectionError("no answer"), True), (BudgetExhaustedError("no slot", retry_after=1.0), True)),
-        *((ProtocolError("a proxy's page"), True), (ServerError("no", code=None, status_code=500), True)),
+        *((momopay.APIConnectionError("no answer"), True), (momopay.ProtocolError("a proxy's page"), True)),
+        (momopay.BudgetExhaustedError("no slot", retry_after=1.0), True),
+        (momopay.ServerError("no", code=None, status_code=500), True),
         *((APIError("no", code="BUSY", status_code=429), True), (APIError("no", code="BUSY", status_code=500), True)),
         (APIError("no", code="LOCKED", status_code=499), False),
         *((InvalidApiKeyError("no", code="INVALID_API_KEY", status_code=401), False), (KeyboardInterrupt(), False)),
@@ -63,7 +41,7 @@ def test_which_failures_a_wait_outlives(error: BaseException, *, expected: bool)
     assert is_transient(error) is expected
 
 
-def test_many_waits_share_one_page(sdk: MakeSdk, caplog: pytest.LogCaptureFixture) -> None:
+def test_many_waits_share_one_page(sdk: kit.MakeSdk, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("DEBUG", "momopay")
     service = Service()
     for number in range(50):
@@ -251,7 +229,7 @@ def test_one_notified_wait_reads_its_transaction_and_no_other(*, failed: bool) -
     service = Service()
     service.add("a", (1.0, "FAILED" if failed else "SUCCESS"))
     service.add("b")
-    ends = list[Transaction]()
+    ends = list[momopay.Transaction]()
 
     async def work(client: AsyncClient) -> None:
         async def wait(identity: str) -> None:
@@ -357,14 +335,14 @@ def test_notified_waits_far_down_the_list_are_all_read_although_requests_take_lo
 
     backend.handler = respond
     backend.at(35.0, waking(notify))
-    with pytest.raises(WaitTimeoutError):
+    with pytest.raises(momopay.WaitTimeoutError):
         list(client.transactions.wait_all(service.moves))
     # Each round ends after one read, for lack of time. The others that were notified need not wait for the next.
     assert service.times[:6] == [24.0, 33.0, 44.0, 53.0, 62.0, 71.0]
     assert service.paths[:6] == [LIST, f"{LIST}/t0", LIST, *(f"{LIST}/t{number}" for number in (1, 0, 2))]
 
 
-def test_polls_use_the_lane_that_gives_way(sdk: MakeSdk) -> None:
+def test_polls_use_the_lane_that_gives_way(sdk: kit.MakeSdk) -> None:
     """One request fits into the window, so that each has to wait for its slot, and tells its lane."""
     service, seen = Service(), list[Any]()
     service.add_many(120, (0.0, "FAILED"))
@@ -439,7 +417,7 @@ def test_a_wait_that_gives_up_before_the_next_slot_leaves_polling_to_one_that_do
             schedule = PollSchedule(first=limit - 10.0, limit=limit)
             try:
                 await client.transactions.wait(identity, schedule=schedule)
-            except WaitTimeoutError:
+            except momopay.WaitTimeoutError:
                 assert identity == "brief"
             ended[identity] = service.clock()
 

@@ -186,9 +186,12 @@ def test_reads_go_before_polls_that_queued_first() -> None:
 def test_a_poll_expects_a_slot_of_its_floor_however_many_payments_wait() -> None:
     async def use(calls: Calls) -> None:
         await calls.start(60, Lane.PAYMENT)
-        await calls.start(1, Lane.POLL, deadline=60.0)
+        gives_up = await calls.start(1, Lane.POLL, deadline=60.0)
+        await calls.start(1, Lane.POLL)
+        gives_up[0].cancel()
 
-    assert in_virtual_time(RateBudget(requests=16, window=60.0), use).slots["poll"] == [60.0]
+    calls = in_virtual_time(RateBudget(requests=16, window=60.0), use)
+    assert (calls.refused, calls.slots["poll"]) == ({}, [60.0])
 
 
 def test_within_a_lane_the_first_come_first() -> None:
@@ -209,6 +212,19 @@ def test_a_call_keeps_its_place_until_it_is_a_second_late() -> None:
     line, signal = Line(), SyncBackend().signal()
     line.join(Ticket(Lane.PAYMENT, signal, asks_at=100.0))
     assert [line.place(Lane.READ, now).before for now in (101.0, 101.1)] == [1, 0]
+    line.join(Ticket(Lane.PAYMENT, signal, asks_at=200.0))
+    line.join(leaving := Ticket(Lane.READ, signal, asks_at=200.0))
+    line.leave(leaving, 150.0)  # so the first is woken, and should ask now
+    assert [line.place(Lane.READ, now).before for now in (151.0, 151.1)] == [1, 0]
+
+
+def test_a_payment_that_comes_counts_as_one_that_waits() -> None:
+    """Other processes are told of it at once, and not when it asks again."""
+    line = Line()
+    assert [line.place(lane, 100.0).payments for lane in Lane] == [1, 0, 0]
+    line.join(first := Ticket(Lane.PAYMENT, SyncBackend().signal(), asks_at=100.0))
+    assert [line.place(lane, 100.0).payments for lane in Lane] == [2, 1, 1]
+    assert line.place(Lane.PAYMENT, 100.0, first).payments == 1
 
 
 # Who gives up.

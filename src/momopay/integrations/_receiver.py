@@ -255,8 +255,8 @@ def _check_order(journal: Journal, order: str | None, callback: Callback) -> Non
     if order is not None:
         entry, found = journal.get(order, kind=EntryKind.COLLECTION), callback.transaction
         # A payout may have the same reference as the prompts of an order.
-        is_prompt, reference = found.type in {None, EntryKind.COLLECTION.transaction_type}, reference_of(found)
-        if entry is None or not is_prompt or not reference or entry.wire_reference != reference:
+        is_prompt = found.type in {None, EntryKind.COLLECTION.transaction_type}
+        if entry is None or not is_prompt or entry.wire_reference != reference_of(found):
             raise ForgedCallbackError(_OTHER_REFERENCE)
 
 
