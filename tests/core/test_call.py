@@ -43,6 +43,7 @@ from core.kit import (
     update_channel,
 )
 from drivers import session_of
+from durable.kit import Lanes
 from in_turn import in_turn
 from momopay import Client, Journal, RateBudget
 from momopay._core.call import Call, Endpoint
@@ -466,21 +467,15 @@ def test_a_payment_is_not_started_with_too_little_time_left(backoff: Callable[[f
 
 
 def test_every_call_takes_a_slot_in_its_lane(tmp_path: Path) -> None:
-    lanes = list[momopay.types.Lane]()
-
-    class Watched(RateBudget):
-        def reserve(self, now: float, lane: momopay.types.Lane, within: float = 0.0) -> float:
-            lanes.append(lane)
-            return super().reserve(now, lane, within)
-
-    client, service = reach(SUCCESS, budget=Watched())
+    budget = Lanes()
+    client, service = reach(SUCCESS, budget=budget)
     for call in (initiate_stk, initiate_payout, top_up, read_balance, delete_channel):
         call(client)
-    assert lanes == [momopay.types.Lane.PAYMENT] * 3 + [momopay.types.Lane.READ] * 2
+    assert budget.taken == [momopay.types.Lane.PAYMENT] * 3 + [momopay.types.Lane.READ] * 2
     with Journal(f"sqlite:///{tmp_path / 'a.db'}") as journal:
         client.payouts.pay_once(journal=journal, reference="INV-42", amount=100, phone=PHONE)
     assert service.asked_before == 1
-    assert len(lanes) == len(service.sent) == 7  # of which the first of `pay_once` asks whose key it is
+    assert len(budget.taken) == len(service.sent) == 7  # of which the first of `pay_once` asks whose key it is
 
 
 def test_a_wait_beyond_max_wait_is_refused_at_once() -> None:

@@ -12,9 +12,9 @@ import pytest
 
 from drivers import Driver
 from journal.kit import PHONE, execute, found
-from momopay import EntryKind, Journal, JournalEntry, JournalState, Transaction
+from momopay import EntryKind, Journal, JournalEntry, JournalState, RateBudget, Transaction
 from momopay.sandbox import Account, Fault, Outcome, Sandbox, phone_for
-from momopay.types import SweepReport
+from momopay.types import Lane, SweepReport
 from virtual import envelope
 
 Call = Callable[[Any], Any]
@@ -206,6 +206,18 @@ class Service:
             more = str(number + 1) if number + 1 < len(self._pages) else None
             return httpx.Response(200, json=page(self._pages[number], more))
         return httpx.Response(200, json=envelope(self._read)) if self._read else httpx.Response(self._status, text="<")
+
+
+class Lanes(RateBudget):
+    """A budget that remembers who took its slots."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.taken: list[Lane] = []
+
+    def reserve(self, now: float, lane: Lane, within: float = 0.0) -> float:
+        self.taken.append(lane)
+        return super().reserve(now, lane, within)
 
 
 def balance() -> dict[str, Any]:

@@ -11,17 +11,20 @@ import momopay
 from drivers import LOOPBACK, Drive
 from durable.kit import (
     CANCELLING,
+    KEY_CHECK,
     ORDERS,
     PAYOUTS,
     Calls,
     Service,
     Shop,
+    balance,
     collect,
     initiate,
     listed,
     long_ago,
     of_both_kinds,
     over_both_clients,
+    page,
     pay,
     record,
     release,
@@ -37,13 +40,16 @@ from journal.kit import (
     begin,
     execute,
     found,
+    just_before,
     lease_of,
     put,
     state_of,
+    store_of,
 )
 from journal.kit import record as record_outcome
 from momopay import Journal, JournalState, MomoPayError, OutcomeUnknownError, PollSchedule, RequestValidationError
 from momopay.sandbox import Fault
+from virtual import virtual_client
 
 # Reading what was accepted.
 
@@ -106,6 +112,13 @@ def test_a_read_that_is_behind_takes_no_payment_back(drive: Drive, journal: Jour
     assert (waited.status, len(caught_up.requests)) == ("SUCCESS", 1)
 
 
+def test_a_read_adds_nothing_that_another_call_took_away_meanwhile(drive: Drive, journal: Journal) -> None:
+    put(journal, "r", ACCEPTED, transaction_id="t-1")
+    with just_before("BEGIN", journal, lambda: store_of(journal).contradict(found(journal), "t-1")):
+        drive(transport=Service(read=listed(status="SUCCESS")).transport)(pay(journal))
+    assert (found(journal).state, found(journal).transactions) == (UNKNOWN, ())
+
+
 # What was refused, and may have been made after all.
 
 
@@ -125,15 +138,6 @@ def test_a_near_match_blocks_a_second_attempt_and_is_shown(
     assert (found(journal).state, service.sent) == (UNKNOWN, 0)
     assert [entry.state for entry in sdk(journal.reconcile_all)] == [UNKNOWN]
     assert seen.changes() == (["REFUSED -> UNKNOWN"] if state is REFUSED else [])
-
-
-def test_what_was_refused_and_made_after_all_is_found(shop: Shop) -> None:
-    """The refusal was a proxy's."""
-    put(shop.journal, "r", REFUSED, code="NO")
-    made = shop(initiate("r"))
-    again = shop.pay()
-    assert (again.is_new, again.transaction_id, shop.entry().state) == (False, made.transaction_id, ACCEPTED)
-    assert PAYOUTS.paid(shop.sandbox) == ["r"]
 
 
 def test_a_prompt_that_was_refused_and_made_after_all_is_found_beside_another(drive: Drive, journal: Journal) -> None:
@@ -251,9 +255,9 @@ BROKEN = {"transactionId": "queued"}
 
 
 @pytest.mark.parametrize(
-    "other", [{"accountReference": "another"}, {"amount": 11}, {"phone": "254712345679"}, {"type": "STK"}]
+    "other", [{}, {"accountReference": "another"}, {"amount": 11}, {"phone": "254712345679"}, {"type": "STK"}]
 )
-def test_the_id_of_a_broken_response_is_compared_with_the_payment(
+def test_the_id_of_a_broken_response_spares_a_search_if_it_is_that_of_the_payment(
     drive: Drive, journal: Journal, other: dict[str, Any]
 ) -> None:
     service = Service(BROKEN, read=listed(transactionId="queued") | other, pages=[[listed()]])
@@ -261,18 +265,10 @@ def test_the_id_of_a_broken_response_is_compared_with_the_payment(
     with pytest.raises(OutcomeUnknownError) as caught:
         sdk(pay(journal))
     assert caught.value.transaction_id == found(journal).transaction_id == "queued"
-    assert sdk(pay(journal)).transaction_id == found(journal).transaction_id == "t-1"
-    assert service.sent == 1
-
-
-def test_the_id_of_a_broken_response_spares_a_search(drive: Drive, journal: Journal) -> None:
-    service = Service(BROKEN, read=listed(transactionId="queued"))
-    sdk = drive(transport=service.transport)
-    with pytest.raises(OutcomeUnknownError):
-        sdk(pay(journal))
-    assert not sdk(pay(journal)).is_new
-    assert state_of(journal) is ACCEPTED
-    assert service.requests == ["POST /b2c/payouts", "GET /transactions/queued"]
+    again = sdk(pay(journal))
+    assert again.transaction_id == found(journal).transaction_id == ("t-1" if other else "queued")
+    assert (again.is_new, state_of(journal)) == (False, ACCEPTED)
+    assert service.requests == ["POST /b2c/payouts", "GET /transactions/queued"] + ["GET /transactions"] * bool(other)
 
 
 @pytest.mark.usefixtures("no_backoff")
@@ -361,6 +357,15 @@ def test_what_the_list_does_not_show_is_released_and_may_be_sent(
     assert "was released by Njeri" in caplog.text
     assert service.requests == ["GET /transactions"] * 2
     assert sdk(pay(unresolved)).is_new
+
+
+def test_a_release_searches_for_longer_than_a_deadline(unresolved: Journal) -> None:
+    def answer(_method: str, path: str) -> tuple[int, Any]:
+        return 200, balance() if path in KEY_CHECK else page([listed("another")], None if "cursor=" in path else "2")
+
+    client, port = virtual_client(answer, budget=momopay.RateBudget(1, 8.0), deadline=10.0)
+    assert release(unresolved)(client).state is NOT_SENT
+    assert [when for when, _, _ in port.requests] == [0.0, 8.0, 16.0]
 
 
 def test_a_near_match_anywhere_in_the_list_refuses_a_release(drive: Drive, unresolved: Journal) -> None:

@@ -9,7 +9,6 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from email.utils import format_datetime
 from typing import Any
-from uuid import uuid4
 
 import anyio
 import anyio.from_thread
@@ -48,7 +47,6 @@ from journal.kit import (
     execute,
     lease_of,
     put,
-    put_collection,
 )
 from momopay import (
     AsyncClient,
@@ -192,15 +190,6 @@ def test_arguments_at_fault_are_refused_here(shop: Shop) -> None:
             with pytest.raises(ConfigurationError, match="journal"):
                 shop(calls.once(no_journal))
     assert (shop.sandbox.requests, list(shop.journal.entries())) == ([], [])
-
-
-def test_metadata_is_kept_and_never_sent(shop: Shop) -> None:
-    shop.pay(metadata={"employee": 7, "tags": ["a"]})
-    sent = shop.collect(metadata={"employee": 8}, transaction_desc="Shoes", amount=Decimal("99.50"))
-    assert (sent.transaction.transaction_desc, sent.amount) == ("Shoes", Decimal("99.50"))
-    assert shop.entry(kind=PAYOUT).metadata == {"employee": 7, "tags": ["a"]}
-    assert shop.entry(kind=COLLECTION).metadata == {"employee": 8}
-    assert "employee" not in str(shop.sandbox.requests)
 
 
 def test_an_anonymised_payout_is_not_sent_again(shop: Shop) -> None:
@@ -404,38 +393,9 @@ def test_a_call_that_waits_for_another_knows_nothing_if_the_journal_fails(shop: 
     assert PAYOUTS.sent(shop.sandbox) == 0
 
 
-# What is sent.
-
-
 def test_a_read_that_masks_the_phone_does_not_hide_an_open_prompt_on_another(drive: Drive, journal: Journal) -> None:
     put(journal, "r", ACCEPTED, COLLECTION, transaction_id="t-1")
     service = Service(read=listed(type="STK", phone="2547*****678"))
     other = f"{PHONE[:4]}99999{PHONE[-3:]}"
     with pytest.raises(DuplicateCollectionError, match=r"2547\*{5}678"):
         drive(transport=service.transport)(collect(journal, phone=other))
-
-
-def test_an_order_never_goes_out_without_a_reference(shop: Shop) -> None:
-    shop.collect(account_reference="")
-    sent: Any = shop.sandbox.requests[-1].json
-    assert shop.entry().wire_reference == sent["accountReference"] == "r"
-
-
-def test_every_argument_reaches_the_service(shop: Shop) -> None:
-    put_collection(shop.journal)
-    channel = shop(lambda client: client.channels.create(name="Till", type="TILL_NUMBER", shortcode="123456")).id
-    given = {"channel_id": channel, "callback_url": "https://shop.example/momo"}
-    common = {"phone": PHONE, "channelId": channel, "callbackUrl": "https://shop.example/momo"}
-
-    def sent() -> Any:
-        return shop.sandbox.requests[-1].json
-
-    shop.pay(description="Rent", **given)
-    payout = {**common, "description": "Rent", "currency": "KES"}
-    assert sent() == {**payout, "reference": "r", "amount": 10}
-    shop.refund(description="Back", amount=20, **given)
-    assert sent() == {**payout, "reference": "o-R1", "amount": 20, "description": "Back"}
-    profile = str(uuid4())
-    shop.collect(transaction_desc="Meter", account_reference="M-7", credential_id=profile, phone=PHONE, **given)
-    order = {"accountReference": "M-7", "transactionDesc": "Meter", "credential_id": profile}
-    assert sent() == {**common, **order, "amount": 10}

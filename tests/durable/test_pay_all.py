@@ -12,11 +12,11 @@ import pytest
 
 import momopay
 from drivers import LOOPBACK, Drive
-from durable.kit import KEY_CHECK, PAYOUTS, Shop, balance, over_both_clients, page, requests
-from journal.kit import ACCEPTED, NOT_SENT, PHONE, REFUSED, UNKNOWN, execute, put, put_collection
+from durable.kit import KEY_CHECK, PAYOUTS, Lanes, Shop, balance, over_both_clients, page, record, requests
+from journal.kit import ACCEPTED, NOT_SENT, PHONE, REFUSED, UNKNOWN, execute, just_before, put, put_collection
 from momopay import Journal, JournalState, PayoutItem, RateBudget
 from momopay.sandbox import Fault, Sandbox
-from momopay.types import PayoutOutcome
+from momopay.types import Lane, PayoutOutcome
 from virtual import envelope, virtual_client
 
 PAY = "/b2c/payouts"
@@ -236,14 +236,6 @@ def test_a_mapping_that_changes_after_it_was_counted_is_paid_as_it_was(shop: Sho
     assert {movement.amount for movement in shop.sandbox.ledger if movement.kind == "payout"} == {Decimal(10)}
 
 
-@pytest.mark.parametrize("payouts", [None, 7, "SAL-0", {"reference": "SAL-0", "amount": 10, "phone": PHONE}])
-def test_what_is_no_iterable_of_payouts_is_refused_at_once(shop: Shop, payouts: Any) -> None:
-    with pytest.raises(momopay.RequestValidationError, match="payouts: must be an iterable"):
-        shop.sdk.client.payouts.pay_all(payouts, journal=shop.journal)
-    with pytest.raises(momopay.RequestValidationError, match="max_each"):
-        shop.sdk.client.payouts.pay_all([], journal=shop.journal, max_each=0.5)
-
-
 async def _asynchronous(number: int) -> AsyncIterator[PayoutItem]:
     for each in items(number):
         await asyncio.sleep(0)
@@ -298,9 +290,7 @@ def accepting() -> Callable[[str, str], tuple[int, Any]]:
     def answer(method: str, path: str) -> tuple[int, Any]:
         if method == "GET":
             return 200, balance() if KEY_CHECK.endswith(path) else page([])
-        now = "2026-11-20T10:00:00Z"
-        record = {"transactionId": str(uuid4()), "type": "B2C", "status": "PENDING", "amount": 10}
-        return 201, envelope(record | {"phone": PHONE, "createdAt": now, "updatedAt": now})
+        return 201, envelope(record(transactionId=str(uuid4())))
 
     return answer
 
@@ -322,6 +312,24 @@ def test_what_was_accepted_takes_no_slot(journal: Journal) -> None:
     assert states(list(client.payouts.pay_all(SAME[:9], journal=journal))) == [ACCEPTED] * 9
     sent = [path for _, method, path in port.requests if f"{method} {path}" != KEY_CHECK]
     assert (sent, port.slept) == ([PAY] * 5, [])
+
+
+def test_a_payout_that_another_process_attempts_meanwhile(journal: Journal) -> None:
+    """Between the look into the journal and the call. Each request takes a slot, and what was accepted is shown."""
+    put(journal, "SAL-0")
+    lanes = Lanes()
+    client, _ = virtual_client(accepting(), budget=lanes)
+    run = iter(client.payouts.pay_all(SAME[:3], journal=journal))
+    assert next(run).state is ACCEPTED
+    lanes.taken.clear()
+    with just_before("SELECT momopay_journal", journal, lambda: put(journal, "SAL-1", REFUSED)):
+        assert next(run).state is ACCEPTED
+    assert lanes.taken == [Lane.PAYMENT, Lane.READ, Lane.PAYMENT]
+    with just_before("SELECT momopay_journal", journal, lambda: put(journal, "SAL-2")):
+        outcome = next(run)
+    assert isinstance(outcome.error, momopay.ProtocolError), "the service's record cannot be read"
+    assert outcome.payment is not None
+    assert (outcome.state, outcome.payment.transaction_id) == (ACCEPTED, "t-SAL-2")
 
 
 def test_a_payout_that_is_searched_for_waits_for_the_budget_too(journal: Journal) -> None:

@@ -64,6 +64,7 @@ def test_what_only_the_journal_knows_is_added_to_a_record() -> None:
         made = payment_of(entry.kind, "o", payout("o", transactionId="t-0", status=status), entry=entry)
         assert (made.is_paid, made.fee, made.receipt) == (True, Decimal(7), "SLK7")
         assert made.result_code == "0"
+    assert payment_of(entry.kind, "o", payout("o", transactionId="t-0", transactionFee=5), entry=entry).fee == 5
 
 
 @over_both_clients

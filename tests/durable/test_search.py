@@ -8,7 +8,7 @@ import pytest
 
 import momopay
 from drivers import Drive, Driver
-from durable.kit import KEY_CHECK, Call, Service, ago, balance, collect, listed, over_both_clients, page, pay, record
+from durable.kit import KEY_CHECK, Service, ago, collect, initiate, listed, over_both_clients, page, pay, record
 from journal.kit import NOT_SENT, PHONE, REFUSED, UNKNOWN, execute, found, put
 from momopay import Journal, OutcomeUnknownError
 from momopay.sandbox import Sandbox
@@ -123,7 +123,7 @@ def test_a_search_ends_with_the_calls_deadline(drive: Drive, journal: Journal) -
 
     def a_page(request: httpx.Request) -> httpx.Response:
         if KEY_CHECK.endswith(request.url.path.removeprefix("/v1")):
-            return httpx.Response(200, json=balance())
+            return Service().respond(request)
         pages.append(len(pages))
         time.sleep(0.02)
         return httpx.Response(200, json=page([listed("another")], str(len(pages)) if len(pages) < 200 else None))
@@ -138,26 +138,22 @@ def test_a_search_ends_with_the_calls_deadline(drive: Drive, journal: Journal) -
 # `transactions.find`
 
 
-def prompt(reference: str) -> Call:
-    return lambda client: client.stk.initiate(amount=100, phone=PHONE, account_reference=reference)
-
-
 @over_both_clients
 def test_a_search_ends_where_the_payment_cannot_be(sdk: Driver, sandbox: Sandbox) -> None:
     for number in range(25):
-        sdk(prompt(f"OLD-{number}"))
+        sdk(initiate(f"OLD-{number}"))
     sandbox.advance(3600)
-    made = sdk(prompt("NEW"))
+    made = sdk(initiate("NEW"))
     before = len(sandbox.requests)
-    matches = sdk(lambda client: client.transactions.find(reference="NEW", since=made.created_at, type="STK"))
+    matches = sdk(lambda client: client.transactions.find(reference="NEW", since=made.created_at, type="B2C"))
     assert [item.transaction_id for item in matches] == [made.transaction_id]
     assert len(sandbox.requests) - before == 1
 
 
 def test_a_search_skips_an_older_payment_of_the_same_reference(sdk: Driver, sandbox: Sandbox) -> None:
-    older = sdk(prompt("SAME"))
+    older = sdk(initiate("SAME"))
     sandbox.advance(301)
-    made = sdk(prompt("SAME"))
+    made = sdk(initiate("SAME"))
     matches = sdk(lambda client: client.transactions.find(reference="SAME", since=made.created_at))
     assert [item.transaction_id for item in matches] == [made.transaction_id]
     since = made.created_at - timedelta(seconds=2)

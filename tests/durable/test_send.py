@@ -2,11 +2,10 @@
 
 import asyncio
 import socket
-import sqlite3
 import threading
 import time
 from collections.abc import Callable, Generator
-from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import partial
@@ -25,6 +24,7 @@ from durable.kit import (
     PAYOUTS,
     Call,
     Calls,
+    Lanes,
     Service,
     Shop,
     collect,
@@ -40,6 +40,7 @@ from durable.kit import (
     release,
     requests,
 )
+from events_kit import Watcher
 from forked import in_a_fresh_process
 from journal.kit import (
     ACCEPTED,
@@ -51,11 +52,13 @@ from journal.kit import (
     execute,
     found,
     just_before,
+    locked,
     pay_and_die,
     put,
     state_of,
 )
 from momopay import AsyncClient, Journal, JournalError, OutcomeUnknownError, RateBudget
+from momopay.events import RetryScheduled
 from momopay.sandbox import Fault, Sandbox
 from momopay.types import Lane
 from patience import until
@@ -156,10 +159,7 @@ def test_an_unknown_outcome_is_dated_by_the_first_attempt(
 
 
 def limit(status: int, **details: Any) -> httpx.Response:
-    return httpx.Response(
-        status,
-        json={"success": False, "error": {"code": "RATE_LIMIT_EXCEEDED", "message": "", "details": details}},
-    )
+    return httpx.Response(status, json=refusal("RATE_LIMIT_EXCEEDED", **details))
 
 
 @pytest.mark.usefixtures("no_backoff")
@@ -181,10 +181,12 @@ def test_a_limit_is_waited_for_if_it_ends_within_the_call(
 ) -> None:
     service = Service(record(), pages=[[]])
     service.refusals = [limit(429, limit=60, remaining=0, resetInSeconds=pause)]
-    sdk, begun = drive(transport=service.transport, deadline=10, max_attempts=attempts), time.monotonic()
+    seen, begun = Watcher(), time.monotonic()
+    sdk = drive(transport=service.transport, deadline=10, max_attempts=attempts, on_event=seen)
     if is_sent:
         assert sdk(pay(journal)).is_new
         assert pause <= time.monotonic() - begun < 9
+        assert [(each.seconds, each.status) for each in seen.of(RetryScheduled)] == [(pause, 429)]
         assert service.requests == ["POST /b2c/payouts", "GET /transactions", "POST /b2c/payouts"]
         return
     with pytest.raises(momopay.RateLimitExceededError) as caught:
@@ -328,6 +330,16 @@ def test_a_call_that_has_begun_records_its_outcome_in_a_journal_that_was_closed(
         journal.get("r")
     with Journal(url) as reopened:
         assert found(reopened).state is (ACCEPTED if is_sent else NOT_SENT)
+
+
+def test_a_slot_is_not_kept_while_a_row_that_has_changed_is_searched_for(drive: Drive, journal: Journal) -> None:
+    lanes = Lanes()
+    sdk = drive(transport=Service(record()).transport, budget=lanes)
+    sdk(journal.reconcile_all)
+    lanes.taken.clear()
+    with just_before("BEGIN", journal, lambda: put(journal, "r", REFUSED)):
+        assert sdk(pay(journal)).is_new
+    assert lanes.taken == [Lane.PAYMENT, Lane.READ, Lane.PAYMENT]
 
 
 # Processes that die, and calls that are cancelled or interrupted.
@@ -481,15 +493,6 @@ def test_without_its_journal_nothing_is_sent(sdk: Driver, sandbox: Sandbox, call
         sdk(calls.once(away))
     assert caught.value.may_have_executed, "an earlier call may have sent it"
     assert sandbox.requests == []
-
-
-@contextmanager
-def locked(url: str, kind: str = "EXCLUSIVE") -> Generator[sqlite3.Connection]:
-    """Lock the database against everybody else, or against other writers only."""
-    path = url.removeprefix("sqlite:///")
-    with closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as other:
-        other.execute(f"BEGIN {kind}")
-        yield other
 
 
 def test_a_locked_journal_holds_a_call_until_its_deadline(

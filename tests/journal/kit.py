@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+import sqlite3
 import threading
 import time
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from decimal import Decimal
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
@@ -299,6 +300,15 @@ def just_before(
     with before_each(interfere, journal, moment):
         yield
     assert not pending, f"there was no {statement}"
+
+
+@contextmanager
+def locked(url: str) -> Generator[sqlite3.Connection]:
+    """Lock the file of a journal against all who write."""
+    path = url.removeprefix("sqlite:///")
+    with closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        yield other
 
 
 def in_threads(count: int, work: Callable[[], T]) -> list[T]:

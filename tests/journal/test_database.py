@@ -15,7 +15,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from sqlalchemy import Connection, Enum, bindparam, select
+from sqlalchemy import Enum, bindparam, select
 from sqlalchemy.exc import OperationalError
 
 from forked import forks, in_a_fork
@@ -138,16 +138,11 @@ def test_when_all_connections_are_in_use_the_next_one_waits_for_its_bound(journa
     assert journal.get("r") is None
 
 
-def lose(connection: Connection) -> None:
-    """Forget a connection that is in use, as an interrupt within SQLAlchemy does."""
-    connection.detach()
-    connection.close()
-
-
 def test_connections_that_are_lost_make_room_for_others(journal: Journal) -> None:
     for _ in range(2 * CONNECTIONS):
         with database_of(journal).connection() as connection:
-            lose(connection)
+            connection.detach()  # as an interrupt within SQLAlchemy does: the pool forgets it
+            connection.close()
         del connection
     gc.collect()
     with bounded(MUCH):

@@ -234,15 +234,17 @@ def test_a_payment_elsewhere_during_the_check_is_no_step_back(journal: Journal, 
 
 
 def test_who_remembers_late_does_not_take_back_what_another_one_remembered(
-    journal: Journal, other: Journal, url: str, path: Path
+    journal: Journal, other: Journal, url: str, kept: Path
 ) -> None:
-    """This one's commit, the other one's payment, and then what this one remembers."""
+    """This one's commit, a payment of another process or thread, and then what this one remembers."""
     put(journal, "a")
-    with just_before("COMMIT", journal, lambda: put(other, "b"), "after"):
-        put(journal, "c")
+    with just_before("COMMIT", journal, lambda: (put(other, "b"), in_threads(1, lambda: put(journal, "c"))), "after"):
+        put(journal, "d")
     set_back(journal)
     with Journal(url) as later:
         assert is_refused(later)
+    kept.unlink()
+    assert is_refused(journal)
 
 
 @pytest.mark.both_databases

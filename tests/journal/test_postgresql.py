@@ -65,22 +65,19 @@ def connect_to(url: str) -> BoundedConnection:
 
 def test_commits_wait_for_the_disk_whatever_the_servers_default(database: str) -> None:
     """Nor does another default change what the journal does."""
-    with Journal(database) as journal:
-        for default in (
-            "synchronous_commit = off",
-            "default_transaction_isolation = serializable",
-            "client_encoding = sql_ascii",
-        ):
-            execute(journal, f'ALTER DATABASE "{database.rpartition("/")[2]}" SET {default}')
-    with Journal(database) as journal:
-        assert execute(journal, "SHOW synchronous_commit") == [("on",)]
-        assert execute(journal, "SHOW transaction_isolation") == [("read committed",)]
-        assert put(journal, "Njambĩ").reference == "Njambĩ"
-        assert execute(journal, "SHOW idle_in_transaction_session_timeout") == [("10s",)]
-    with Journal(database) as journal:
-        execute(journal, f'ALTER DATABASE "{database.rpartition("/")[2]}" SET synchronous_commit = remote_write')
-    with Journal(database) as journal:
-        assert execute(journal, "SHOW synchronous_commit") == [("remote_write",)]
+    for commit, expected in (("off", "on"), ("remote_write", "remote_write")):
+        with Journal(database) as journal:
+            for default in (
+                f"synchronous_commit = {commit}",
+                "default_transaction_isolation = serializable",
+                "client_encoding = sql_ascii",
+            ):
+                execute(journal, f'ALTER DATABASE "{database.rpartition("/")[2]}" SET {default}')
+        with Journal(database) as journal:
+            assert execute(journal, "SHOW synchronous_commit") == [(expected,)]
+            assert execute(journal, "SHOW transaction_isolation") == [("read committed",)]
+            assert put(journal, f"Njambĩ-{commit}").reference == f"Njambĩ-{commit}"
+            assert execute(journal, "SHOW idle_in_transaction_session_timeout") == [("10s",)]
 
 
 def test_a_journal_outlives_an_outage_of_its_server(postgresql: PostgresqlServer, database: str) -> None:
@@ -170,42 +167,36 @@ def test_a_right_that_is_missing_is_named_and_nothing_is_created(database: str) 
 # Waits
 
 
-def test_a_locked_table_is_refused_in_time_and_nothing_is_written_later(url: str) -> None:
-    def backends() -> set[int]:
-        with connect_to(url) as other:
-            rows = other.execute("SELECT pid FROM pg_stat_activity WHERE datname = current_database()").fetchall()
-            return {row[0] for row in rows} - {other.info.backend_pid}
+def backends(url: str) -> list[int]:
+    """Return the processes that serve the connections to a database."""
+    of_others = "datname = current_database() AND pid <> pg_backend_pid()"
+    with connect_to(url) as connection:
+        rows = connection.execute(f"SELECT pid FROM pg_stat_activity WHERE {of_others} ORDER BY pid".encode())
+        return [int(row[0]) for row in rows]
 
+
+def test_a_locked_table_is_refused_in_time_and_nothing_is_written_later(url: str) -> None:
     with Journal(url) as journal:
         put(journal, "before", UNKNOWN)
-        before = backends()
+        before = backends(url)
         with connect_to(url) as other, other.transaction():
             other.execute("LOCK TABLE momopay_payments IN ACCESS EXCLUSIVE MODE")
-            with refused_in_time():
+            with refused_in_time("lock timeout"):
                 journal.get("before")
-            with refused_in_time():
+            with refused_in_time("lock timeout"):
                 put(journal, "locked")
-        assert backends() == before, "waiting for a lock costs no connection"
+        assert backends(url) == before, "waiting for a lock costs no connection"
         assert journal.get("locked") is None
         assert state_of(journal, "before") is UNKNOWN
-
-
-def processes(url: str) -> tuple[list[int], int]:
-    """Return the processes that serve the connections to a database, and the one that takes new connections."""
-    with connect_to(url) as connection:
-        rows = connection.execute(
-            "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
-        ).fetchall()
-        parent = Path(f"/proc/{connection.info.backend_pid}/stat").read_text().rpartition(")")[2].split()[1]
-    return [int(row[0]) for row in rows], int(parent)
 
 
 @contextmanager
 def frozen(url: str, *, server: bool) -> Generator[None]:
     """Stop the processes that serve the connections to a database, or also the server that takes new ones."""
-    backends, parent = processes(url)
-    stopped = [*backends, parent] if server else backends
+    stopped = backends(url)
     assert stopped
+    if server:  # their parent
+        stopped.append(int(Path(f"/proc/{stopped[0]}/stat").read_text().rpartition(")")[2].split()[1]))
     try:
         for pid in stopped:
             os.kill(pid, signal.SIGSTOP)
@@ -215,29 +206,24 @@ def frozen(url: str, *, server: bool) -> Generator[None]:
             os.kill(pid, signal.SIGCONT)
 
 
-USES: list[Callable[[Journal], object]] = [
-    lambda journal: journal.get("before"),
-    lambda journal: put(journal, "new", UNKNOWN),
-]
-
-
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="it finds the server's processes under /proc")
 @pytest.mark.parametrize("server", [True, False])
 def test_a_frozen_server_is_refused_in_time(url: str, *, server: bool) -> None:
     """Where only the connections are frozen, a new one may do."""
     with Journal(url) as journal:
         put(journal, "before", UNKNOWN)
-        for use in USES:
+        uses: list[Callable[[], object]] = [lambda: journal.get("before"), lambda: put(journal, "new", UNKNOWN)]
+        for use in uses:
             with frozen(url, server=server):
                 if server:
                     with refused_in_time():
-                        use(journal)
+                        use()
                     with Journal(url) as new, refused_in_time():
                         new.get("before")
                 else:
                     begun = time.monotonic()
                     with suppress(JournalError), bounded(BOUND):
-                        use(journal)
+                        use()
                     assert time.monotonic() - begun < BOUND + MUCH
             assert state_of(journal, "before") is UNKNOWN
         put(journal, "after", NOT_SENT)

@@ -276,6 +276,7 @@ def test_an_end_is_for_a_handler_until_it_was_handled(journal: Journal) -> None:
         put(journal, "o", ACCEPTED, COLLECTION, transaction_id=f"p-{number}")
         prompt = payout("o", type="STK", transactionId=f"p-{number}", status=status, updatedAt=NOW.isoformat())
         assert journal.settle(prompt)
+    settled(journal, "old", "SUCCESS", ended=NOW - timedelta(days=2))
     reports, since = reports_of(journal), (NOW - timedelta(days=1)).isoformat()
     assert ids(reports.unhandled(since)) == {"t-r", "t-s", "p-0", "p-1", "p-2"}, "a payout's FAILED is not an end"
     assert journal.first_seen(callback(identity="t-r", status="EXPIRED"))

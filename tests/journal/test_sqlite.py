@@ -9,8 +9,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack, closing
 from io import FileIO
 from multiprocessing import get_context
 from pathlib import Path
@@ -31,6 +31,7 @@ from journal.kit import (
     found,
     just_before,
     lease_of,
+    locked,
     put,
     refused_in_time,
     sender,
@@ -92,15 +93,11 @@ def test_a_journal_that_cannot_be_opened_is_named_as_it_was_given(
     assert list(tmp_path.iterdir()) == []
 
 
-def register(journal: Journal) -> str:
-    return store_of(journal).database.register_process()
-
-
 def test_a_dead_process_leaves_no_files(path: Path, url: str, journal: Journal) -> None:
     with sender(url):
         assert state_of(journal) is SENDING
     assert state_of(journal) is UNKNOWN
-    assert (path.with_name("payouts.db-senders") / f"{register(journal)}.lock").exists()
+    assert (path.with_name("payouts.db-senders") / f"{store_of(journal).database.register_process()}.lock").exists()
     journal.close()
     assert {file.name for file in path.with_name("payouts.db-senders").iterdir()} == {"README", "sequence"}
 
@@ -205,10 +202,10 @@ def test_a_process_notices_that_its_file_is_lost(
             stack.enter_context(just_before("INSERT", journal, lambda: lose(path)))
         else:
             lose(path)
-        with lease_of(journal) as lease, pytest.raises(JournalError, match=f"{why}.*restore"):
+        with lease_of(journal) as lease, pytest.raises(JournalError, match=f"{why}.*-wal and -shm.*restore"):
             begin(journal, lease, "new", read=None)
     for _ in range(2):
-        with pytest.raises(JournalError, match=f"{why}.*restore"):
+        with pytest.raises(JournalError, match=f"{why}.*-wal and -shm.*restore"):
             journal.get("paid")
 
 
@@ -263,18 +260,10 @@ def test_a_journal_may_be_vacuumed_and_restored_in_place(path: Path, journal: Jo
 # Locks
 
 
-@contextmanager
-def exclusive(path: Path) -> Generator[sqlite3.Connection]:
-    """Hold SQLite's lock for writing."""
-    with closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as other:
-        other.execute("BEGIN EXCLUSIVE")
-        yield other
-
-
-def test_a_locked_file_is_refused_in_time_and_written_when_it_is_free(path: Path, journal: Journal) -> None:
+def test_a_locked_file_is_refused_in_time_and_written_when_it_is_free(url: str, journal: Journal) -> None:
     """A short bound does not stay with the connection: later it waits longer again."""
     journal.get("r")
-    with exclusive(path) as other:
+    with locked(url) as other:
         with refused_in_time():
             put(journal, "locked")
         assert journal.get("locked") is None  # who only reads does not wait
@@ -344,7 +333,7 @@ def test_a_child_keeps_no_dead_parent_alive(journal: Journal) -> None:
     begun = forked.Event()
     backend = store_of(journal).database.backend
     assert isinstance(backend, SqliteBackend)
-    parent = register(journal)
+    parent = store_of(journal).database.register_process()
 
     def live() -> None:
         begun.set()

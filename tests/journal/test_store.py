@@ -634,6 +634,7 @@ def test_refunds_count_in_their_own_account(journal: Journal, url: str) -> None:
         with pytest.raises(RequestValidationError):
             begin_refund(journal, "o-R2", 41)
         assert begin_refund(journal, "o-R2", 40)
+        assert found(journal, "o-R2").paid_before == 100, "whatever was paid back of it"
         assert begin_refund(other, "o-R2", 50)
 
 

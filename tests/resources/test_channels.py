@@ -76,3 +76,5 @@ def test_channels_are_made_changed_and_deleted(sdk: Driver) -> None:
     assert sdk(lambda client: client.channels.delete(made)) is None
     with pytest.raises(momopay.ChannelNotFoundError):
         sdk(lambda client: client.channels.get(made))
+    with pytest.raises(momopay.ChannelNotFoundError):
+        sdk(lambda client: client.channels.delete(made))

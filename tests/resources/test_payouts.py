@@ -1,16 +1,26 @@
 """B2C payouts, from the call to the request and back to the record."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
+import httpx
 import pytest
 
 import momopay
-from drivers import Drive, Driver, hasty
-from models.kit import CHANNEL, PAYOUT, PHONE
+from drivers import Drive, Driver, hasty, session_of
+from durable.kit import Lanes, collect, refund, release
+from durable.kit import pay as pay_once
+from in_turn import in_turn
+from journal.kit import found, put_collection
+from models.kit import CHANNEL, ID, PAYOUT, PHONE
+from momopay import Journal, RequestValidationError
 from momopay.sandbox import Fault, Sandbox
-from resources.kit import UNRESOLVED, exchange, paid, pay, prompt, pushed
+from momopay.types import Lane
+from resources.kit import UNRESOLVED, exchange, paid, pay, prompt, pushed, top_up
 
 PATH = "/v1/b2c/payouts"
 HOOK = "https://shop.example/momo"
@@ -25,7 +35,72 @@ def test_a_payout_is_sent_as_the_service_states(drive: Drive) -> None:
     exchange(drive, PAYOUT, lambda client: client.payouts.initiate(**least), "POST", PATH, least | {"currency": "KES"})
 
 
+@in_turn("payouts", [None, 7, "SAL-0", {"reference": "SAL-0", "amount": 10, "phone": PHONE}])
+def test_what_is_no_iterable_of_payouts_is_refused_at_once(drive: Drive, tmp_path: Path, payouts: Any) -> None:
+    with Journal(f"sqlite:///{tmp_path / 'j.db'}") as journal:
+        with pytest.raises(RequestValidationError, match="payouts: must be an iterable"):
+            drive().client.payouts.pay_all(payouts, journal=journal)
+        with pytest.raises(RequestValidationError, match="max_each"):
+            drive().client.payouts.pay_all([], journal=journal, max_each=0.5)
+
+
+def lose_the_answer(_request: httpx.Request) -> httpx.Response:
+    raise httpx.ReadTimeout("nothing came")
+
+
+RULES: list[tuple[Callable[[Any], Any], Lane, int, str | None]] = [
+    (pay, Lane.PAYMENT, 1, "PAY-7"),
+    (prompt, Lane.PAYMENT, 1, "INV-42"),
+    (top_up, Lane.PAYMENT, 2, "Float"),
+    (lambda client: client.channels.create(name="Shop", type="TILL_NUMBER", shortcode="6"), Lane.READ, 1, "Shop"),
+    (lambda client: client.channels.update(CHANNEL, name="New"), Lane.READ, 2, None),
+    (lambda client: client.channels.delete(CHANNEL), Lane.READ, 2, None),
+    (lambda client: client.channels.get(CHANNEL), Lane.READ, 2, None),
+    (lambda client: client.channels.list(), Lane.READ, 2, None),
+    (lambda client: client.wallet.balance(), Lane.READ, 2, None),
+    (lambda client: client.transactions.get(ID), Lane.READ, 2, None),
+    (lambda client: client.transactions.list(), Lane.READ, 2, None),
+]
+
+
+@pytest.mark.usefixtures("no_backoff")
+@in_turn(("call", "lane", "attempts", "reference"), RULES)
+def test_which_lane_a_call_takes_and_whether_a_lost_answer_repeats_it(
+    drive: Drive, call: Any, lane: Lane, attempts: int, reference: str | None
+) -> None:
+    budget = Lanes()
+    sdk = drive(transport=httpx.MockTransport(lose_the_answer), budget=budget, max_attempts=2)
+    with pytest.raises(momopay.OutcomeUnknownError if reference else momopay.APIConnectionError) as caught:
+        sdk(call)
+    assert (budget.taken, getattr(caught.value, "reference", None)) == ([lane] * attempts, reference)
+
+
 # Against the sandbox, whose ledger is the only witness of what was paid.
+
+
+def test_every_argument_of_a_durable_call_reaches_the_service_or_the_journal(
+    sdk: Driver, sandbox: Sandbox, tmp_path: Path
+) -> None:
+    asked, profile, session = list[str](), str(uuid4()), session_of(sdk.client)
+    session.before_payment, session.make_callback_url = asked.append, (HOOK + "/{}").format
+    channel = sdk(lambda client: client.channels.create(name="Till", type="TILL_NUMBER", shortcode="123456")).id
+    common = {"phone": PHONE, "channelId": channel, "description": "Rent", "currency": "KES"}
+    with Journal(f"sqlite:///{tmp_path / 'j.db'}") as journal:
+        put_collection(journal)
+        sdk(pay_once(journal, "p", description="Rent", metadata={"n": 1}, channel_id=channel, callback_url=HOOK))
+        assert sandbox.requests[-1].json == {**common, "reference": "p", "amount": 10, "callbackUrl": HOOK}
+        sdk(refund(journal, description="Rent", amount=20, metadata={"n": 2}, channel_id=channel))
+        body = {**common, "reference": "o-R1", "amount": 20}
+        assert sandbox.requests[-1].json == {**body, "callbackUrl": f"{HOOK}/o-R1"}
+        order = {"account_reference": "M-7", "transaction_desc": "Meter", "credential_id": profile, "phone": PHONE}
+        sdk(collect(journal, "c", metadata={"n": 3}, channel_id=channel, **order))
+        body = {"accountReference": "M-7", "transactionDesc": "Meter", "credential_id": profile, "phone": PHONE}
+        body |= {"channelId": channel, "amount": 10, "callbackUrl": f"{HOOK}/c"}
+        assert sandbox.requests[-1].json == body
+        assert [found(journal, each).metadata for each in ("p", "o-R1", "c")] == [{"n": 1}, {"n": 2}, {"n": 3}]
+        with pytest.raises(RequestValidationError, match="accepted"):
+            sdk(release(journal, "p"))
+    assert asked == ["p", "o-R1", "c", "p"]
 
 
 @pytest.mark.parametrize(

@@ -48,11 +48,11 @@ def test_the_sandbox_may_call_back_to_loopback(drive: Drive) -> None:
         driver(lambda client: client.stk.collect_once(reference="r", **local))
 
 
-@in_turn(("given", "sent"), [(None, "ORDER-1"), ("METER-7", "METER-7")])
+@in_turn(("given", "sent"), [(None, "ORDER-1"), ("", "ORDER-1"), ("METER-7", "METER-7")])
 def test_an_order_is_prompted_for_by_its_account_reference(
     sdk: Driver, sandbox: Sandbox, tmp_path: Path, given: str | None, sent: str
 ) -> None:
-    with Journal(f"sqlite:///{tmp_path / f'{sdk.client_kind}-{sent}.db'}") as journal:
+    with Journal(f"sqlite:///{tmp_path / f'{sdk.client_kind}-{given}.db'}") as journal:
         order = {"reference": "ORDER-1", "amount": 5, "phone": PHONE, "journal": journal}
         paid = sdk(lambda client: client.stk.collect_once(**order, account_reference=given))
         assert paid.reference == "ORDER-1"

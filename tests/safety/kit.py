@@ -21,7 +21,7 @@ from sqlalchemy import Engine, event
 from durable.kit import Call, collect, pay, refund, release, sweep
 from durable.kit import Shop as DurableShop
 from journal.kit import COLLECTION
-from momopay import Journal, JournalEntry
+from momopay import Journal, JournalEntry, OutcomeUnknownError
 from momopay.sandbox import Sandbox
 from virtual import refusal
 
@@ -137,7 +137,6 @@ class DatabaseClock:
 
     def __init__(self, ahead: float = 0.0) -> None:
         self.ahead = ahead
-        self._real = sqlite3.connect(":memory:", check_same_thread=False)
 
     @contextmanager
     def installed(self) -> Generator[None]:
@@ -146,20 +145,13 @@ class DatabaseClock:
             yield
         finally:
             event.remove(Engine, "connect", self._replace)
-            self._real.close()
 
     def _replace(self, connection: Any, _record: object) -> None:
         if isinstance(connection, sqlite3.Connection):
-            for name in ("julianday", "unixepoch", "strftime", "datetime", "date", "time"):
-                connection.create_function(name, -1, partial(self._call, name))
+            connection.create_function("julianday", 1, self._now)
 
-    def _call(self, name: str, *arguments: Any) -> Any:
-        place = int(name == "strftime")
-        given = [*arguments, "now"] if len(arguments) == place else list(arguments)
-        if given[place] == "now":
-            given[place] = f"{datetime.now(UTC) + timedelta(seconds=self.ahead):%Y-%m-%d %H:%M:%S.%f}"[:-3]
-        marks = ", ".join("?" * len(given))
-        return self._real.execute(f"SELECT {name}({marks})", given).fetchone()[0]
+    def _now(self, _text: str) -> float:
+        return (datetime.now(UTC).timestamp() + self.ahead) / 86400 + 2440587.5
 
 
 @dataclass
@@ -178,6 +170,12 @@ class Shop(DurableShop):
     def later(self, seconds: float) -> None:
         super().later(seconds)
         self.clock.ahead += seconds
+
+    def send_unresolved(self, call: Callable[..., object], *arguments: Any, **fields: Any) -> None:
+        """Make a payment that the service will execute later."""
+        self.between.hold_next_post()
+        with pytest.raises(OutcomeUnknownError):
+            call(*arguments, **fields)
 
     @property
     def paid_out(self) -> Counter[str]:

@@ -40,9 +40,7 @@ def test_while_a_prompt_is_open_another_phone_is_refused(shop: Shop, answer_is_l
     """Also while it is unresolved. Once it is known, the error says which phone, masked, and since when."""
     shop.sandbox.end_next("by_hand", times=9)
     if answer_is_lost:
-        shop.between.hold_next_post()
-        with pytest.raises(OutcomeUnknownError):
-            shop.collect(phone=PHONE)
+        shop.send_unresolved(shop.collect, phone=PHONE)
         with pytest.raises((DuplicateCollectionError, OutcomeUnknownError)):
             shop.collect(phone=OTHER_PHONE)
         shop.between.deliver()
@@ -64,9 +62,7 @@ def test_what_belongs_to_another_order_is_not_taken(shop: Shop) -> None:
     first = shop.collect("o", account_reference=METER)
     shop.settle(first)
     shop.sweep()
-    shop.between.hold_next_post()
-    with pytest.raises(OutcomeUnknownError):
-        shop.collect("O-2", account_reference=METER)
+    shop.send_unresolved(shop.collect, "O-2", account_reference=METER)
     shop.sweep()
     with pytest.raises(OutcomeUnknownError):
         shop.collect("O-2", account_reference=METER)
@@ -113,9 +109,7 @@ def test_what_may_be_an_unresolved_orders_is_not_taken_for_another_one(released:
 
 def test_an_order_waits_for_an_unresolved_one_whose_prompt_would_be_a_near_match(released: Shop) -> None:
     """It has another amount. Once it is found, the first order goes on."""
-    released.between.hold_next_post()
-    with pytest.raises(OutcomeUnknownError):
-        released.collect("O-2", account_reference=METER, amount=25)
+    released.send_unresolved(released.collect, "O-2", account_reference=METER, amount=25)
     with pytest.raises(RequestValidationError, match="that of another order"):
         released.collect("o", account_reference=METER)
     assert released.order().state is JournalState.NOT_SENT
@@ -143,9 +137,7 @@ def test_a_refund_reads_an_order_whose_callback_was_lost(shop: Shop) -> None:
 @pytest.mark.parametrize("known_by", ["callback", "sweep"])
 def test_an_answer_with_a_foreign_id_takes_nothing_from_its_owner(shop: Shop, known_by: str) -> None:
     """The owner's answer was lost, so its id is nobody's yet when a broken answer names it for another payout."""
-    shop.between.hold_next_post()
-    with pytest.raises(OutcomeUnknownError):
-        shop.pay("OWNER")
+    shop.send_unresolved(shop.pay, "OWNER")
     shop.between.deliver()
     owners = shop.newest()
     shop.sandbox.fail_next("POST", "/b2c/payouts", Fault.other_transaction)

@@ -11,17 +11,10 @@ TOO_EARLY = 3.0 + 50.0
 """Less than a minute after the deadline of the shop's client, which no lease ends before."""
 
 
-def send_unresolved(shop: Shop) -> None:
-    """Send a payout that the service will execute later."""
-    shop.between.hold_next_post()
-    with pytest.raises(OutcomeUnknownError):
-        shop.pay()
-
-
 @pytest.mark.parametrize(("waited", "how"), [(TOO_EARLY, {}), (0.0, {"searched_elsewhere": True})])
 def test_what_is_executed_late_cannot_be_released_early(shop: Shop, waited: float, how: dict[str, Any]) -> None:
     """The wait counts from the latest attempt, although its own call reported UNKNOWN. What was made is never free."""
-    send_unresolved(shop)
+    shop.send_unresolved(shop.pay)
     shop.later(waited)
     with pytest.raises(RequestValidationError, match=r"\d+ s"):
         shop.release(**how)
@@ -38,7 +31,7 @@ def test_what_is_executed_late_cannot_be_released_early(shop: Shop, waited: floa
 
 def test_a_payout_that_follows_its_release_is_recorded_by_a_later_sweep(shop: Shop) -> None:
     """A sweep searches once more, ten minutes after the release, and not sooner for good."""
-    send_unresolved(shop)
+    shop.send_unresolved(shop.pay)
     shop.later(HOUR)
     shop.release()
     shop.sweep()
@@ -52,7 +45,7 @@ def test_a_payout_that_follows_its_release_is_recorded_by_a_later_sweep(shop: Sh
 
 
 def test_a_payout_made_twice_after_a_release_is_critical(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
-    send_unresolved(shop)
+    shop.send_unresolved(shop.pay)
     shop.later(HOUR)
     shop.release()
     second = shop.pay()
@@ -73,10 +66,10 @@ def test_a_payout_made_twice_after_a_release_is_critical(shop: Shop, caplog: pyt
 def test_a_second_attempt_that_was_lost_too_is_searched_for_once_the_first_is_found(
     shop: Shop, caplog: pytest.LogCaptureFixture
 ) -> None:
-    send_unresolved(shop)
+    shop.send_unresolved(shop.pay)
     shop.later(HOUR)
     shop.release()
-    send_unresolved(shop)
+    shop.send_unresolved(shop.pay)
     shop.between.deliver(1)
     shop.later(SEARCH_AGAIN - 120)
     first = shop.pay().transaction_id
@@ -92,9 +85,7 @@ def test_a_second_attempt_that_was_lost_too_is_searched_for_once_the_first_is_fo
 
 def test_what_only_looks_like_a_released_prompt_is_a_warning(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
     """The order went on with another phone, so nothing proves that the first prompt was its own."""
-    shop.between.hold_next_post()
-    with pytest.raises(OutcomeUnknownError):
-        shop.collect()
+    shop.send_unresolved(shop.collect)
     shop.later(HOUR)
     shop.release("o")
     second = shop.collect(phone=OTHER_PHONE)
@@ -106,7 +97,7 @@ def test_what_only_looks_like_a_released_prompt_is_a_warning(shop: Shop, caplog:
 
 
 def test_the_list_is_searched_once_more_and_not_for_ever(shop: Shop) -> None:
-    send_unresolved(shop)
+    shop.send_unresolved(shop.pay)
     shop.later(HOUR)
     shop.release()
     for wait, requests in ((SEARCH_AGAIN, 1), (HOUR, 0)):
