@@ -116,7 +116,7 @@ class Waiter:
         """Record a failed poll. The second malformed answer in a row ends the wait."""
         # One may be from a proxy that restarts. Two mean that something other than the service answers.
         is_malformed = isinstance(error, ProtocolError)
-        if is_malformed and self.was_malformed:
+        if is_malformed and self.was_malformed and self.ended is None:  # a known end is returned instead
             self.failure = error
         self.was_malformed = is_malformed
 
