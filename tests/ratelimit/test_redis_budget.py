@@ -199,6 +199,13 @@ def be_full(server: RedisServer) -> None:
         admin.config_set("maxmemory", 1)
 
 
+def change_the_type(server: RedisServer) -> None:
+    with connect(server.url) as admin:
+        (name,) = admin.keys()
+        admin.delete(name)
+        admin.lpush(name, "garbage")
+
+
 def change_the_password(server: RedisServer) -> None:
     with connect(server.url) as admin:
         admin.config_set("requirepass", "another")
@@ -207,7 +214,10 @@ def change_the_password(server: RedisServer) -> None:
 
 @pytest.mark.parametrize(
     ("break_it", "is_async"),
-    [(RedisServer.kill, False), (hang, False), (hang, True), (be_full, False), (change_the_password, True)],
+    [
+        *((RedisServer.kill, False), (hang, False), (hang, True), (be_full, False)),
+        *((change_the_password, True), (change_the_type, False)),
+    ],
 )
 def test_while_redis_is_away_the_process_keeps_to_its_share(
     caller: MakeCaller,
@@ -229,6 +239,7 @@ def test_while_redis_is_away_the_process_keeps_to_its_share(
     warnings = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
     assert len(warnings) == 1
     assert "4 of 12 requests in 60 s" in warnings[0]
+    assert ("(ResponseError: WRONGTYPE)" in warnings[0]) == (break_it is change_the_type)
 
 
 def test_a_process_that_never_met_redis_takes_an_eighth(caller: MakeCaller) -> None:

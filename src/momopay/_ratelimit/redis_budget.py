@@ -188,8 +188,8 @@ class RedisSlots(SharedSlots):
             share.slots = [slot + self._ahead for slot in reversed(self._last.log.slots[:: -self._sharers])]
             share.stopped_until = self._last.log.stopped_until + self._ahead
         self._share, self._away_since = SharedState(share), now
-        # Only the error's class and Redis's own first word: redis-py's messages name addresses.
-        word, reason = str(error).partition(" ")[0], type(error).__name__
+        # Only the error's class and Redis's own first word: redis-py's messages name addresses and commands.
+        word, reason = str(error).rpartition("caused error: ")[2].partition(" ")[0], type(error).__name__
         logger.warning(
             "the shared rate budget is away (%s): this process goes on with %d of %d requests in %g s",
             f"{reason}: {word}" if word.isalpha() and word.isupper() else reason,

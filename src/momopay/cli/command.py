@@ -18,7 +18,6 @@ from contextlib import contextmanager
 from dataclasses import fields
 from functools import wraps
 from inspect import cleandoc
-from io import TextIOWrapper
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final, NoReturn, TypeVar, cast
@@ -93,8 +92,8 @@ class App(Group):
         """Run the command that the arguments name, and exit."""
         given = [*(sys.argv[1:] if args is None else args)]
         extra["standalone_mode"] = False
-        if isinstance(sys.stdout, TextIOWrapper):  # else a character that its encoding lacks would break a command off
-            sys.stdout.reconfigure(errors="backslashreplace")
+        if hasattr(sys.stdout, "reconfigure"):  # else a character that its encoding lacks would break a command off
+            cast("Any", sys.stdout).reconfigure(errors="backslashreplace")
         try:
             code = super().main(given, prog_name, **extra)
         except typer.Abort:

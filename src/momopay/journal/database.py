@@ -276,7 +276,7 @@ class Database:
             yield connection
 
     def close(self) -> None:
-        """Close the database. It cannot be used afterwards, except by calls that have begun: they record their end."""
+        """Close the database. It cannot be used afterwards, except by calls that are under way."""
         self._closed = True
         self.backend.close()
 

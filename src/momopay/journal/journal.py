@@ -306,7 +306,7 @@ class Journal:
         return self._parts.reports.anonymise(before, key)
 
     def close(self) -> None:
-        """Close the journal. It cannot be used afterwards."""
+        """Close the journal. It cannot be used afterwards, except by calls under way, which record their outcomes."""
         self._parts.store.database.close()
 
     def __enter__(self) -> Self:
