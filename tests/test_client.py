@@ -41,9 +41,9 @@ def test_options_out_of_range_are_refused(kind: Any, options: dict[str, Any]) ->
 
 @in_turn("kind", [Client, AsyncClient])
 def test_a_budget_of_another_class_is_refused_and_the_defaults_are_those_of_the_documentation(kind: Any) -> None:
-    for options in ({"budget": object()}, {"budget": RateBudget}):
-        with pytest.raises(ConfigurationError, match="budget"):
-            kind(KEY, base_url=BASE, **options)
+    for foreign in (object(), RateBudget, 58, "58"):
+        with pytest.raises(ConfigurationError, match="budget must be"):
+            kind(KEY, base_url=BASE, budget=foreign)
     defaults = {name: each.default for name, each in inspect.signature(kind).parameters.items()}
     limits = ("timeout", "deadline", "max_attempts", "max_wait", "budget")
     assert [defaults[name] for name in limits] == [30.0, 90.0, 4, None, SHARED_BUDGET]
@@ -121,29 +121,14 @@ def test_headers_and_program_are_sent(
     assert (second.get_list("x-shop"), second["x-day"]) == (["2"], "")
 
 
-@pytest.mark.parametrize(
-    "headers",
-    [
-        *({"Authorization": "x"}, {"CONTENT-LENGTH": "x"}, {"idempotency-Key": "x"}),
-        *({"X-A": "x\r\nAuthorization: Basic eA=="}, {"X-A": "x\n"}, {"X-A": " x"}, {"X-A": "k\u00e4se"}, {"X-A": 1}),
-        *({"X-A": None}, {"X A": "x"}, {"X-A:": "x"}, {"": "x"}, {1: "x"}, {"X-A": "1", "x-a": "2"}, [("X-A", "x")]),
-        "X-A: x",
-    ],
-    ids=repr,
-)
 @KINDS
-def test_headers_that_would_change_a_request_are_refused(kind: Any, headers: Any) -> None:
+def test_headers_and_a_program_that_no_request_can_carry_are_refused(kind: Any) -> None:
     with pytest.raises(ConfigurationError, match="default_headers"):
-        kind(KEY, base_url=BASE, default_headers=headers)
+        kind(KEY, base_url=BASE, default_headers={"Host": "x"})
     with pytest.raises(ConfigurationError, match="default_headers"):
-        kind(KEY, base_url=BASE).with_options(default_headers=headers)
-
-
-@pytest.mark.parametrize("text", ["", " shop", "shop\r\nX: 1", "sh\u00f6p", 1, b"shop/1.2"], ids=repr)
-@KINDS
-def test_a_program_that_is_no_header_text_is_refused(kind: Any, text: Any) -> None:
+        kind(KEY, base_url=BASE).with_options(default_headers={"Host": "x"})
     with pytest.raises(ConfigurationError, match="app_info"):
-        kind(KEY, base_url=BASE, app_info=text)
+        kind(KEY, base_url=BASE, app_info="shop\r\nX: 1")
 
 
 def test_a_copy_for_another_key_has_that_keys_own_budget_pause_and_waits() -> None:

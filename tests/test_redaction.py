@@ -199,22 +199,6 @@ def test_a_journal_that_cannot_be_written_leaves_nothing_to_see(drive: Callable[
     assert PHONE not in shown(caught.value)
 
 
-def test_a_line_per_attempt_and_one_per_retry(drive: Callable[..., Driver], caplog: pytest.LogCaptureFixture) -> None:
-    answers = [httpx.Response(503), httpx.Response(200, json={**envelope(NO_ITEMS), "requestId": "req-7"})]
-    driver = drive(transport=httpx.MockTransport(lambda _request: answers.pop(0)))
-    with caplog.at_level(logging.DEBUG, logger="momopay"):
-        driver(lambda client: client.transactions.list(q=PHONE))
-    lines = [
-        (record.name, record.levelname, record.getMessage()) for record in caplog.records if record.name == "momopay"
-    ]
-    assert [level for _, level, _ in lines] == ["DEBUG", "WARNING", "DEBUG"]
-    assert "attempt 1, lane read" in lines[0][2]
-    assert "retrying in" in lines[1][2]
-    assert "after attempt 1" in lines[1][2]
-    assert "200, request req-7" in lines[2][2]
-    assert all("GET /transactions" in message for _, _, message in lines)
-
-
 def test_nothing_is_logged_below_a_warning_unless_asked(
     drive: Callable[..., Driver], caplog: pytest.LogCaptureFixture
 ) -> None:

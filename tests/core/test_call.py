@@ -6,6 +6,7 @@ table at real sockets, over both.
 
 import json
 import random
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -16,40 +17,17 @@ import pytest
 
 import momopay
 import virtual
-from core.kit import (
-    COLUMNS,
-    CREATE,
-    DELETE,
-    GET,
-    NOT_SENT,
-    PAYOUT,
-    PHONE,
-    STK,
-    SUCCESS,
-    TOP_UP,
-    UPDATE,
-    Answer,
-    Column,
-    delete_channel,
-    initiate_payout,
-    initiate_stk,
-    limited,
-    lost,
-    raw,
-    reach,
-    read_balance,
-    refusal,
-    top_up,
-    update_channel,
-)
+from core import kit
+from core.kit import GET, PAYOUT, PHONE, STK, SUCCESS, Answer, Column, limited, lost, raw, reach, read_balance, refusal
 from drivers import session_of
 from durable.kit import Lanes
 from in_turn import in_turn
-from momopay import Client, Journal, RateBudget
+from momopay import Client, FileRateBudget, Journal, RateBudget
 from momopay._core.call import Call, Endpoint
 from momopay._core.operation import run_sync
 from momopay._core.reads import read_balance as read_balance_of
 from momopay._core.retry import AT_MOST_ONCE, SAFE, FailureKind, RetryPolicy
+from momopay._transport.attempt import NotSentError
 from momopay.errors import ERRORS_BY_CODE
 from momopay.resources.stk import INITIATE
 from wire import TRANSACTION_ID, envelope
@@ -58,7 +36,7 @@ pytestmark = pytest.mark.usefixtures("no_backoff")
 
 
 def columns(*some: Column) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    return in_turn("column", some or COLUMNS)
+    return in_turn("column", some or kit.COLUMNS)
 
 
 def answers(**named: Answer) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -76,16 +54,16 @@ def failure(client: Client, call: Callable[[Any], Any]) -> Any:
 
 @columns()
 def test_what_was_not_sent_is_retried(column: Column) -> None:
-    client, service = reach(NOT_SENT, NOT_SENT, NOT_SENT, SUCCESS)
+    client, service = reach(kit.NOT_SENT, kit.NOT_SENT, kit.NOT_SENT, SUCCESS)
     column.call(client)
     assert len(service.sent) == 1
 
 
 @columns()
 def test_what_was_never_sent_did_not_execute(column: Column) -> None:
-    client, service = reach(NOT_SENT)
+    client, service = reach(kit.NOT_SENT)
     error = failure(client, column.call)
-    assert type(error) is momopay.APIConnectionError
+    assert (type(error), type(error.__cause__)) == (momopay.APIConnectionError, NotSentError)
     assert not error.may_have_executed
     assert service.sent == []
 
@@ -119,7 +97,7 @@ def test_an_ambiguous_failure_without_end(column: Column, answer: Answer) -> Non
     assert service.payments <= 1
 
 
-@columns(TOP_UP, CREATE, GET, UPDATE, PAYOUT)
+@columns(kit.TOP_UP, kit.CREATE, GET, kit.UPDATE, PAYOUT)
 @answers(page=raw(404, b"<html>"), success_that_is_html=raw(200, b"<html>"), empty_success=raw(204))
 def test_a_response_that_is_not_specified_ends_the_call(column: Column, answer: Answer) -> None:
     client, service = reach(answer)
@@ -148,7 +126,7 @@ def test_a_refusal_is_definite(column: Column, status: int, code: str, kind: typ
 def test_a_new_code_on_another_status_is_ambiguous(column: Column, status: int) -> None:
     client, service = reach(replace(refusal(status, "SOMETHING_NEW"), commits=True), SUCCESS)
     error = failure(client, column.call)
-    reconciled = column in {STK, PAYOUT, CREATE}
+    reconciled = column in {STK, PAYOUT, kit.CREATE}
     assert type(error) is (momopay.OutcomeUnknownError if reconciled else momopay.APIError)
     assert error.may_have_executed is column.may_have_executed
     assert f"SOMETHING_NEW: this is SOMETHING_NEW (HTTP {status}, request 9f1c)" in str(error)
@@ -177,7 +155,7 @@ def test_an_error_names_the_address_without_its_query() -> None:
 )
 def test_any_success_status_deletes(answer: Answer) -> None:
     client, service = reach(answer)
-    delete_channel(client)
+    kit.delete_channel(client)
     assert len(service.sent) == 1
 
 
@@ -185,21 +163,21 @@ def test_any_success_status_deletes(answer: Answer) -> None:
 @pytest.mark.parametrize("code", ["CHANNEL_NOT_FOUND", "TRANSACTION_NOT_FOUND", "SOMETHING_NEW"])
 def test_not_found_after_an_ambiguous_delete_is_success(answer: Answer, code: str) -> None:
     client, service = reach(answer, refusal(404, code))
-    delete_channel(client)
+    kit.delete_channel(client)
     assert len(service.sent) == 2
 
 
-@in_turn("first", [[], [limited(reset=0)], [NOT_SENT]])
+@in_turn("first", [[], [limited(reset=0)], [kit.NOT_SENT]])
 def test_not_found_without_an_ambiguous_delete_is_an_error(first: list[Answer]) -> None:
     client, _ = reach(*first, refusal(404, "CHANNEL_NOT_FOUND"))
-    error = failure(client, delete_channel)
+    error = failure(client, kit.delete_channel)
     assert type(error) is momopay.ChannelNotFoundError
     assert not error.may_have_executed
 
 
 def test_not_found_after_an_ambiguous_update_is_an_error() -> None:
     client, _ = reach(lost(), refusal(404, "CHANNEL_NOT_FOUND"))
-    assert type(failure(client, update_channel)) is momopay.ChannelNotFoundError
+    assert type(failure(client, kit.update_channel)) is momopay.ChannelNotFoundError
 
 
 # 429 RATE_LIMIT_EXCEEDED.
@@ -234,7 +212,7 @@ def test_a_rate_limit_stops_the_whole_budget() -> None:
     budget = RateBudget()
     client, service = reach(limited(reset=30), SUCCESS, budget=budget, deadline=5.0)
     failure(client, read_balance)
-    for column in COLUMNS:
+    for column in kit.COLUMNS:
         error = failure(client, column.call)
         assert type(error) is momopay.BudgetExhaustedError
         assert error.retry_after == 30
@@ -262,39 +240,35 @@ def test_no_other_failure_stops_the_budget(answer: Answer) -> None:
 @in_turn("code", ["STK_TEMP_BANNED", "TRANSACTION_HEALTH_BLOCKED"])
 def test_a_ban_refuses_further_prompts_locally_until_it_ends(code: str) -> None:
     client, service = reach(refusal(429, code, {"retryAfterSeconds": 60}), SUCCESS, budget=RateBudget())
-    failure(client, initiate_stk)
+    failure(client, kit.initiate_stk)
     service.clock += 20
     for each in (client, client.with_options(timeout=1.0)):
-        error = failure(each, initiate_stk)
+        error = failure(each, kit.initiate_stk)
         assert type(error).__name__ == ERRORS_BY_CODE[code].__name__
         assert (error.code, error.retry_after, error.may_have_executed) == (code, 40, False)
     assert len(service.sent) == len(session_of(client).budget._log.slots) == 1  # what is refused takes no slot
-    for call in (initiate_payout, read_balance):
+    for call in (kit.initiate_payout, read_balance):
         call(client)
     assert len(service.sent) == 3
     service.clock += 40
-    initiate_stk(client)
+    kit.initiate_stk(client)
     assert len(service.sent) == 4
 
 
 @answers(error=refusal(503, "STK_TEMP_BANNED"), timeout=refusal(408, "TRANSACTION_HEALTH_BLOCKED"))
 def test_on_5xx_and_408_the_status_decides_and_no_pause_begins(answer: Answer) -> None:
     client, service = reach(answer, SUCCESS)
-    assert type(failure(client, initiate_stk)) is momopay.OutcomeUnknownError
-    initiate_stk(client)
+    assert type(failure(client, kit.initiate_stk)) is momopay.OutcomeUnknownError
+    kit.initiate_stk(client)
     assert len(service.sent) == 2
 
 
 def test_a_block_carries_its_figures_also_when_it_is_refused_locally() -> None:
     details = {"retryAfterSeconds": 1800, "blockedUntil": "2026-11-24T00:00:00Z", "successRate": 0.21}
     client, service = reach(refusal(429, "TRANSACTION_HEALTH_BLOCKED", details))
-    for error in (failure(client, initiate_stk), failure(client, initiate_stk)):
+    for error in (failure(client, kit.initiate_stk), failure(client, kit.initiate_stk)):
         assert (error.details, error.success_rate, error.retry_after) == (details, 0.21, 1800)
     assert len(service.sent) == 1
-
-
-def prompt_with_its_slot(client: Client) -> None:
-    run_sync(Call(session_of(client), INITIATE, "/payments/stk", has_slot=True).run())
 
 
 @answers(slot=SUCCESS, retry=limited(reset=20))
@@ -305,7 +279,8 @@ def test_a_ban_that_began_while_a_prompt_waited_is_respected(answer: Answer) -> 
     ban = momopay.StkTempBannedError("banned", retry_after=60.0, code="STK_TEMP_BANNED", status_code=429)
     pause = session_of(client).stk_pause
     service.at(service.now() - 1000.0 + 5.0, lambda: pause.begin(service.now(), ban))
-    for call in (initiate_stk, prompt_with_its_slot):
+    has_slot = Call(session_of(client), INITIATE, "/payments/stk", has_slot=True)
+    for call in (kit.initiate_stk, lambda _client: run_sync(has_slot.run())):
         assert type(failure(client, call)) is momopay.StkTempBannedError
     assert len(service.sent) == 1
 
@@ -319,7 +294,7 @@ def test_no_endpoint_can_repeat_a_post_that_may_have_executed_without_its_key(po
 # What an unknown outcome carries.
 
 
-@columns(TOP_UP, STK, PAYOUT)
+@columns(kit.TOP_UP, STK, PAYOUT)
 @answers(lost=lost(), error=raw(500), html=raw(200, b"<html>"))
 def test_an_unknown_outcome_carries_what_to_reconcile_with(column: Column, answer: Answer) -> None:
     client, service = reach(answer)
@@ -329,11 +304,11 @@ def test_an_unknown_outcome_carries_what_to_reconcile_with(column: Column, answe
     assert before <= error.sent_at <= datetime.now(UTC)
     assert error.transaction_id is None
     assert error.idempotency_key == service.sent[0][2].get("idempotency-key")
-    assert (error.idempotency_key is not None) == (column is TOP_UP)
+    assert (error.idempotency_key is not None) == (column is kit.TOP_UP)
     assert PHONE not in f"{error} {error!r}"
 
 
-@columns(TOP_UP, STK, PAYOUT)
+@columns(kit.TOP_UP, STK, PAYOUT)
 @answers(
     cut_short=lost(status=200, partial=envelope({"transactionId": TRANSACTION_ID, "status": "PENDING"})[:-20]),
     whole_with_500=raw(500, envelope({"transactionId": TRANSACTION_ID})),
@@ -347,7 +322,7 @@ def test_a_transaction_id_in_a_broken_response_is_kept(column: Column, answer: A
 @answers(lost=lost(), error=raw(500), limited=limited(reset=3600))
 def test_a_transaction_id_from_an_earlier_attempt_is_kept(answer: Answer) -> None:
     client, service = reach(lost(partial=envelope({"transactionId": TRANSACTION_ID})), answer)
-    assert failure(client, top_up).transaction_id == TRANSACTION_ID
+    assert failure(client, kit.top_up).transaction_id == TRANSACTION_ID
     assert len(service.sent) > 1
 
 
@@ -361,16 +336,16 @@ def test_each_top_up_has_one_key_its_own_or_a_given_one() -> None:
     assert sent == [["mine-1", "no-cache, no-store"]] * 3
     assert len({body for *_, body in service.sent}) == service.payments == 1
     for _ in range(2):
-        top_up(client)
+        kit.top_up(client)
     assert len({headers["idempotency-key"] for _, _, headers, _ in service.sent}) == service.payments == 3
 
 
 # An ambiguous failure is not forgotten when a later attempt fails clearly.
 
 
-@columns(TOP_UP, UPDATE)
+@columns(kit.TOP_UP, kit.UPDATE)
 @answers(
-    not_sent=NOT_SENT,
+    not_sent=kit.NOT_SENT,
     revoked=refusal(401, "INVALID_API_KEY"),
     limited=limited(reset=3600),
     refused=refusal(400, "INVALID_PHONE"),
@@ -381,7 +356,7 @@ def test_what_follows_an_ambiguous_failure_does_not_clear_it(column: Column, ans
     assert failure(client, column.call).may_have_executed
 
 
-@columns(TOP_UP, UPDATE, DELETE)
+@columns(kit.TOP_UP, kit.UPDATE, kit.DELETE)
 def test_an_exhausted_budget_does_not_clear_an_ambiguous_failure(column: Column) -> None:
     client, service = reach(lost(), budget=RateBudget(requests=1, window=61.0), deadline=2.0)
     error = failure(client, column.call)
@@ -390,7 +365,7 @@ def test_an_exhausted_budget_does_not_clear_an_ambiguous_failure(column: Column)
     assert len(service.sent) == 1
 
 
-@columns(STK, PAYOUT, CREATE)
+@columns(STK, PAYOUT, kit.CREATE)
 def test_a_lost_reply_after_a_definite_refusal_is_ambiguous(column: Column) -> None:
     client, service = reach(limited(reset=0), lost(), SUCCESS)
     assert type(failure(client, column.call)) is momopay.OutcomeUnknownError
@@ -416,7 +391,7 @@ def test_what_prevents_a_retry_does_not_hide_the_attempt_before_it() -> None:
 # Time.
 
 
-@columns(TOP_UP, STK, PAYOUT, CREATE)
+@columns(kit.TOP_UP, STK, PAYOUT, kit.CREATE)
 def test_the_answer_to_a_payment_measures_the_clock_of_the_service(column: Column) -> None:
     client, _ = reach(Answer(headers={"date": "Fri, 20 Nov 2026 10:00:00 GMT"}))
     column.call(client)
@@ -455,21 +430,21 @@ def test_backoff_has_full_jitter_from_half_a_second_to_eight(monkeypatch: pytest
 def test_a_payment_is_not_started_with_too_little_time_left(backoff: Callable[[float], None]) -> None:
     budget = RateBudget(requests=1, window=85.0)
     client, service = reach(SUCCESS, budget=budget)
-    initiate_stk(client)
-    error = failure(client, initiate_stk)
+    kit.initiate_stk(client)
+    error = failure(client, kit.initiate_stk)
     assert (type(error), error.retry_after) == (momopay.BudgetExhaustedError, 85.0)
     assert len(service.sent) == 1
     read_balance(client)  # a read may start so late
     backoff(9.5)
-    client, service = reach(NOT_SENT, SUCCESS, deadline=10.0)
-    assert not failure(client, initiate_stk).may_have_executed
+    client, service = reach(kit.NOT_SENT, SUCCESS, deadline=10.0)
+    assert not failure(client, kit.initiate_stk).may_have_executed
     assert (service.slept, service.sent) == ([9.5], [])
 
 
 def test_every_call_takes_a_slot_in_its_lane(tmp_path: Path) -> None:
     budget = Lanes()
     client, service = reach(SUCCESS, budget=budget)
-    for call in (initiate_stk, initiate_payout, top_up, read_balance, delete_channel):
+    for call in (kit.initiate_stk, kit.initiate_payout, kit.top_up, read_balance, kit.delete_channel):
         call(client)
     assert budget.taken == [momopay.types.Lane.PAYMENT] * 3 + [momopay.types.Lane.READ] * 2
     with Journal(f"sqlite:///{tmp_path / 'a.db'}") as journal:
@@ -478,11 +453,18 @@ def test_every_call_takes_a_slot_in_its_lane(tmp_path: Path) -> None:
     assert len(budget.taken) == len(service.sent) == 7  # of which the first of `pay_once` asks whose key it is
 
 
+def test_a_call_that_has_a_slot_takes_no_other_and_tells_whether_it_waited() -> None:
+    client, service = reach(SUCCESS, budget=RateBudget(requests=1, window=20.0))
+    first, second = (Call(session_of(client), INITIATE, "/payments/stk") for _ in range(2))
+    assert [run_sync(each.acquire_slot()) for each in (first, first, second)] == [False, False, True]
+    assert service.slept == [20.0]
+
+
 def test_a_wait_beyond_max_wait_is_refused_at_once() -> None:
     budget = RateBudget(requests=1, window=50.0)
     client, service = reach(SUCCESS, budget=budget, max_wait=49.0)
     read_balance(client)
-    for column in COLUMNS:
+    for column in kit.COLUMNS:
         error = failure(client, column.call)
         assert (type(error), error.retry_after) == (momopay.BudgetExhaustedError, 50.0)
         assert not error.may_have_executed
@@ -515,6 +497,17 @@ def test_a_pause_that_a_429_asks_for_is_bounded_by_max_wait() -> None:
     assert service.slept == [5.0]
 
 
+def test_each_attempt_and_each_retry_is_a_line_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG", "momopay")
+    read_balance(reach(raw(503), SUCCESS)[0])
+    call, failed = "wallet.balance (GET /wallets/service/balance)", "no code: the service failed (HTTP 503)"
+    assert [(record.levelname, re.sub(r"\d\.\d+ s", "_", record.message)) for record in caplog.records] == [
+        ("DEBUG", f"{call}: attempt 1, lane read, _: {failed}"),
+        ("WARNING", f"{call}: retrying in _ after attempt 1: {failed}"),
+        ("DEBUG", f"{call}: attempt 2, lane read, _: 200, request 9f1c"),
+    ]
+
+
 def test_the_text_of_an_error_that_is_not_ours_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("DEBUG", "momopay")
     client, _ = reach(Answer(error=ValueError(PHONE[3:6])))
@@ -534,16 +527,19 @@ def test_a_durable_call_without_a_journal_shows_both_ways() -> None:
     assert service.sent == []
 
 
+def test_each_key_has_slots_of_its_own_in_a_budget_that_keeps_keys_apart(tmp_path: Path) -> None:
+    for _ in range(2):
+        client, service = reach(SUCCESS, budget=FileRateBudget(tmp_path, requests=1), deadline=1.0)
+        read_balance(client)
+        client.close()
+        assert len(service.sent) == 1
+
+
 def test_a_client_that_is_closed_closes_its_budget() -> None:
-    class Closing(RateBudget):
-        is_closed = False
-
-        def close(self) -> None:
-            self.is_closed = True
-
-    client, _ = reach(SUCCESS, budget=(budget := Closing()))
-    client.close()
-    assert budget.is_closed
+    budget, closed = RateBudget(), list[int]()
+    vars(budget)["close"] = lambda: closed.append(1)
+    reach(SUCCESS, budget=budget)[0].close()
+    assert closed == [1]
 
 
 def test_a_given_callback_url_goes_before_one_that_an_integration_makes() -> None:

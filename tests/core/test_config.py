@@ -2,11 +2,12 @@
 
 from typing import Any
 
+import httpx
 import pytest
 
 from in_turn import in_turn
 from momopay import ConfigurationError
-from momopay._core.config import Account, Limits, checked_headers, merged_headers
+from momopay._core.config import Account, Limits, check_transport, checked_headers, merged_headers
 
 KEY = "pk_test_0123456789"
 BASE = "https://api.example/v1"
@@ -49,12 +50,34 @@ def test_headers_are_added_and_replace_those_of_the_same_name() -> None:
     assert checked_headers(None, None) is None
     assert checked_headers({"X-Shop": "1"}, None) == {"X-Shop": "1"}
     assert merged_headers({"x-shop": "1", "X-Day": "2"}, {"X-Shop": "3"}) == {"X-Day": "2", "X-Shop": "3"}
-    for name in (
-        *("Authorization", "content-length", "HOST", "Connection", "Content-Type", "Expect", "Idempotency-Key"),
-        *("Proxy-Authorization", "TE", "Trailer", "Transfer-Encoding", "Upgrade"),
-    ):
-        with pytest.raises(ConfigurationError, match=name):
-            checked_headers({name: "1"}, None)
+
+
+@in_turn(
+    "headers",
+    [
+        *({"Authorization": "x"}, {"content-length": "x"}, {"HOST": "x"}, {"Connection": "x"}, {"Content-Type": "x"}),
+        *({"Expect": "x"}, {"Idempotency-Key": "x"}, {"Proxy-Authorization": "x"}, {"TE": "x"}, {"Trailer": "x"}),
+        *({"Transfer-Encoding": "x"}, {"Upgrade": "x"}, {"X-A": "x\r\nAuthorization: Basic eA=="}, {"X-A": "x\n"}),
+        *({"X-A": " x"}, {"X-A": "k\u00e4se"}, {"X-A": 1}, {"X-A": None}, {"X A": "x"}, {"X-A:": "x"}, {"": "x"}),
+        *({1: "x"}, {"X-A": "1", "x-a": "2"}, [("X-A", "x")], "X-A: x"),
+    ],
+)
+def test_headers_that_would_change_a_request_are_refused(headers: Any) -> None:
+    with pytest.raises(ConfigurationError, match="default_headers"):
+        checked_headers(headers, None)
+
+
+@in_turn(("transport", "is_async"), [(httpx.AsyncHTTPTransport(), False), (httpx.HTTPTransport(), True), (7, True)])
+def test_a_transport_of_the_other_client_is_refused(transport: object, is_async: bool) -> None:
+    check_transport(None, is_async=is_async)
+    with pytest.raises(ConfigurationError, match="handle_async_request" if is_async else "handle_request"):
+        check_transport(transport, is_async=is_async)
+
+
+@in_turn("text", ["", " shop", "shop\r\nX: 1", "sh\u00f6p", 1, b"shop/1.2"])
+def test_a_program_that_is_no_header_text_is_refused(text: Any) -> None:
+    with pytest.raises(ConfigurationError, match="app_info"):
+        checked_headers(None, text)
 
 
 @in_turn("url", ["http://api.example/v1", "http://x.localhost/v1", "ftp://api.example/v1", "api"])

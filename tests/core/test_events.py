@@ -7,6 +7,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NoReturn
 
 import httpx
@@ -21,7 +22,7 @@ from models.kit import ID
 from models.test_callbacks import callback
 from momopay import AsyncClient, CallbackError, Client, ConfigurationError, Journal, JournalState, OutcomeUnknownError
 from momopay._core.events import Observer, outcome_of
-from momopay._core.operation import run_sync
+from momopay._core.operation import as_operation, run_sync
 from momopay._core.reads import read_balance as read_balance_of
 from momopay.events import AttemptEnded, CallEnded, CallStarted, Event
 from momopay.sandbox import Sandbox
@@ -59,6 +60,8 @@ def test_an_exception_in_on_event_changes_nothing(
     sandbox.advance(600)
     assert sdk(lambda client: client.transactions.wait(paid, schedule=AT_ONCE)).status == "SUCCESS"
     assert len(seen.events) == 13
+    routes = ["/payments/stk", "/wallets/service/balance", "/b2c/payouts", "/transactions/{id}"]
+    assert [each.route for each in seen.of(AttemptEnded)] == routes
     failures = [record for record in caplog.records if "on_event failed" in record.message]
     assert len(failures) == 13
     assert {record.levelno for record in failures} == {logging.ERROR}
@@ -112,16 +115,43 @@ def test_what_cannot_be_called_or_is_async_is_refused(on_event: Any) -> None:
 
 def test_an_awaitable_is_not_awaited(caplog: pytest.LogCaptureFixture) -> None:
     """The default run turns the warning of a coroutine that is never awaited into an error."""
-    Observer(forgotten).deliver(CallStarted(operation="stk.initiate", call_id=1, at=0.0))
-    assert "TypeError" in caplog.text
+    for on_event in (forgotten, lambda _event: type("Later", (), {"__await__": later})()):
+        Observer(on_event).deliver(CallStarted(operation="stk.initiate", call_id=1, at=0.0))
+    assert [record.message.partition("\n")[0].split(": ")[1] for record in caplog.records] == ["TypeError"] * 2
 
 
 @in_turn("outcome", ["accepted", "duplicate", "forged", "invalid", "mismatch", "busy", "failed"])
 def test_of_a_callback_that_anybody_may_have_sent_only_its_id_is_reported(outcome: Any) -> None:
     seen = list[Any]()
-    Observer(seen.append).start("callbacks.receive", lambda: 0.0).callback_received(outcome, callback(), None)
+    operation = Observer(seen.append).start("callbacks.receive", iter([10.0, 12.5]).__next__)
+    operation.callback_received(outcome, callback(), None)
     status = "SUCCESS" if outcome in {"accepted", "duplicate"} else None
-    assert [(each.transaction_id, each.transaction_status) for each in seen] == [(ID, status)]
+    assert [(each.transaction_id, each.transaction_status, each.seconds) for each in seen] == [(ID, status, 2.5)]
+
+
+def test_a_step_of_an_iterable_is_reported_as_an_operation() -> None:
+    seen = Watcher()
+    run_sync(as_operation(session_of(reach(SUCCESS, on_event=seen)[0]), "transactions.wait_all", read_balance_of))
+    started, attempt, ended = seen.take()
+    assert (started, ended) == ("CallStarted transactions.wait_all", "CallEnded transactions.wait_all")
+    assert attempt == "AttemptEnded GET /wallets/service/balance 1 200"
+
+
+def test_events_that_were_held_back_come_in_their_order() -> None:
+    seen = list[Any]()
+    operation = Observer(seen.append).start("payouts.pay_once", lambda: 0.0)
+    with operation.held():
+        operation.call_started()
+        operation.call_ended(None, None)
+        assert seen == []
+    assert [type(each) for each in seen] == [CallStarted, CallEnded]
+    assert abs(seen[0].at - datetime.now(UTC).timestamp()) < 60
+
+
+def test_the_error_and_the_payment_of_an_outcome_are_those_of_its_call() -> None:
+    seen, outcome = list[Any](), SimpleNamespace(error=ValueError("no"), payment=callback().transaction)
+    Observer(seen.append).start("payouts.pay_all", lambda: 0.0).call_ended(None, outcome)
+    assert (seen[0].error, seen[0].transaction_id, seen[0].transaction_status) == (ValueError, ID, "SUCCESS")
 
 
 def test_the_id_of_a_wait_that_read_nothing_is_the_callers_text() -> None:
@@ -144,12 +174,13 @@ def test_an_error_of_a_callback_is_one_of_these_outcomes(error: BaseException, o
 
 
 @pytest.mark.usefixtures("no_backoff")
-def test_a_second_attempt_and_a_wait_for_the_budget_are_reported(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_second_attempt_and_a_wait_for_the_budget_are_reported() -> None:
     seen = Watcher()
     client, _ = reach(refusal(500, "INTERNAL"), SUCCESS, budget=momopay.RateBudget(1, 5.0), on_event=seen)
     read_balance(client)
     ended = seen.of(CallEnded)[0]
     assert (ended.attempts, ended.status, ended.may_have_executed, ended.reference) == (2, 200, False, None)
+    assert [each.request_id for each in seen.of(AttemptEnded)] == ["9f1c"] * 2
     route = "GET /wallets/service/balance"
     assert seen.take() == [
         "CallStarted wallet.balance",
@@ -159,7 +190,6 @@ def test_a_second_attempt_and_a_wait_for_the_budget_are_reported(caplog: pytest.
         f"AttemptEnded {route} 2 200",
         "CallEnded wallet.balance",
     ]
-    assert [record.levelname for record in caplog.records if "retrying in" in record.message] == ["WARNING"]
 
 
 def test_the_trace_of_an_observer_shows_no_secret(caplog: pytest.LogCaptureFixture) -> None:

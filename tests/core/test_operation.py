@@ -14,11 +14,12 @@ import httpx
 import pytest
 
 from drivers import KEY, Driver, session_of
-from momopay import AsyncClient, Client, Journal
+from momopay import APIConnectionError, AsyncClient, Client, Journal
 from momopay._core.operation import OperationIterator, run_sync
 from momopay.resources.stk import Stk
 from momopay.resources.wallet import Wallet
 from test_client import balance
+from test_redaction import PHONE, failing, shown
 
 BASE = "https://api.example/v1"
 
@@ -98,6 +99,13 @@ def test_a_call_that_is_driven_outside_a_loop_says_so_and_sends_nothing() -> Non
             begin().send(None)
     assert requests == []
     assert asyncio.run(client.wallet.balance()).currency == "KES"
+
+
+def test_the_error_of_a_step_shows_no_argument(drive: Callable[..., Driver]) -> None:
+    driver = drive(transport=httpx.MockTransport(failing(httpx.ReadTimeout("late"))), max_attempts=1)
+    with pytest.raises(APIConnectionError) as caught:
+        driver.collect(lambda client: client.transactions.iter(q=PHONE))
+    assert PHONE not in shown(caught.value)
 
 
 class Numbers:

@@ -5,24 +5,27 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from pydantic import BaseModel, ConfigDict
 from pydantic_core import CoreSchema, core_schema
 
 import momopay
+from core.kit import SUCCESS, reach
+from drivers import session_of
 from in_turn import in_turn
+from momopay._core.call import Call, Endpoint
+from momopay._core.operation import run_sync
 from momopay._core.response import (
-    build_parser,
     failure_from_response,
     failure_without_response,
     parse_envelope,
     retry_after,
     transaction_id_in,
 )
-from momopay._core.retry import AttemptFailed, FailureKind
+from momopay._core.retry import SAFE, AttemptFailed, FailureKind
+from momopay._ratelimit.budget import Lane
 from momopay._transport.attempt import Headers, NoReplyError, NoResponseError, NotSentError, RawResponse
 from momopay.errors import ERRORS_BY_CODE
 from momopay.models.account import WalletBalance
-from momopay.models.records import Envelope
+from momopay.models.records import Envelope, Record
 
 URL = "https://api.example:8443/v1/wallets/service/balance"
 BALANCE = {"walletId": "w", "availableBalance": 5, "ledgerBalance": 6, "updatedAt": "2026-11-20T10:00:00Z"}
@@ -43,21 +46,22 @@ def failed(answer: RawResponse) -> AttemptFailed:
     return caught.value
 
 
-def test_an_interrupt_while_a_parser_is_built_stays_an_interrupt() -> None:
+def test_an_interrupt_while_a_parser_is_built_stays_an_interrupt_and_nothing_was_sent() -> None:
     class Interrupting:
         @property
         def value(self) -> str:
             raise KeyboardInterrupt
 
-    class Balance(BaseModel):
-        model_config = ConfigDict(defer_build=True)
-
+    class Balance(Record):
         @classmethod
         def __get_pydantic_core_schema__(cls, *_: Any) -> CoreSchema:
             return core_schema.enum_schema(Interrupting, [Interrupting()])
 
+    endpoint = Endpoint("wallet.balance", "GET", SAFE, Lane.READ, Envelope[Balance])
+    client, service = reach(SUCCESS)
     with pytest.raises(KeyboardInterrupt):
-        build_parser(Envelope[Balance])
+        run_sync(Call(session_of(client), endpoint, "/wallets/service/balance").run())
+    assert service.sent == []
 
 
 @in_turn("status", [200, 201, 202, 299])

@@ -37,7 +37,7 @@ def test_a_key_has_one_state_however_its_address_is_spelt(url: str) -> None:
     assert "pk_test_spelt" not in hash_of(account)
 
 
-@in_turn(("refusal", "seconds"), [(banned(), 3600), (blocked(), 1800), (banned(60.0), 60), (blocked(7200.0), 7200)])
+@in_turn(("refusal", "seconds"), [(banned(), 3600), (blocked(), 1800), (banned(0.0), 0), (blocked(7200.0), 7200)])
 def test_a_pause_lasts_as_stated_or_as_documented(refusal: momopay.ThrottledError, seconds: float) -> None:
     pause, stated = StkPause(), refusal.retry_after
     assert pause.refusal(100.0) is None
@@ -106,6 +106,11 @@ def test_a_journal_that_was_closed_before_its_first_use_is_not_opened(tmp_path: 
     with pytest.raises(momopay.ConfigurationError, match="closed"):
         journal.get()
     assert list(tmp_path.iterdir()) == []
+    with momopay.Journal(f"sqlite:///{tmp_path / 'own.db'}") as own:
+        kept = ClientJournal(own)
+        assert kept.get() is own
+        kept.close()
+        assert own.unresolved() == []  # the user's own stays open
 
 
 # The service's clock.

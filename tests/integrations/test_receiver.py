@@ -14,28 +14,16 @@ import pytest
 import momopay
 from events_kit import Watcher
 from in_turn import in_turn
+from integrations import kit
 from integrations.apps import APPS
-from integrations.kit import (
-    BODY,
-    CALLBACK,
-    QUERY,
-    SIGNER,
-    Handler,
-    Receive,
-    awaited,
-    blocking,
-    handle_later,
-    locked,
-    threaded,
-    to_receiver,
-)
+from integrations.kit import BODY, CALLBACK, QUERY, SIGNER, Handler, Receive, blocking, handle_later, to_receiver
 from journal.kit import PHONE, callback_body, execute, found, just_before, payout, put, put_collection, state_of
 from momopay import BudgetExhaustedError, Callback, CallbackError, CallbackMismatchError, Journal, JournalState
 from momopay._core.handlers import is_async
 from momopay.events import CallbackReceived, JournalChanged
 from momopay.integrations._receiver import CallbackReceiver
 
-each_way = pytest.mark.parametrize("way", [blocking, awaited, threaded])
+each_way = pytest.mark.parametrize("way", [blocking, kit.awaited, kit.threaded])
 
 
 OTHERS = SIGNER.url("https://shop.example/momo", reference="SAL-2").partition("?")[2]
@@ -304,7 +292,7 @@ def test_cancelled_before_the_handler_nothing_is_handled_or_held(journal: Journa
     handler = Handler()
 
     async def main() -> None:
-        with locked(tmp_path / "shop.db"):
+        with kit.locked(tmp_path / "shop.db"):
             task = asyncio.create_task(to_receiver(handler.handle_async, journal)())
             await asyncio.sleep(0.05)
             task.cancel()
@@ -321,7 +309,7 @@ def test_cancelled_before_the_handler_nothing_is_handled_or_held(journal: Journa
 
 def test_cancelled_after_the_handler_what_was_handled_counts(journal: Journal, tmp_path: Path) -> None:
     async def main() -> None:
-        lock, handled = locked(tmp_path / "shop.db"), asyncio.Event()
+        lock, handled = kit.locked(tmp_path / "shop.db"), asyncio.Event()
 
         async def handle(_callback: Callback) -> None:
             lock.__enter__()

@@ -15,30 +15,15 @@ from in_turn import in_turn
 from models.kit import CHANNEL, ID, ITEM, PAGE, PHONE, parse
 from models.test_callbacks import callback
 from momopay import ChannelType, RequestValidationError
-from momopay.models.requests import (
-    ChannelChanges,
-    ChannelRequest,
-    Fit,
-    OrderRequest,
-    PayoutRequest,
-    Request,
-    RequestedPayment,
-    Search,
-    StkRequest,
-    TopUpRequest,
-    TransactionQuery,
-    channel_path,
-    transaction_id_of,
-    transaction_path,
-)
+from momopay.models import requests
+from momopay.models.requests import Fit, Request, Search, StkRequest, TopUpRequest, TransactionQuery, channel_path
 
-HOOK = "https://shop.example/momo"
 VALID: dict[type[Request], dict[str, Any]] = {
     StkRequest: {"amount": 1, "phone": PHONE},
-    PayoutRequest: {"amount": 10, "phone": PHONE, "reference": "PAY-7"},
+    requests.PayoutRequest: {"amount": 10, "phone": PHONE, "reference": "PAY-7"},
     TopUpRequest: {"amount": 1, "phone": PHONE, "idempotency_key": "k-1"},
-    ChannelRequest: {"name": "Shop", "type": "TILL_NUMBER", "shortcode": "600100"},
-    ChannelChanges: {"channel_id": CHANNEL},
+    requests.ChannelRequest: {"name": "Shop", "type": "TILL_NUMBER", "shortcode": "600100"},
+    requests.ChannelChanges: {"channel_id": CHANNEL},
     TransactionQuery: {},
     Search: {"reference": "INV-42", "since": datetime(2025, 3, 1, 10, 15, tzinfo=UTC)},
 }
@@ -63,7 +48,7 @@ def test_a_senseless_page_size_is_refused_by_the_name_that_the_caller_used(name:
     assert refused(TransactionQuery, **{name: 101}) == {name}
 
 
-@in_turn(("kind", "minimum"), [(StkRequest, 1), (PayoutRequest, 10), (TopUpRequest, 1)])
+@in_turn(("kind", "minimum"), [(StkRequest, 1), (requests.PayoutRequest, 10), (TopUpRequest, 1)])
 def test_the_minimum_is_accepted_and_less_is_refused(kind: type[Request], minimum: int) -> None:
     least: dict[str, Any] = {**VALID[kind], "amount": minimum}
     assert json.loads(kind.checked(**least).to_json())["amount"] == minimum
@@ -97,7 +82,7 @@ ALL_WRONG: list[tuple[type[Request], dict[str, Any]]] = [
         | {"callback_url": "http://shop.example", "channel_id": "", "credential_id": 5},
     ),
     (
-        PayoutRequest,
+        requests.PayoutRequest,
         {"amount": 9, "phone": "+25471234567890", "reference": " ", "description": 5, "currency": "USD"}
         | {"channel_id": "", "callback_url": "https://localhost"},
     ),
@@ -106,8 +91,8 @@ ALL_WRONG: list[tuple[type[Request], dict[str, Any]]] = [
         {"amount": 0, "phone": None, "account_reference": "x" * 121, "transaction_desc": "x" * 256}
         | {"idempotency_key": "a\nb"},
     ),
-    (ChannelRequest, {"name": 5, "type": " ", "shortcode": 5, "account_number": 5, "is_default": "yes"}),
-    (ChannelChanges, {"channel_id": "", "name": 5, "account_number": 5, "is_default": "yes"}),
+    (requests.ChannelRequest, {"name": 5, "type": " ", "shortcode": 5, "account_number": 5, "is_default": "yes"}),
+    (requests.ChannelChanges, {"channel_id": "", "name": 5, "account_number": 5, "is_default": "yes"}),
     (
         TransactionQuery,
         {"limit": 0, "page_size": 0, "cursor": 5, "status": 5, "type": 5, "from_": 5, "to": 5, "channel_id": ""}
@@ -127,11 +112,11 @@ def test_each_field_is_checked(kind: type[Request], arguments: dict[str, Any]) -
 @in_turn("account_number", [None, "", "  "])
 def test_a_paybill_channel_needs_an_account_number(account_number: Any) -> None:
     arguments = {"type": ChannelType.PAYBILL, "account_number": account_number}
-    assert refused(ChannelRequest, **arguments) == {"account_number"}
-    ChannelRequest.checked(**{**VALID[ChannelRequest], "account_number": account_number})
+    assert refused(requests.ChannelRequest, **arguments) == {"account_number"}
+    requests.ChannelRequest.checked(**{**VALID[requests.ChannelRequest], "account_number": account_number})
 
 
-@in_turn("kind", [StkRequest, PayoutRequest])
+@in_turn("kind", [StkRequest, requests.PayoutRequest])
 def test_a_service_on_loopback_may_call_back_to_loopback(kind: type[Request]) -> None:
     arguments = {**VALID[kind], "callback_url": "http://127.0.0.1:8000/momo"}
     kind.checked(on_loopback=True, **arguments)
@@ -177,7 +162,7 @@ def test_a_search_ignores_what_is_not_known_and_how_an_accent_is_written() -> No
 
 
 def test_a_field_that_a_record_lacks_does_not_differ() -> None:
-    payment = RequestedPayment("INV-42", Decimal(1), "254112345678", "B2C")
+    payment = requests.RequestedPayment("INV-42", Decimal(1), "254112345678", "B2C")
     assert payment.differences(None, callback(amount=None, phone_number=None, type=None).transaction) == []
     assert payment.differences("INV-43", callback().transaction) == ["reference", "amount", "phone", "type"]
 
@@ -214,7 +199,10 @@ def test_a_search_is_past_a_page_whose_last_item_is_older() -> None:
 
 PATHS = pytest.mark.parametrize(
     ("path", "folder", "name"),
-    [(transaction_path, "/transactions/", "transaction_id"), (channel_path, "/payment-wallet/channels/", "channel_id")],
+    [
+        (requests.transaction_path, "/transactions/", "transaction_id"),
+        (channel_path, "/payment-wallet/channels/", "channel_id"),
+    ],
 )
 
 
@@ -239,9 +227,9 @@ def test_any_id_is_one_segment_or_refused(path: Any, folder: str, name: str, tex
 
 
 def test_the_id_of_a_transaction_is_taken_from_a_record() -> None:
-    assert transaction_id_of(item()) == ID
+    assert requests.transaction_id_of(item()) == ID
     with pytest.raises(RequestValidationError) as caught:
-        transaction_id_of(None)
+        requests.transaction_id_of(None)
     assert set(caught.value.fields) == {"transaction_id"}
 
 
@@ -251,4 +239,4 @@ def test_the_id_of_a_transaction_is_taken_from_a_record() -> None:
 )
 def test_a_long_reference_of_an_order_is_sent_as_the_same_token_for_ever(reference: str, wire_reference: str) -> None:
     """By another one, no release of this package would find the prompts of an order again."""
-    assert OrderRequest.checked(reference=reference).wire_reference == wire_reference
+    assert requests.OrderRequest.checked(reference=reference).wire_reference == wire_reference

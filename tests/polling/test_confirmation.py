@@ -1,6 +1,5 @@
 """How confirmations share what one of them reads, and what they do not share: failures, deadlines, differences."""
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -15,7 +14,6 @@ from polling.kit import Concurrent, MakeSdk, Service, callback, callers, in_trio
 from virtual import refusal
 
 LIST = "/transactions"
-Transport = Callable[[httpx.Request], Any]
 
 
 def reported(identity: str, status: str = "SUCCESS", **fields: Any) -> Callback:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from in_turn import in_turn
-from momopay import Client, ConfigurationError, FileRateBudget, RateBudget, RedisRateBudget
+from momopay import ConfigurationError, FileRateBudget, RateBudget, RedisRateBudget
 from momopay.types import Lane
 from ratelimit.kit import Caller
 
@@ -59,9 +59,3 @@ SIZE: list[dict[str, Any]] = [
 def test_an_argument_out_of_range_is_refused(budget: Any, options: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError):
         budget(**options)
-
-
-@pytest.mark.parametrize("foreign", [object(), 58, "58", RateBudget])
-def test_a_budget_of_the_users_own_is_refused(foreign: Any) -> None:
-    with pytest.raises(ConfigurationError, match="budget must be"):
-        Client("pk_test_x", base_url="https://api.example/v1", budget=foreign)
