@@ -89,8 +89,7 @@ class _Answers(asyncio.Protocol):
             (last,) = query.get("starting_after") or query.get("after") or ["-1-"]
             self._transport.write(self.peers_pages[int(last.rpartition("-")[0]) + 1])
         elif "?" in target:
-            cursor = parse_qs(urlsplit(target).query).get("cursor", ["0"])
-            self._transport.write(self.pages[int(cursor[0])])
+            self._transport.write(self.pages[int(parse_qs(urlsplit(target).query).get("cursor", ["0"])[0])])
         else:
             self._transport.write(self.customer if "/customers/" in target or "/models/" in target else self.one)
 

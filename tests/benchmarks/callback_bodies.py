@@ -29,8 +29,7 @@ def measure(scale: Scale) -> list[Row]:
         "json": lambda: cpu(lambda: json.loads(BODY), calls),
     }
     for name, prepared in READINGS.items():
-        read = prepared(BODY)
-        sides[name] = partial(cpu, read, calls)
+        sides[name] = partial(cpu, prepared(BODY), calls)
     taken = take_turns(sides, scale)
     theirs = [
         Row("callback body, its own way", "us CPU a body", taken[name], "json.loads", taken["json"], side=name)

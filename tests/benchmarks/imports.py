@@ -30,11 +30,7 @@ _STATEMENTS = {
     "floor": _FLOOR,
     "sketch": f"{_FLOOR}\nclass Record(BaseModel):\n    name: str\nclient = httpx.Client(verify=False)",
 }
-_NAMES = {
-    "model": "a BaseModel, deferred",
-    "floor": "httpx, tenacity, pydantic",
-    "sketch": "those, a model, a client",
-}
+_NAMES = {"model": "a BaseModel, deferred", "floor": "httpx, tenacity, pydantic", "sketch": "those, a model, a client"}
 _MOMOPAY = """
 import momopay
 client = momopay.Client({key!r}, base_url={url!r})

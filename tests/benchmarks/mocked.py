@@ -39,8 +39,7 @@ class Accepts:
             "tenantId": "tenant",
             "type": "B2C",
         }
-        answer = transaction(f"new-{next(self._numbers)}", **fields)
-        return httpx.Response(201, json=envelope(answer))
+        return httpx.Response(201, json=envelope(transaction(f"new-{next(self._numbers)}", **fields)))
 
 
 class Pages:

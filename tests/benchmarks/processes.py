@@ -26,8 +26,7 @@ def serving(script: str) -> Generator[list[str]]:
 
     Where cores cannot be chosen, or there is one only, the system places both as it likes.
     """
-    chooses = hasattr(os, "sched_setaffinity")
-    cores = sorted(os.sched_getaffinity(0)) if chooses else []
+    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_setaffinity") else []
     if len(cores) > 1:
         os.sched_setaffinity(0, cores[1:2])  # what is started now inherits it
     command = [sys.executable, str(Path(__file__).with_name(script))]

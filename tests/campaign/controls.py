@@ -57,8 +57,11 @@ def _returning(result: Any) -> Any:
     return give
 
 
-def _do_nothing(*_arguments: Any) -> None:
-    pass
+def _always(result: Any) -> Any:
+    def give(*_arguments: Any) -> Any:
+        return result
+
+    return give
 
 
 def repeat_on_read_timeout() -> list[Patch]:
@@ -161,11 +164,7 @@ def open_prompt_overlooked() -> list[Patch]:
 
 def end_not_read_again() -> list[Patch]:
     """A sweep takes an end without success for the last word."""
-
-    def nothing(*_arguments: Any) -> dict[str, Any]:
-        return {}
-
-    return [patch.object(Reports, "ended_prompts", nothing)]
+    return [patch.object(Reports, "ended_prompts", _always({}))]
 
 
 def forged_callback_settles() -> list[Patch]:
@@ -204,11 +203,7 @@ def release_without_search() -> list[Patch]:
 
 def release_before_the_minute() -> list[Patch]:
     """What a dead or frozen process was paying is released at once."""
-
-    def at_once(*_arguments: Any) -> float:
-        return 0.0
-
-    return [patch.object(Store, "seconds_to_release", at_once)]
+    return [patch.object(Store, "seconds_to_release", _always(0.0))]
 
 
 def unknown_code_believed() -> list[Patch]:
@@ -218,11 +213,7 @@ def unknown_code_believed() -> list[Patch]:
 
 def acceptance_not_compared() -> list[Patch]:
     """An answer is taken for the payout's own, whatever it names."""
-
-    def differences(*_arguments: Any) -> list[str]:
-        return []
-
-    return [patch.object(RequestedPayment, "differences", differences)]
+    return [patch.object(RequestedPayment, "differences", _always([]))]
 
 
 def no_search_before_a_second_send() -> list[Patch]:
@@ -241,7 +232,7 @@ def emptied_file_not_noticed() -> list[Patch]:
 
     return [
         patch.object(SqliteBackend, "__init__", without_marker),
-        patch.object(SqliteBackend, "check", _do_nothing),
+        patch.object(SqliteBackend, "check", _always(None)),
         *older_copy_not_noticed(),
     ]
 
@@ -253,7 +244,7 @@ def older_copy_not_noticed() -> list[Patch]:
         connection.execute(guards._RAISE)
         return guards._read(connection)
 
-    return [patch.object(Watermark, "check", _do_nothing), patch.object(Watermark, "raise_sequence", raise_sequence)]
+    return [patch.object(Watermark, "check", _always(None)), patch.object(Watermark, "raise_sequence", raise_sequence)]
 
 
 def lock_held_naively() -> list[Patch]:
@@ -295,7 +286,7 @@ def late_arrival() -> list[Patch]:
 
     return [
         patch.object(sockets, "_ABORT", sockets._CLOSE),
-        patch.object(AttemptSocket, "_set_user_timeout", _do_nothing),
+        patch.object(AttemptSocket, "_set_user_timeout", _always(None)),
     ]
 
 

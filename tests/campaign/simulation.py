@@ -145,8 +145,7 @@ class World:
                     await awaited(process.journal.reconcile_all(process.client))
                 except MomoPayError:
                     self.events["reconciliation failed"] += 1
-            shares = [self.orders[number::TASKS] for number in range(TASKS)]
-            for share in shares:
+            for share in [self.orders[number::TASKS] for number in range(TASKS)]:
                 self.scheduler.spawn(process, partial(self._pay_all, process, share))
 
         self.scheduler.spawn(process, recover)

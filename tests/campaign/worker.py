@@ -307,8 +307,7 @@ def sweep(settings: Settings) -> None:
 def receive(settings: Settings) -> None:
     """Hear callbacks, as a process of its own: check the token, confirm at the service, settle the row."""
     with at_work(settings) as worker:
-        client = worker.client(Client, max_attempts=2)
-        receiver = CallbackReceiver(ignore, SIGNER, worker.journal, client=client)
+        receiver = CallbackReceiver(ignore, SIGNER, worker.journal, client=worker.client(Client, max_attempts=2))
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:

@@ -30,6 +30,7 @@ from sandbox.kit import execute
 PHONE = "0712345678"
 NORMALISED = "254712345678"
 PAY = "/b2c/payouts"
+LIVE = {"MOMOPAY_API_KEY": "pk_live_secret", "MOMOPAY_BASE_URL": "https://service.invalid/v1"}
 # Ctrl-C may strike while a connection is being examined. The collector closes that one, which is not what is tested.
 loses_a_connection = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 

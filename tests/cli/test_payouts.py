@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.kit import NORMALISED, PAY, PHONE, PayrollShell, Shell, signalling
+from cli.kit import LIVE, NORMALISED, PAY, PHONE, PayrollShell, Shell, signalling
 from in_turn import in_turn
 from journal.kit import fill
 from momopay import Client, Journal, RateBudget
@@ -25,8 +25,7 @@ def test_a_file_is_paid_once_however_often_it_is_run(payroll: PayrollShell) -> N
     first = payroll.run("--yes", "--json", LOGNAME="njeri")
     assert first.code == 0
     plan, *rows, end = first.lines
-    assert plan["to_pay"] == {"rows": 20, "total": "20200"}
-    assert [row["line"] for row in rows] == list(range(2, 22))
+    assert (plan["to_pay"], [row["line"] for row in rows]) == ({"rows": 20, "total": "20200"}, list(range(2, 22)))
     assert {row["state"] for row in rows} == {"ACCEPTED"}
     known = {"event": "row", "line": 2, "reference": "SAL-0", "phone": "254700000000", "amount": "1000.50"}
     assert rows[0].items() >= {**known, "status": "PENDING", "code": None, "message": None}.items()
@@ -36,9 +35,7 @@ def test_a_file_is_paid_once_however_often_it_is_run(payroll: PayrollShell) -> N
     amounts = {movement.amount for movement in payroll.sandbox.ledger}
     assert amounts == {Decimal(f"{1000 + row}.50") for row in range(20)} | {1}
     again = payroll.run("--yes")
-    assert again.code == 0
-    assert "Nothing to pay: all 20 were accepted before" in again.out
-    assert again.err == ""
+    assert (again.code, "Nothing to pay: all 20 were accepted before" in again.out, again.err) == (0, True, "")
     payroll.assert_paid_once(20)
     assert payroll.posts == 20
     with Journal(f"sqlite:///{payroll.database}") as journal:
@@ -57,12 +54,10 @@ def test_a_file_is_paid_once_however_often_it_is_run(payroll: PayrollShell) -> N
 def test_a_dry_run_needs_no_key_sends_nothing_and_leaves_nothing(payroll: PayrollShell) -> None:
     payroll.write(20)
     done = payroll.run("--dry-run", MOMOPAY_API_KEY="", MOMOPAY_BASE_URL="")
-    assert done.code == 0
-    assert "20,200.00" in done.out
+    assert (done.code, "20,200.00" in done.out) == (0, True)
     assert "The journal is new" in done.err
     assert "Dry run: nothing was sent." in done.err
-    assert payroll.sandbox.requests == []
-    assert [path.name for path in payroll.folder.iterdir()] == ["salaries.csv"]
+    assert (payroll.sandbox.requests, [path.name for path in payroll.folder.iterdir()]) == ([], ["salaries.csv"])
 
 
 def test_a_dry_run_reads_the_journal(payroll: PayrollShell) -> None:
@@ -74,8 +69,7 @@ def test_a_dry_run_reads_the_journal(payroll: PayrollShell) -> None:
     payroll.write(5, amount=2000)
     for options in (["--yes"], ["--dry-run"]):
         done = payroll.run(*options)
-        assert done.code == 2
-        assert "3 reference(s) were used for another payout; nothing was sent" in done.err
+        assert (done.code, "3 reference(s) were used for another payout; nothing was sent" in done.err) == (2, True)
         assert "2 SAL-0 amount 2000.50 is another one than the journal's for this reference: 1000.50" in done.words
     assert len(payroll.sandbox.requests) == before
 
@@ -84,8 +78,7 @@ def test_a_faulty_file_sends_nothing(payroll: PayrollShell) -> None:
     payroll.write(20)
     payroll.file.write_text(payroll.file.read_text() + "SAL-3,0712345678,5,\nA,07123456789,10,\nB,0712,10,\n")
     done = payroll.run("--yes")
-    assert done.code == 2
-    assert "22 SAL-3 amount 5 must be at least KES 10" in done.words
+    assert (done.code, "22 SAL-3 amount 5 must be at least KES 10" in done.words) == (2, True)
     # A few digits are nobody's phone: masked, they would look like another number.
     assert "23 A phone 0712*****789 must" in done.words
     assert "24 B phone 0712 must" in done.words
@@ -131,15 +124,13 @@ def test_nobody_is_paid_without_a_yes(payroll: PayrollShell) -> None:
         assert payroll.momopay.at_a_terminal(*payroll.command(), typed=no).code == 1
     assert payroll.posts == 0
     agreed = payroll.momopay.at_a_terminal(*payroll.command(), typed="y\n")
-    assert agreed.code == 0
-    assert "Pay KES 3,004.50 in 3 payouts to 3 phones now?" in agreed.err
+    assert (agreed.code, "Pay KES 3,004.50 in 3 payouts to 3 phones now?" in agreed.err) == (0, True)
     payroll.assert_paid_once(3)
 
 
 def test_the_key_and_the_answer_may_come_from_one_pipe(payroll: PayrollShell, key: str) -> None:
     payroll.write(3)
-    assert payroll.run(piped=f"{key}\n", MOMOPAY_API_KEY="").code == 2
-    assert payroll.sandbox.requests == []
+    assert (payroll.run(piped=f"{key}\n", MOMOPAY_API_KEY="").code, payroll.sandbox.requests) == (2, [])
     assert payroll.run(piped=f"{key}\ny", MOMOPAY_API_KEY="").code == 0
     payroll.assert_paid_once(3)
 
@@ -159,13 +150,12 @@ def test_a_program_that_answers_through_a_pipe_is_asked_first(payroll: PayrollSh
 
 def test_a_live_payroll_wants_the_exact_total_of_the_file(payroll: PayrollShell, no_backoff: None) -> None:
     payroll.write(3)
-    live = {"MOMOPAY_API_KEY": "pk_live_secret", "MOMOPAY_BASE_URL": "https://service.invalid/v1"}
     for options in (("--yes",), ("--confirm-live", "3004.51"), ("--yes", "--confirm-live", "3004")):
-        refused = payroll.run(*options, **live)
+        refused = payroll.run(*options, **LIVE)
         assert refused.code == 2
         assert "nothing was sent" in refused.err or "--confirm-live TOTAL" in refused.err
         assert "secret" not in refused.err
-    assert payroll.run("--confirm-live", "3004.50", **live).code == 6  # the host does not exist
+    assert payroll.run("--confirm-live", "3004.50", **LIVE).code == 6  # the host does not exist
 
 
 @in_turn("journal", ["no/payouts.db", ".", "mysql://host/database"])
@@ -173,10 +163,8 @@ def test_a_journal_or_report_that_cannot_be_written_sends_nothing(payroll: Payro
     payroll.write(3)
     where = journal if "://" in journal else str(payroll.folder / journal)
     done = payroll.momopay("payouts", "run", str(payroll.file), "--journal", where, "--yes")
-    assert done.code == 3
-    assert "What to do: " in done.err
-    assert payroll.run("--yes", "--report", str(payroll.folder / "no" / "report.csv")).code == 2
-    assert payroll.posts == 0
+    assert (done.code, "What to do: " in done.err) == (3, True)
+    assert (payroll.run("--yes", "--report", str(payroll.folder / "no" / "report.csv")).code, payroll.posts) == (2, 0)
 
 
 def test_a_report_overwrites_neither_the_file_nor_a_journal(payroll: PayrollShell) -> None:
@@ -193,8 +181,7 @@ def test_a_row_of_unknown_outcome_is_found_at_the_end(payroll: PayrollShell) -> 
     payroll.write(5)
     payroll.sandbox.fail_next("POST", PAY, Fault.reset_after_commit, times=2)
     done = payroll.run("--yes", "--json")
-    assert done.code == 0
-    assert [line.get("state") for line in done.lines][1:4] == ["UNKNOWN", "UNKNOWN", "ACCEPTED"]
+    assert (done.code, [line.get("state") for line in done.lines][1:4]) == (0, ["UNKNOWN", "UNKNOWN", "ACCEPTED"])
     assert done.lines[-1]["rows"] == {"accepted": {"rows": 5, "total": "5012.50"}}
     payroll.assert_paid_once(5)
 
@@ -224,8 +211,7 @@ def test_what_is_left_is_reported_and_nothing_doubtful_sent_again(payroll: Payro
     left = {row["line"]: row["message"] for row in again.lines[-1]["left"]}
     assert left.keys() == {2, 5}
     assert left[2] == "sent before, and the outcome is not known"
-    assert payroll.posts == 5
-    assert payroll.paid["SAL-0"] == 0
+    assert (payroll.posts, payroll.paid["SAL-0"]) == (5, 0)
 
 
 # More rows than the budget, which here is a small one: the run cannot have ended before the signal comes.
@@ -244,8 +230,7 @@ def test_a_signal_ends_a_run_after_its_payout(
         done = payroll.run("--yes", "--json")
     assert done.code == code
     assert len(payroll.sandbox.requests) <= 16
-    assert (done.lines[-1]["interrupted"], done.lines[-1]["exit_code"]) == (True, code)
-    assert payroll.unresolved() == []
+    assert (done.lines[-1]["interrupted"], done.lines[-1]["exit_code"], payroll.unresolved()) == (True, code, [])
     assert 0 < len(payroll.paid) == payroll.posts < LONG
     assert set(payroll.paid.values()) == {1}
 
@@ -255,8 +240,7 @@ def test_a_second_signal_breaks_the_payout_off_and_leaves_it_unknown(payroll: Pa
     payroll.sandbox.fail_next("POST", PAY, Fault.hang_after_commit)
     with signalling([signal.SIGINT, signal.SIGINT], lambda: len(payroll.paid) == 1):
         done = payroll.run("--yes", "--json")
-    assert done.code == 130
-    assert ('"error"' in done.err, "SAL-0" in done.err) == (False, True)
+    assert (done.code, '"error"' in done.err, "SAL-0" in done.err) == (130, False, True)
     assert [line["state"] for line in done.lines if line["event"] == "row"] == ["UNKNOWN"]
     assert payroll.paid == {"SAL-0": 1}
     assert payroll.run("--yes").code == 0
@@ -299,16 +283,13 @@ def test_a_run_that_was_killed_is_resumed_and_pays_nobody_twice(payroll: Payroll
 
 
 def test_another_spelling_of_a_reference_is_paid_only_if_that_is_confirmed(payroll: PayrollShell) -> None:
-    heading = "reference,phone,amount\n"
-    payroll.file.write_text(heading + "SAL-1,0712345678,1000\nsal 1,0712345678,1000.00\n")
+    payroll.file.write_text("reference,phone,amount\nSAL-1,0712345678,1000\nsal 1,0712345678,1000.00\n")
     for options in (["--yes"], ["--dry-run"]):
         refused = payroll.run(*options)
-        assert refused.code == 2
-        assert "3 sal 1 reference sal 1 looks like SAL-1" in refused.words
+        assert (refused.code, "3 sal 1 reference sal 1 looks like SAL-1" in refused.words) == (2, True)
         assert "--allow-similar" in refused.err
     assert payroll.sandbox.requests == []
-    confirmed = payroll.run("--yes", "--allow-similar")
-    assert (confirmed.code, payroll.paid) == (0, {"SAL-1": 1, "sal 1": 1})
+    assert (payroll.run("--yes", "--allow-similar").code, payroll.paid) == (0, {"SAL-1": 1, "sal 1": 1})
 
 
 def test_another_spelling_in_the_journal_is_found_for_every_row_of_a_long_file(payroll: PayrollShell) -> None:
@@ -329,8 +310,7 @@ def test_another_spelling_in_the_journal_is_found_for_every_row_of_a_long_file(p
 
 def test_all_are_followed_to_their_end_and_a_reversed_one_is_reported(payroll: PayrollShell) -> None:
     payroll.write(2)
-    reversed_row = f"BACK,{phone_for(Outcome.insufficient_funds)},500,November\n"
-    payroll.file.write_text(payroll.file.read_text() + reversed_row)
+    payroll.file.write_text(payroll.file.read_text() + f"BACK,{phone_for(Outcome.insufficient_funds)},500,November\n")
     report = payroll.folder / "report.csv"
     options = ("--yes", "--wait", "--every", "0.1", "--report", str(report))
     assert payroll.run("--yes").code == 0
@@ -340,17 +320,12 @@ def test_all_are_followed_to_their_end_and_a_reversed_one_is_reported(payroll: P
     end = done.lines[-1]
     assert end["rows"] == {"accepted": {"rows": 3, "total": "2502"}}
     assert end["ends"] == {"success": {"rows": 2, "total": "2002"}, "reversed": {"rows": 1, "total": "500"}}
-    settled = [line for line in done.lines if line["event"] == "settled"]
-    assert {line["reference"]: line["status"] for line in settled} == {
-        "SAL-0": "SUCCESS",
-        "SAL-1": "SUCCESS",
-        "BACK": "REVERSED",
-    }
+    settled = {line["reference"]: line["status"] for line in done.lines if line["event"] == "settled"}
+    assert settled == {"SAL-0": "SUCCESS", "SAL-1": "SUCCESS", "BACK": "REVERSED"}
     assert "ACCEPTED,REVERSED," in report.read_text()
     before = len(payroll.sandbox.requests)
     again = payroll.run(*options)  # the journal has the ends
-    assert again.code == 1
-    assert "Paid 2 2,002.00 REVERSED 1 500.00" in again.words
+    assert (again.code, "Paid 2 2,002.00 REVERSED 1 500.00" in again.words) == (1, True)
     assert "BACK" in again.words
     assert "REVERSED: The money came back. Pay it under a new reference" in again.words
     assert len(payroll.sandbox.requests) - before <= 2  # the tenant of the key and the wallet
@@ -370,8 +345,7 @@ def test_a_limit_refuses_the_file_and_pays_nobody(payroll: PayrollShell, limit: 
     payroll.write(3)
     for options in (["--yes"], ["--dry-run"]):
         refused = payroll.run(*options, *limit)
-        assert refused.code == 2
-        assert problem in refused.err
+        assert (refused.code, problem in refused.err) == (2, True)
     assert payroll.sandbox.requests == []
     assert not payroll.database.exists()
     assert payroll.run("--yes", "--max-total", "3004.50", "--max-each", "1002.50").code == 0
@@ -409,9 +383,8 @@ def paid(sandbox: Sandbox) -> list[tuple[str | None, int]]:
 
 def test_a_refund_is_asked_about_and_paid_once(momopay: Shell, sandbox: Sandbox, journal: tuple[str, str]) -> None:
     """The callback of the order was lost: it is read first."""
-    live = {"MOMOPAY_API_KEY": "pk_live_secret", "MOMOPAY_BASE_URL": "https://service.invalid/v1"}
     for options in (("--yes",), ("--confirm-live", "100")):  # a live key takes the exact sum
-        assert momopay("payouts", "refund", "o", *journal, "--amount", "40", *options, **live).code == 2
+        assert momopay("payouts", "refund", "o", *journal, "--amount", "40", *options, **LIVE).code == 2
     refused = momopay("payouts", "refund", "o", *journal, piped="n\n")
     assert (refused.code, paid(sandbox)) == (1, [])
     assert "Pay KES 100.00 back to 2547*****678, as o-R1?" in refused.err

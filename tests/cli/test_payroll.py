@@ -57,15 +57,11 @@ def test_the_first_interrupt_of_a_wait_reports_what_was_paid(payroll: PayrollShe
     payroll.write(2)
     report = payroll.folder / "report.csv"
 
-    def is_waiting() -> bool:
-        return len(payroll.paid) == 2 and sandbox.requests[-1].method == "GET"
-
-    with signalling([signal.SIGINT], is_waiting):
+    with signalling([signal.SIGINT], lambda: len(payroll.paid) == 2 and sandbox.requests[-1].method == "GET"):
         done = payroll.run("--yes", "--wait", "--every", "0.1", "--json", "--report", str(report))
     end = done.lines[-1]
     assert (done.code, end["event"], end["interrupted"]) == (130, "end", True)
-    assert end["rows"] == {"accepted": {"rows": 2, "total": "2002"}}
-    assert report.read_text().count("ACCEPTED") == 2
+    assert (end["rows"], report.read_text().count("ACCEPTED")) == ({"accepted": {"rows": 2, "total": "2002"}}, 2)
     assert payroll.unresolved() == []
 
 
@@ -83,5 +79,4 @@ def test_a_wait_goes_on_until_the_money_is_back(payroll: PayrollShell, sandbox: 
     assert early.lines[-1]["stopped_by"]["error"] == "WaitTimeoutError"
     sandbox.advance(900)
     late = payroll.run("--yes", "--wait", "--every", "0.1", "--json")
-    assert [line["status"] for line in late.lines if line["event"] == "settled"] == ["REVERSED"]
-    assert late.code == 1
+    assert ([line["status"] for line in late.lines if line["event"] == "settled"], late.code) == (["REVERSED"], 1)

@@ -64,12 +64,10 @@ def test_a_profile_is_written_and_compared(
     account.switches.list_phone = "masked"
     account.switches.transaction_not_found_status = 400
     changed = momopay("probe", "--against", str(profile))
-    assert changed.code == 1
-    assert "list_phone whole masked" in changed.words
+    assert (changed.code, "list_phone whole masked" in changed.words) == (1, True)
     assert "transaction_not_found_status 404 400" in changed.words
     found = momopay("probe", "--against", str(profile), "--json")
-    assert found.code == 1
-    assert found.json["changes"][1] == {"name": "list_phone", "before": "whole", "now": "masked"}
+    assert (found.code, found.json["changes"][1]) == (1, {"name": "list_phone", "before": "whole", "now": "masked"})
     assert found.json["switches"]["transaction_not_found_status"] == 400
     assert found.json["facts"]["read_statuses"] == ["200"]
     evidence = found.json["evidence"]["transaction_not_found_status"]
@@ -98,8 +96,7 @@ def test_nothing_to_compare(momopay: Shell, sandbox: Sandbox, profile: Path, mon
     momopay("probe", "--out", str(profile))
     with Sandbox() as other:
         address = other.base_url
-    gone = momopay("probe", "--against", str(profile), MOMOPAY_BASE_URL=address)
-    assert gone.code == 6
+    assert momopay("probe", "--against", str(profile), MOMOPAY_BASE_URL=address).code == 6
 
     def nothing(*_: object) -> list[str]:
         return []
@@ -126,14 +123,12 @@ def sent(sandbox: Sandbox, path: str) -> int:
 @pytest.mark.usefixtures("virtual")
 def test_all_of_it(momopay: Shell, account: Account, sandbox: Sandbox, profile: Path, key: str) -> None:
     account.rate_limit = 60
-    done = momopay(
-        "probe", "--write", "--rate", "--spend", "1", "--phone", "0712349932", "--yes", "--out", str(profile)
-    )
+    spend = ("--spend", "1", "--phone", "0712349932", "--yes")
+    done = momopay("probe", "--write", "--rate", *spend, "--out", str(profile))
     assert done.code == 0, done.err
     document = tomllib.loads(profile.read_text())
     assert document["probe"]["asked"] == ["rate", "reads", "spend", "write"]
-    known = [name for name, value in document["switches"].items() if value != "unknown"]
-    assert len(known) == 14
+    assert len([name for name, value in document["switches"].items() if value != "unknown"]) == 14
     for secret in (key, "712349932"):
         assert secret not in profile.read_text() + done.out + done.err
     assert "Creating the channel 'momopay probe" in done.err
@@ -145,12 +140,9 @@ def test_all_of_it(momopay: Shell, account: Account, sandbox: Sandbox, profile: 
 @pytest.mark.usefixtures("virtual")
 def test_a_prompt_is_asked_about(momopay: Shell, sandbox: Sandbox, tmp_path: Path) -> None:
     spend = ("probe", "--spend", "1", "--phone", PHONE, "--journal", str(tmp_path / "probe.db"))
-    assert momopay(*spend, piped="n\n").code == 1
-    assert momopay(*spend, piped="").code == 2
-    assert momopay(*spend, "--yes", "--out", str(tmp_path / "probe.db")).code == 2
-    assert sandbox.requests == []
-    assert momopay(*spend, piped="y\n").code == 0
-    assert sent(sandbox, "/payments/stk") == 1
+    assert (momopay(*spend, piped="n\n").code, momopay(*spend, piped="").code) == (1, 2)
+    assert (momopay(*spend, "--yes", "--out", str(tmp_path / "probe.db")).code, sandbox.requests) == (2, [])
+    assert (momopay(*spend, piped="y\n").code, sent(sandbox, "/payments/stk")) == (0, 1)
 
 
 def test_senseless_options_send_nothing(momopay: Shell, sandbox: Sandbox) -> None:

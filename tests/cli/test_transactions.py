@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.kit import NORMALISED, PHONE, Shell
+from cli.kit import LIVE, NORMALISED, PHONE, Shell
 from momopay import Client, Journal, JournalState, parse_callback
 from momopay.sandbox import Account, Fault, Outcome, Sandbox, phone_for
 from patience import until
@@ -32,20 +32,16 @@ def posts(sandbox: Sandbox) -> int:
 
 def test_an_order_is_prompted_once(momopay: Shell, sandbox: Sandbox, journal: str) -> None:
     first = momopay(*collect(journal))
-    assert first.code == 0
-    assert first.err.startswith("Prompt sent: transaction ")
-    again = momopay(*collect(journal, "--json"))
-    assert again.json["transaction_id"] in first.out
+    assert (first.code, first.err.startswith("Prompt sent: transaction ")) == (0, True)
+    assert momopay(*collect(journal, "--json")).json["transaction_id"] in first.out
     assert momopay(*collect(journal)).err == "No prompt was sent: this one is open, or was paid\n"
     sandbox.advance(120)
     paid = momopay(*collect(journal, "--wait", "--json"))
-    assert (paid.code, paid.json["status"]) == (0, "SUCCESS")
-    assert posts(sandbox) == 1
+    assert (paid.code, paid.json["status"], posts(sandbox)) == (0, "SUCCESS", 1)
 
 
 def test_a_wait_records_the_end(momopay: Shell, sandbox: Sandbox, journal: str) -> None:
-    prompted = momopay(*collect(journal, "--json", phone=phone_for(Outcome.by_hand)))
-    sandbox.cancel(prompted.json["transaction_id"])
+    sandbox.cancel(momopay(*collect(journal, "--json", phone=phone_for(Outcome.by_hand))).json["transaction_id"])
     soon = ("--wait", "--every", "0.5", "--timeout", "1", "--json")
     again = momopay(*collect(journal, *soon, phone=phone_for(Outcome.by_hand)))
     assert (again.code, again.json["status"]) == (6, "PENDING")
@@ -101,10 +97,9 @@ def test_a_prompt_that_is_pending_shows_no_result(momopay: Shell, sandbox: Sandb
 @pytest.mark.usefixtures("no_backoff")
 def test_a_live_key_asks_and_the_answer_must_be_exact(momopay: Shell) -> None:
     """What is let go does not reach its host, which does not exist. Without an answer, the question is interrupted."""
-    live = {"MOMOPAY_API_KEY": "pk_live_secret", "MOMOPAY_BASE_URL": "https://service.invalid/v1"}
-    ends = [momopay(*ASKED, piped=piped, **live) for piped in ("", "y\n", "yes\n")]
-    ends += [momopay.at_a_terminal(*ASKED, typed=typed, **live) for typed in ("", "y\n", "yes\n")]
-    ends += [momopay(*ASKED, "--confirm-live", total, **live) for total in ("100.00", "10")]
+    ends = [momopay(*ASKED, piped=piped, **LIVE) for piped in ("", "y\n", "yes\n")]
+    ends += [momopay.at_a_terminal(*ASKED, typed=typed, **LIVE) for typed in ("", "y\n", "yes\n")]
+    ends += [momopay(*ASKED, "--confirm-live", total, **LIVE) for total in ("100.00", "10")]
     assert [done.code for done in ends] == [2, 1, 6, 130, 1, 6, 6, 2]
     assert "--confirm-live" in ends[0].err
     for done in ends[1:6]:
@@ -126,33 +121,28 @@ def ids(items: list[dict[str, str]]) -> list[str]:
 def test_a_page_shows_whole_ids_on_80_columns_and_leads_on(momopay: Shell, client: Client) -> None:
     made = [prompt(client, number) for number in range(1, 6)]
     page = momopay("transactions", "list", "--limit", "2")
-    assert page.code == 0
-    assert made[4] in page.out
+    assert (page.code, made[4] in page.out) == (0, True)
     assert made[3] in page.out
     assert made[2] not in page.out
     assert "5 in all: 0 completed, 0 failed, 5 pending" in page.out
     assert max(map(len, page.out.splitlines()[:8])) <= 80
     document = momopay(*LIST, "--limit", "2").json
     assert ids(document["items"]) == [made[4], made[3]]
-    after = momopay(*LIST, "--limit", "2", "--cursor", document["next_cursor"]).json
-    assert ids(after["items"]) == [made[2], made[1]]
+    assert ids(momopay(*LIST, "--limit", "2", "--cursor", document["next_cursor"]).json["items"]) == [made[2], made[1]]
 
 
 def test_all_transactions_come_one_a_line(momopay: Shell, client: Client, sandbox: Sandbox) -> None:
     made = [prompt(client, number) for number in range(1, 6)]
     before = len(sandbox.requests)
-    assert ids(momopay(*LIST, "--all").lines) == made[::-1]
-    assert len(sandbox.requests) - before == 1
+    assert (ids(momopay(*LIST, "--all").lines), len(sandbox.requests) - before) == (made[::-1], 1)
     assert "5 in all" in momopay("transactions", "list", "--all").out
-    refused = momopay("transactions", "list", "--all", "--cursor", "x")
-    assert (refused.code, len(sandbox.requests) - before) == (2, 2)
+    assert (momopay("transactions", "list", "--all", "--cursor", "x").code, len(sandbox.requests) - before) == (2, 2)
 
 
 def test_filters_reach_the_service(momopay: Shell, client: Client) -> None:
     made = [prompt(client, number) for number in range(1, 6)]
     some = momopay(*LIST, "--min", "2", "--max", "3.50", "--type", "stk", "--status", "pending").json
-    assert ids(some["items"]) == [made[2], made[1]]
-    assert momopay(*LIST, "--q", "INV-4").json["overview"]["total"] == 1
+    assert (ids(some["items"]), momopay(*LIST, "--q", "INV-4").json["overview"]["total"]) == ([made[2], made[1]], 1)
     assert momopay(*LIST, "--to", "2001-01-01").json["items"] == []
     assert momopay(*LIST, "--from", "2001-01-01").json["overview"]["total"] == 5
     assert momopay(*LIST, "--channel", "0a1b2c3d-0712-4345-8678-0a1b2c3d4e5f").json["items"] == []
@@ -172,8 +162,7 @@ def test_one_transaction(momopay: Shell, client: Client) -> None:
     (created,) = [line.split(maxsplit=1)[1].strip() for line in shown.out.splitlines() if line.startswith("Created")]
     assert datetime.fromisoformat(created) == datetime.fromisoformat(record["created_at"]).replace(microsecond=0)
     unknown = momopay("transactions", "get", "nonsense")
-    assert unknown.code == 1
-    assert "What to do: check the id" in unknown.err
+    assert (unknown.code, "What to do: check the id" in unknown.err) == (1, True)
 
 
 @pytest.mark.parametrize(
@@ -188,8 +177,7 @@ def test_a_wait_for_what_has_ended_is_over_with_one_request(
     sandbox.advance(120)
     before = len(sandbox.requests)
     waited = momopay("transactions", "wait", made, "--every", "500", "--timeout", "1", "--json")
-    assert (waited.code, waited.json["status"]) == (code, status)
-    assert len(sandbox.requests) == before + 1
+    assert (waited.code, waited.json["status"], len(sandbox.requests)) == (code, status, before + 1)
 
 
 def test_a_failed_payout_settles_when_it_is_reversed(momopay: Shell, client: Client, sandbox: Sandbox) -> None:

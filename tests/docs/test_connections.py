@@ -114,8 +114,7 @@ def prompts(sandbox: Sandbox) -> int:
 @pytest.mark.parametrize(("name", "user"), [("proxy", ""), ("proxy with a password", "clerk:password@")])
 def test_a_proxy(recipe: Recipe, files: Files, sandbox: Sandbox, name: str, user: str) -> None:
     with served_over_tls(sandbox.app, files) as base_url, proxying() as proxy:
-        address = proxy.url.replace("http://", f"http://{user}")
-        placed = {f"http://{user}proxy.example:3128": address}
+        placed = {f"http://{user}proxy.example:3128": proxy.url.replace("http://", f"http://{user}")}
         if not user:  # this recipe trusts the public authorities
             placed["proxy="] = (
                 f"verify=__import__('ssl').create_default_context(cafile={str(files.authority)!r}), proxy="
@@ -174,8 +173,7 @@ def test_http2(recipe: Recipe, files: Files, sandbox: Sandbox) -> None:
 
     with served_over_http2(noting, files) as base_url:
         collect(recipe("http2", base_url))
-    assert versions == {"2"}
-    assert prompts(sandbox) == 1
+    assert (versions, prompts(sandbox)) == ({"2"}, 1)
 
 
 def test_a_unix_socket(recipe: Recipe, sandbox: Sandbox, tmp_path: Path) -> None:

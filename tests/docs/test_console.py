@@ -114,13 +114,8 @@ def test_the_commands_of_a_page(page: Path, moving: Sandbox, tmp_path: Path, mon
     Path("orders.csv").write_text("reference,amount,state\nINV-42,500,PAID\n")
     guide = (ROOT / "docs/operate/command-line.md").read_text()
     Path("salaries.csv").write_text(guide.partition("```csv\n")[2].partition("```")[0])
-    shell = Shell(
-        {
-            "MOMOPAY_API_KEY": "pk_test_pages",
-            "MOMOPAY_BASE_URL": moving.base_url,
-            "MOMOPAY_CALLBACK_SECRET": "a secret of more than 16 bytes",
-        }
-    )
+    account = {"MOMOPAY_API_KEY": "pk_test_pages", "MOMOPAY_BASE_URL": moving.base_url}
+    shell = Shell({**account, "MOMOPAY_CALLBACK_SECRET": "a secret of more than 16 bytes"})
     for block, command in PRINTED:
         if block.page != page or not command.startswith("momopay ") or reason(command) is not None:
             continue

@@ -55,8 +55,7 @@ def test_the_blocks_of_a_page(
 def test_the_tests_of_the_pages(pytester: pytest.Pytester) -> None:
     """In one run, each in a folder of its own."""
     for number, block in enumerate(TEST_FILES):
-        file = pytester.mkdir(f"{number}_{block.page.stem}") / str(block.test_file)
-        file.write_text(block.text)
+        (pytester.mkdir(f"{number}_{block.page.stem}") / str(block.test_file)).write_text(block.text)
     plugins = ("-pno:momopay", "-pmomopay.pytest_plugin", "-pno:cacheprovider")
     result = pytester.runpytest_subprocess(*plugins, "-Werror", "--import-mode=importlib")
     assert result.ret == 0, "\n".join(result.outlines)

@@ -33,8 +33,7 @@ class WithoutIndex(Quiet):
         if not self.path.endswith("/search_index.json"):
             super().do_GET()
             return
-        index = json.loads(Path(self.translate_path(self.path)).read_text())
-        body = json.dumps(index | {"docs": []}).encode()
+        body = json.dumps(json.loads(Path(self.translate_path(self.path)).read_text()) | {"docs": []}).encode()
         self.send_response(200)
         self.send_header("Cache-Control", "max-age=60")
         self.send_header("Content-Type", "application/json")

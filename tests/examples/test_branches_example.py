@@ -29,9 +29,8 @@ def test_a_sale_uses_the_channel_and_the_credentials_of_its_branch(service: Serv
         for request in service.sandbox.requests
         if request.path == "/payments/stk" and b"SALE-" in request.body
     ]
-    assert [(body["channelId"], body.get("credential_id")) for body in sent] == [
-        (channels[branch["shortcode"]], branch.get("credential_id")) for branch in BRANCHES.values()
-    ]
+    expected = [(channels[branch["shortcode"]], branch.get("credential_id")) for branch in BRANCHES.values()]
+    assert [(body["channelId"], body.get("credential_id")) for body in sent] == expected
     assert service.moved("stk") == {"SALE-0": 1, "SALE-1": 1, "SALE-2": 1}
     shown = run("branches.py", env=service.env())
     assert "westlands    1 sales, KES 100" in shown.stdout, shown.stderr

@@ -8,8 +8,7 @@ def test_the_plain_command_collects_once_and_pays_back() -> None:
     assert lines["Callback"].startswith("transaction.success, receipt ")
     assert lines["Confirmed"] == "the service's own record says SUCCESS"
     assert (lines["Paid"].split()[0], lines["Settled"]) == ("SUCCESS", "SUCCESS")
-    assert lines["Again"] == "no second prompt; INV-42 is SUCCESS"
-    assert lines["Wallet"] == "KES 9998 left for fees"
+    assert (lines["Again"], lines["Wallet"]) == ("no second prompt; INV-42 is SUCCESS", "KES 9998 left for fees")
 
 
 def test_on_a_real_service_it_asks_before_money_moves(service: Service) -> None:

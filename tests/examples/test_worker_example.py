@@ -70,10 +70,8 @@ class Workers:
 @contextmanager
 def application(service: Service, redis_url: str, journal_url: str, folder: Path) -> Generator[tuple[Workers, Celery]]:
     """Yield the workers, with beat running, and the application as a producer uses it."""
-    env = service.env(
-        REDIS_URL=redis_url, JOURNAL_URL=journal_url, WORKER_SWEEP_SECONDS="4", WORKER_VISIBILITY_SECONDS="3"
-    )
-    workers = Workers(env, folder)
+    seconds = {"WORKER_SWEEP_SECONDS": "4", "WORKER_VISIBILITY_SECONDS": "3"}
+    workers = Workers(service.env(REDIS_URL=redis_url, JOURNAL_URL=journal_url, **seconds), folder)
     workers.start("beat", "--schedule", str(folder / "beat"))
     producer = Celery("producer", broker=redis_url)
     try:

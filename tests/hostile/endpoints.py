@@ -130,7 +130,6 @@ def is_definite_refusal(status: int, body: bytes) -> bool:
         case {"data": {"transactionId": str()} | {"transaction_id": str()}}:
             return False
         case {"success": bool(succeeded), "error": {"code": str(code)}}:
-            is_believed = code in ERRORS_BY_CODE or status in REFUSING
-            return is_believed and not succeeded and code != ""
+            return (code in ERRORS_BY_CODE or status in REFUSING) and not succeeded and code != ""
         case _:
             return False

@@ -44,8 +44,7 @@ def test_proxies_netrc_and_cookies_are_ignored(reach: Drive, monkeypatch: pytest
             monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.port}")
             monkeypatch.setenv(name.lower(), f"http://127.0.0.1:{proxy.port}")
         monkeypatch.setenv("NO_PROXY", "")
-        answer = wire.envelope(BALANCE.data)
-        server.script = (wire.answers(200, answer, headers={"Set-Cookie": "session=1; Path=/"}),)
+        server.script = (wire.answers(200, wire.envelope(BALANCE.data), headers={"Set-Cookie": "session=1; Path=/"}),)
         driver = reach(server, base_url=server.base_url.replace("127.0.0.1", "localhost"), api_key=KEY)
         for _ in range(2):
             assert outcome(driver, BALANCE).wallet_id

@@ -81,5 +81,4 @@ def test_what_is_no_response_proves_nothing(reach: Drive, template: bytes) -> No
 @pytest.mark.parametrize("template", AN_ANSWER.values(), ids=AN_ANSWER)
 def test_what_is_only_odd_is_a_response(reach: Drive, template: bytes) -> None:
     with wire.serve(answer_with(template)) as server:
-        assert outcome(reach(server), PAYOUT).transaction_id == wire.TRANSACTION_ID
-        assert len(server.requests) == 1
+        assert (outcome(reach(server), PAYOUT).transaction_id, len(server.requests)) == (wire.TRANSACTION_ID, 1)

@@ -95,8 +95,7 @@ def test_neither_spans_nor_metrics_show_a_key_a_phone_or_a_query(
     assert {secret for secret in secrets for text in texts if secret in text} == set()
     assert len(texts) > 50
     # One of two prompts was paid, whoever reported it: two waits, a callback and a sweep.
-    assert counts["momopay.stk.success_rate"] == {(): 0.5}
-    assert counts["momopay.journal.unresolved"] == {(): 1}
+    assert (counts["momopay.stk.success_rate"], counts["momopay.journal.unresolved"]) == ({(): 0.5}, {(): 1})
     check_tree(telemetry.spans, watched)
 
 
@@ -196,8 +195,7 @@ def test_an_operation_has_a_span_and_each_attempt_one_below_it(telemetry: Teleme
     assert attributes_of(second) == COMMON | resent
     assert attributes_of(operation) == {"momopay.operation": "payouts.pay_once", "momopay.attempts": 2}
     statuses = [span.status.status_code for span in telemetry.spans]
-    assert statuses == [StatusCode.ERROR, StatusCode.UNSET, StatusCode.UNSET]
-    assert first.status.description is None
+    assert (statuses, first.status.description) == ([StatusCode.ERROR, StatusCode.UNSET, StatusCode.UNSET], None)
 
 
 @pytest.mark.parametrize(
@@ -322,8 +320,7 @@ def test_what_a_refused_callback_states_does_not_count(telemetry: Telemetry, met
     counted = {of: count for of, count in counts.items() if count}
     assert counted == {("callbacks.receive", outcome): 1 for outcome in refused}
     assert len(counts) == 14  # the others are there, too: an alert sees the first increase
-    assert telemetry.values("momopay.payments.ended") == {}
-    assert telemetry.values("momopay.stk.success_rate") == {}
+    assert (telemetry.values("momopay.payments.ended"), telemetry.values("momopay.stk.success_rate")) == ({}, {})
 
 
 def test_after_the_service_blocked_prompts_the_rate_begins_anew(telemetry: Telemetry, metrics: Metrics) -> None:
@@ -356,8 +353,7 @@ def test_no_attribute_has_an_id_a_reference_or_a_text_of_the_service(telemetry: 
 def test_the_memory_of_ends_is_bounded(telemetry: Telemetry, metrics: Metrics, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("momopay.integrations.opentelemetry._REMEMBERED", 10)
     feed(metrics.observe, *(waited(f"t-{number}", "SUCCESS") for number in range(50)))
-    assert len(metrics._counted) == 10
-    assert telemetry.values("momopay.payments.ended") == {("STK", "SUCCESS"): 50}
+    assert (len(metrics._counted), telemetry.values("momopay.payments.ended")) == (10, {("STK", "SUCCESS"): 50})
 
 
 OPEN, UNRESOLVED = "momopay.journal.open", "momopay.journal.unresolved"
@@ -421,8 +417,7 @@ def test_gauges_of_a_failing_journal_end(
 
 def rate(telemetry: Telemetry) -> tuple[float | None, float]:
     """Return the success rate, and of how many prompts it is."""
-    found = telemetry.values("momopay.stk.success_rate")
-    return found.get(()), telemetry.values("momopay.stk.completed")[()]
+    return telemetry.values("momopay.stk.success_rate").get(()), telemetry.values("momopay.stk.completed")[()]
 
 
 def test_the_rate_is_of_the_latest_hundred(telemetry: Telemetry, metrics: Metrics) -> None:

@@ -79,8 +79,7 @@ class Statements:
         # The answer of an earlier attempt only adds its prompt; so does what is known already.
         is_latest = number not in known and sender in {NONE, row.claim}
         is_latest |= not self._rules.known_prompt_keeps_a_later_attempt
-        before = known.get(number, Stage.OPEN)
-        known[number] = max(before, stage) if self._rules.status_moves_forward else stage
+        known[number] = max(known.get(number, Stage.OPEN), stage) if self._rules.status_moves_forward else stage
         row = row._replace(known=tuple(sorted(known.items())), state=JournalState.ACCEPTED if is_latest else row.state)
         told = state.told or (number if known[number] is Stage.PAID else NONE)
         state = state._replace(row=row, told=told)
@@ -123,8 +122,7 @@ class Calls:
     def started(self, state: State) -> Steps:
         """Yield what a new call may do first: it reads the row."""
         index = len(state.calls)
-        started = state._replace(calls=(*state.calls, Call()), waiting=state.waiting - 1)
-        for label, after in self._read(started, index):
+        for label, after in self._read(state._replace(calls=(*state.calls, Call()), waiting=state.waiting - 1), index):
             # A call that changes nothing and ends is one that was never made.
             if after.calls[index].at != "end" or after._replace(calls=state.calls, waiting=state.waiting) != state:
                 yield label, after

@@ -76,8 +76,7 @@ def explore(model: Model) -> Result:
                 came_from[after] = (state, label)
                 if (broken := model.violation(after)) is not None:
                     trace = _trace(came_from, after)
-                    seconds = perf_counter() - began
-                    return Result(len(came_from), transitions, depth + 1, seconds, broken, trace)
+                    return Result(len(came_from), transitions, depth + 1, perf_counter() - began, broken, trace)
                 following.append(after)
         level = following
         depth += bool(level)

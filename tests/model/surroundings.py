@@ -242,5 +242,4 @@ def _released(state: State, row: Row, *, wrong: bool) -> State:
 
 def but_for_foreign_ids(world: Surroundings, state: State) -> str | None:
     """Return what else does not hold: nobody can tell at once that such an id is wrong. A later read must notice."""
-    foreign = state.row is not None and state.row.transaction == FOREIGN
-    return state.broken if foreign else world.violation(state)
+    return state.broken if state.row is not None and state.row.transaction == FOREIGN else world.violation(state)

@@ -90,8 +90,7 @@ def _paid_twice(state: State) -> str | None:
 
 @pytest.mark.parametrize("name", [pytest.param("late PIN", marks=pytest.mark.whole), "abandoning"])
 def test_what_is_paid_twice_after_all_is_known_to_the_journal(name: str) -> None:
-    model = replace(COLLECTIONS[name].model(), violation=_both_recorded)
-    assert explore(model).broken == "both payments are recorded"
+    assert explore(replace(COLLECTIONS[name].model(), violation=_both_recorded)).broken == "both payments are recorded"
 
 
 def _both_recorded(state: State) -> str | None:
@@ -138,5 +137,4 @@ def test_the_model_takes_every_transition_and_step_of_the_code(kind: EntryKind) 
     for cause, changes in transitions(kind).items():
         for after, befores in changes.items():
             left_out = LEFT_OUT.get(cause, set[JournalState]()) if is_order else set[JournalState]()
-            expected = {(before, after) for before in befores - left_out if before is not after}
-            assert expected <= taken, cause
+            assert {(before, after) for before in befores - left_out if before is not after} <= taken, cause

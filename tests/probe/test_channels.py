@@ -34,8 +34,7 @@ def test_what_is_written_is_a_channel_and_nothing_else(scene: Scene) -> None:
 def test_an_answer_that_is_lost_leaves_no_channel(scene: Scene, fault: Fault) -> None:
     scene.sandbox.fail_next("POST", CHANNELS, fault)
     found = scene.probe(write=True)
-    assert scene.channels == [MINE]
-    assert found.switches["delete_answer"] == "unknown"
+    assert (scene.channels, found.switches["delete_answer"]) == ([MINE], "unknown")
     assert len(scene.requests("POST", CHANNELS)) == 1
 
 
@@ -94,8 +93,7 @@ def test_a_channel_that_cannot_be_deleted_is_named(scene: Scene) -> None:
 
 def test_nothing_is_created_where_nothing_can_be_listed(scene: Scene) -> None:
     scene.answer("GET", CHANNELS, lambda: refusal(401, "NO_RIGHT"))
-    assert scene.probe(write=True).facts["channels_read"] == "401 NO_RIGHT"
-    assert scene.methods == {"GET"}
+    assert (scene.probe(write=True).facts["channels_read"], scene.methods) == ("401 NO_RIGHT", {"GET"})
     assert scene.notes[0].startswith("The channels cannot be listed")
 
 
@@ -113,12 +111,7 @@ def test_a_throttled_deletion_waits_for_the_window(scene: Scene, retry_after: st
 
     scene.service.instead = throttle
     assert scene.probe(write=True).switches["delete_answer"] == ("unknown" if retry_after == "3600" else "envelope")
-    assert scene.channels == [MINE]
-    assert scene.time.slept == slept
-
-
-def defaults(service: OtherService) -> list[str]:
-    return [channel["name"] for channel in service.channels if channel.get("isDefault")]
+    assert (scene.channels, scene.time.slept) == ([MINE], slept)
 
 
 class Eager(OtherService):
@@ -154,9 +147,11 @@ def test_the_default_channel_is_restored(lost: bool, monkeypatch: pytest.MonkeyP
 
         monkeypatch.setattr(service, "create", answer)
     found, notes = probed(service)
-    assert ([channel["name"] for channel in service.channels], defaults(service)) == (["Old", "Till"], ["Till"])
-    assert found.facts["new_channel_is_default"] == ("unknown" if lost else True)
-    assert len(notes) == 1
+    assert [(each["name"], bool(each.get("isDefault"))) for each in service.channels] == [
+        ("Old", False),
+        ("Till", True),
+    ]
+    assert (found.facts["new_channel_is_default"], len(notes)) == ("unknown" if lost else True, 1)
 
 
 @pytest.mark.usefixtures("no_pauses")

@@ -38,23 +38,20 @@ def test_what_a_prompt_finds(scene: Scene, journal: Journal, outcome: Outcome, s
     for name, value in switches.items():
         setattr(scene.account.switches, name, value)
     found = scene.probe(spend=spend(journal, outcome))
-    assert {name: found.switches[name] for name in switches} == switches
-    assert prompts(scene) == 1
+    assert ({name: found.switches[name] for name in switches}, prompts(scene)) == (switches, 1)
     assert (list(journal.open()), list(journal.unresolved())) == ([], [])
     assert {request.method for request in scene.sent} == {"GET", "POST"}
 
 
 def test_a_prompt_that_failed_after_the_pin_is_not_an_expired_one(scene: Scene, journal: Journal) -> None:
     found = scene.probe(spend=spend(journal, Outcome.timeout))
-    assert found.switches["expired_reads_as"] == "unknown"
-    assert found.switches["cancel_ends_as"] == "unknown"
+    assert (found.switches["expired_reads_as"], found.switches["cancel_ends_as"]) == ("unknown", "unknown")
 
 
 @pytest.mark.parametrize("amount", [1, 2])
 def test_a_probe_moves_no_more_than_it_said(scene: Scene, journal: Journal, amount: int) -> None:
     found = scene.probe(spend=spend(journal, Outcome.success, amount))
-    moved = [movement.amount for movement in scene.sandbox.ledger if movement.kind is MovementKind.stk]
-    assert moved == [1]
+    assert [movement.amount for movement in scene.sandbox.ledger if movement.kind is MovementKind.stk] == [1]
     assert "one prompt for KES 1 to 2547*****000, reference PROBE" in scene.notes[0]
     assert found.facts["duplicate_reference"] == "unknown"  # the first was paid
     assert (found.facts["read_delay"], found.facts["list_delay"]) == ("up to 0 s", "up to 0 s")
@@ -63,8 +60,7 @@ def test_a_probe_moves_no_more_than_it_said(scene: Scene, journal: Journal, amou
 
 
 def test_a_second_prompt_with_the_same_reference(scene: Scene, journal: Journal) -> None:
-    found = scene.probe(spend=spend(journal, Outcome.cancelled, 2))
-    assert found.facts["duplicate_reference"] == "another transaction"
+    assert scene.probe(spend=spend(journal, Outcome.cancelled, 2)).facts["duplicate_reference"] == "another transaction"
     first, second = (each.json for each in scene.requests("POST", STK))
     assert first == second
     assert (prompts(scene), list(journal.open())) == (2, [])

@@ -60,11 +60,9 @@ def test_what_was_not_asked_says_what_it_would_take(scene: Scene) -> None:
     for row in ROWS:
         if row.cost is not Cost.READS:
             finding = found.findings[row.name]
-            assert finding.value == "unknown"
-            assert row.cost.value.lower() in finding.sentence.lower()
+            assert (finding.value, row.cost.value.lower() in finding.sentence.lower()) == ("unknown", True)
     assert "--spend" in found.findings["naming"].sentence
-    assert list(found.findings) == [row.name for row in ROWS]
-    assert (scene.methods, scene.notes) == ({"GET"}, [])
+    assert (list(found.findings), scene.methods, scene.notes) == ([row.name for row in ROWS], {"GET"}, [])
     assert len(scene.sent) <= 30
     scene.prompt(Outcome.success)
     scene.probe()
@@ -84,8 +82,7 @@ def test_endpoints_that_fail_are_facts(scene: Scene) -> None:
 
 def test_a_failure_that_passes_is_asked_about_again(scene: Scene) -> None:
     scene.sandbox.fail_next("GET", "/transactions/{id}", Fault.error_before_commit)
-    assert scene.probe().switches["transaction_not_found_status"] == 404
-    assert scene.time.slept == [2.0]
+    assert (scene.probe().switches["transaction_not_found_status"], scene.time.slept) == (404, [2.0])
 
 
 def test_a_refused_key_ends_it(scene: Scene) -> None:
@@ -104,8 +101,7 @@ def test_a_refused_key_ends_it(scene: Scene) -> None:
 def test_a_401_on_one_path_is_a_fact_about_it(scene: Scene, path: str, name: str) -> None:
     scene.answer("GET", path, lambda: refusal(401, "NO_RIGHT"))
     found = scene.probe()
-    assert found.facts[name] == "401 NO_RIGHT"
-    assert found.switches["transaction_not_found_status"] == 404
+    assert (found.facts[name], found.switches["transaction_not_found_status"]) == ("401 NO_RIGHT", 404)
 
 
 def test_a_key_that_is_revoked_meanwhile_keeps_what_was_found(scene: Scene) -> None:
@@ -146,15 +142,13 @@ def test_the_rate_budget_is_kept_to(scene: Scene) -> None:
             return super().reserve(now, lane, within)
 
     probe(scene.client.with_options(budget=Counted()))
-    assert len(taken) == len(scene.sandbox.requests)
-    assert set(taken) == {Lane.READ}
+    assert (len(taken), set(taken)) == (len(scene.sandbox.requests), {Lane.READ})
 
 
 @pytest.mark.parametrize(("budget", "slept"), [(None, [60.0]), (RateBudget(), pytest.approx([60.0, 1.0], abs=0.01))])
 def test_a_429_is_waited_for(scene: Scene, budget: RateBudget | None, slept: Any) -> None:
     scene.account.rate_limit = 10
-    found = probe(scene.client.with_options(budget=budget))
-    assert found.facts["invalid_amount_filter"] == "400 VALIDATION_ERROR"
+    assert probe(scene.client.with_options(budget=budget)).facts["invalid_amount_filter"] == "400 VALIDATION_ERROR"
     assert scene.time.slept == slept
 
 
@@ -187,6 +181,5 @@ def test_a_sandbox_with_the_profile_is_probed_to_the_same(scene: Scene, journal:
         again = Scene(sandbox, scene.key, sandbox.account(scene.key))
         second = again.probe(write=True, rate=True, spend=Spend(1, phone_for(Outcome.cancelled), other))
         again.client.close()
-    assert second.changes_since(first) == []
-    assert second.not_compared(first) == []
+    assert (second.changes_since(first), second.not_compared(first)) == ([], [])
     assert {name: value for name, value in second.switches.items() if value != "unknown"} == OTHER

@@ -30,8 +30,7 @@ class Page:
             options.add_argument(switch)
         options.binary_location = CHROMIUM
         options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-        service = webdriver.ChromeService(executable_path=DRIVER)
-        self.driver = webdriver.Chrome(options=options, service=service)
+        self.driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(executable_path=DRIVER))
         # Tests wait for the ends of movements: let them come a hundred times as fast.
         self.driver.execute_cdp_cmd("Animation.enable", {})
         self.driver.execute_cdp_cmd("Animation.setPlaybackRate", {"playbackRate": 100})

@@ -33,8 +33,7 @@ class Receiver:
                 body = json.loads(self.rfile.read(int(self.headers["content-length"])))
                 receiver.paths.append(self.path)
                 receiver.bodies.append(body)
-                status = receiver.answer(body)
-                self.send_response(status)
+                self.send_response(receiver.answer(body))
                 self.send_header("content-length", str(len(receiver.text)))
                 self.end_headers()
                 with suppress(ConnectionError):
@@ -122,16 +121,14 @@ def data(response: httpx.Response) -> Any:
     """The data of a success, once the envelope around it is right."""
     assert response.status_code == 200, response.text
     envelope = response.json()
-    assert set(envelope) == {"success", "data", "requestId"}
-    assert envelope["success"] is True
+    assert (set(envelope), envelope["success"]) == ({"success", "data", "requestId"}, True)
     return envelope["data"]
 
 
 def refusal(response: httpx.Response) -> tuple[int, str]:
     """Status and code of an error, once the envelope around it is right."""
     envelope = response.json()
-    assert set(envelope) == {"success", "error", "requestId"}
-    assert envelope["success"] is False
+    assert (set(envelope), envelope["success"]) == ({"success", "error", "requestId"}, False)
     assert set(envelope["error"]) == {"message", "code", "details"}
     assert isinstance(envelope["error"]["details"], dict)
     return response.status_code, envelope["error"]["code"]

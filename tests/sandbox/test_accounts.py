@@ -28,8 +28,7 @@ def test_reset_restores_accounts_in_place(sandbox: Sandbox, service: Service) ->
     sandbox.reset()
     assert sandbox.account(KEY) is account
     assert account.kyc_approved
-    assert account.switches == Switches()
-    assert account.rate_limit == 60
+    assert (account.switches, account.rate_limit) == (Switches(), 60)
     assert account.fee == 1
     sent = service.stk()
     assert len(sandbox.requests) == 1
@@ -102,9 +101,7 @@ def test_every_account_has_the_switches_those_of_a_state_file_too(tmp_path: Path
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("nonsense", "not a profile"),
-        ("[facts]\n", "not a profile"),
-        ("switches = 1\n", "not a profile"),
+        *((text, "not a profile") for text in ("nonsense", "[facts]\n", "switches = 1\n")),
         ("[switches]\nnamimg = 'snake_case'\n", "namimg"),
         ("[switches]\nnaming = 'kebab-case'\n", "naming"),
     ],
@@ -120,10 +117,8 @@ def test_a_key_is_the_user_name_and_shown_by_its_last_four_characters_at_most() 
     def basic(text: str) -> str:
         return f"Basic {b64encode(text.encode()).decode()}"
 
-    assert [key_of(basic("pk_test_a:")), key_of(basic("k:some:password").replace("Basic", "bASIC"))] == [
-        "pk_test_a",
-        "k",
-    ]
+    assert key_of(basic("pk_test_a:")) == "pk_test_a"
+    assert key_of(basic("k:some:password").replace("Basic", "bASIC")) == "k"
     for authorization in (None, "", "Basic", "Basic ???", "Bearer pk_test_a", basic("pk_test_a"), "Basic /w=="):
         with pytest.raises(Refusal, match="INVALID_API_KEY"):
             key_of(authorization)
@@ -135,8 +130,7 @@ def test_a_key_is_the_user_name_and_shown_by_its_last_four_characters_at_most() 
 def test_any_other_key_than_a_test_key_is_refused(sandbox: Sandbox, key: str | None) -> None:
     auth = None if key is None else (key, "")
     response = httpx.post(f"{sandbox.base_url}/payments/stk", auth=auth, trust_env=False, verify=False)
-    assert refusal(response) == (401, "INVALID_API_KEY")
-    assert ("www-authenticate" in response.headers) == (key is None)
+    assert (refusal(response), "www-authenticate" in response.headers) == ((401, "INVALID_API_KEY"), key is None)
 
 
 def test_each_key_is_an_account_with_a_rate_limit_of_its_own(sandbox: Sandbox, api: httpx.Client) -> None:

@@ -61,8 +61,7 @@ def test_the_payload_of_an_end_without_success(
     (body,) = receiver.bodies
     transaction = body["transaction"]
     assert (body["event_type"], transaction["status"], transaction["result_code"]) == says
-    assert transaction["momo_receipt"] is None
-    assert transaction["transaction_fee"] == 0
+    assert (transaction["momo_receipt"], transaction["transaction_fee"]) == (None, 0)
     # By a switch, cancelled and expired read as FAILED; the callback of an expired one still says so.
     switches = sandbox.account(KEY).switches
     switches.cancel_ends_as, switches.expired_reads_as = "FAILED", "FAILED"
@@ -78,9 +77,8 @@ def test_when_a_failed_payout_calls_back(service: Service, sandbox: Sandbox, rec
     service.payout(callbackUrl=receiver.url, phone=phone_for(Outcome.reversed))
     sandbox.advance(60)
     assert [body["transaction"]["status"] for body in receiver.bodies] == ["FAILED"]
-    assert all(
-        isinstance(receiver.bodies[0]["transaction"][f"provider_{name}_id"], str) for name in ("request", "checkout")
-    )
+    for name in ("provider_request_id", "provider_checkout_id"):
+        assert isinstance(receiver.bodies[0]["transaction"][name], str)
     sandbox.account(KEY).switches.callback_on_reversed = True
     service.payout(callbackUrl=receiver.url, phone=phone_for(Outcome.reversed))
     sandbox.advance(60)
@@ -170,8 +168,7 @@ def test_reordered_arrives_after_the_next_one(service: Service, sandbox: Sandbox
     sandbox.advance(1)
     second = service.payout(callbackUrl=receiver.url)
     sandbox.advance(35)
-    order = [body["transaction"]["id"] for body in receiver.bodies]
-    assert order == [transaction_id(second), transaction_id(first)]
+    assert [body["transaction"]["id"] for body in receiver.bodies] == [transaction_id(second), transaction_id(first)]
     alone = transaction_id(service.stk(callbackUrl=receiver.url))
     sandbox.advance(35)
     with client(sandbox.base_url, "pk_test_other") as other:

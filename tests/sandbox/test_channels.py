@@ -13,22 +13,19 @@ def test_a_channel_as_it_is_answered(service: Service, api: httpx.Client) -> Non
     assert {"id", "tenantId", "createdAt"} <= set(record)
     named = {"name": "Shop", "type": "TILL_NUMBER", "shortcode": "512345", "category": "PAYMENT_WALLET"}
     assert record.items() >= {**named, "accountNumber": None, "isDefault": False}.items()
-    assert len(record) == 9
-    assert data(api.get(f"{PATH}/{record['id']}")) == record
+    assert (len(record), data(api.get(f"{PATH}/{record['id']}"))) == (9, record)
 
 
 def test_the_default_comes_first_then_newest_to_oldest(service: Service, api: httpx.Client, sandbox: Sandbox) -> None:
     names = [data(service.channel(name=name, isDefault=name == "b"))["name"] for name in "abc"]
     listed = [item["name"] for item in data(api.get(PATH))["items"]]
-    assert names == ["a", "b", "c"]
-    assert listed == ["b", "c", "a", sandbox.account(KEY).channels[0].name]
+    assert (names, listed) == (["a", "b", "c"], ["b", "c", "a", sandbox.account(KEY).channels[0].name])
 
 
 def test_at_most_one_default(service: Service, api: httpx.Client) -> None:
     first = data(service.channel(isDefault=True))
     second = data(service.channel())
-    changed = data(api.patch(f"{PATH}/{second['id']}", json={"isDefault": True}))
-    assert changed["isDefault"] is True
+    assert data(api.patch(f"{PATH}/{second['id']}", json={"isDefault": True}))["isDefault"] is True
     assert [item["isDefault"] for item in data(api.get(PATH))["items"]] == [True, False, False]
     assert data(api.get(f"{PATH}/{first['id']}"))["isDefault"] is False
     assert data(api.patch(f"{PATH}/{second['id']}", json={"isDefault": False}))["isDefault"] is False
@@ -68,9 +65,8 @@ def test_no_read_returns_a_deleted_channel(service: Service, api: httpx.Client) 
     identifier = data(service.channel(isDefault=True))["id"]
     path = f"{PATH}/{identifier}"
     assert data(api.delete(path)) == {}
-    assert refusal(api.get(path)) == (404, "CHANNEL_NOT_FOUND")
-    assert refusal(api.patch(path, json={})) == (404, "CHANNEL_NOT_FOUND")
-    assert refusal(api.delete(path)) == (404, "CHANNEL_NOT_FOUND")
+    for response in (api.get(path), api.patch(path, json={}), api.delete(path)):
+        assert refusal(response) == (404, "CHANNEL_NOT_FOUND")
     assert refusal(service.stk(channelId=identifier)) == (400, "CHANNEL_NOT_FOUND")
     assert identifier not in [item["id"] for item in data(api.get(PATH))["items"]]
 

@@ -44,12 +44,10 @@ def test_a_payment_from_its_request_to_its_callback(sandbox: Sandbox, receiver: 
         async with client_of(sandbox) as client:
             sent = await client.payouts.initiate(**SALARY, callback_url=receiver.url)
             await anyio.to_thread.run_sync(sandbox.advance, 3600)
-            ended = await client.transactions.get(sent)
-            assert ended.status == TransactionStatus.SUCCESS
+            assert (await client.transactions.get(sent)).status == TransactionStatus.SUCCESS
 
     run(pay)
-    assert [each["transaction"]["status"] for each in receiver.bodies] == ["SUCCESS"]
-    assert payouts(sandbox) == 1
+    assert ([each["transaction"]["status"] for each in receiver.bodies], payouts(sandbox)) == (["SUCCESS"], 1)
     sandbox.close()
     assert "momopay-sandbox" not in {thread.name for thread in threading.enumerate() if thread not in before}
 

@@ -42,8 +42,7 @@ def test_the_other_two_actions_on_a_prompt(service: Service, control: httpx.Clie
     assert refusal(control.post("/sandbox/cancel", json={"id": "x"})) == (404, "TRANSACTION_NOT_FOUND")
     assert refusal(control.post("/sandbox/cancel", json={})) == (400, "VALIDATION_ERROR")
     for seconds in (-1, "1", None, True, 1e30):
-        response = control.post("/sandbox/advance", json={"seconds": seconds})
-        assert refusal(response) == (400, "VALIDATION_ERROR")
+        assert refusal(control.post("/sandbox/advance", json={"seconds": seconds})) == (400, "VALIDATION_ERROR")
     assert refusal(control.post("/sandbox/account", content=b" " * (1 << 21))) == (413, "PAYLOAD_TOO_LARGE")
     act(control, "ban_stk", key=KEY)
     assert refusal(service.stk()) == (429, "STK_TEMP_BANNED")
@@ -64,13 +63,10 @@ def test_outcomes_and_faults_are_shown_until_they_happen_or_go(service: Service,
     act(control, "fail_next", method="POST", path="/payments/stk", fault="html_502", times=2)
     service.stk()
     shown = data(control.get("/sandbox/state"))
-    assert [(each["fault"], each["path"], each["times"]) for each in shown["faults"]] == [
-        ("html_502", "/payments/stk", 1)
-    ]
-    assert [(each["outcome"], each["phone"], each["times"]) for each in shown["outcomes"]] == [
-        ("cancelled", "254712345678", 2)
-    ]
-    act(control, "clear_planned", id=shown["faults"][0]["id"])
+    (fault,), (outcome,) = shown["faults"], shown["outcomes"]
+    assert (fault["fault"], fault["path"], fault["times"]) == ("html_502", "/payments/stk", 1)
+    assert (outcome["outcome"], outcome["phone"], outcome["times"]) == ("cancelled", "254712345678", 2)
+    act(control, "clear_planned", id=fault["id"])
     shown = data(control.get("/sandbox/state"))
     assert (len(shown["faults"]), len(shown["outcomes"])) == (0, 1)
     assert refusal(control.post("/sandbox/clear_planned", json={"id": "x"})) == (400, "VALIDATION_ERROR")
@@ -129,9 +125,8 @@ def state(control: httpx.Client) -> Any:
 def test_only_an_open_prompt_is_a_prompt(service: Service, control: httpx.Client, sandbox: Sandbox) -> None:
     sent = [service.stk(phone=phone_for(Outcome.by_hand)), service.stk(), service.payout(), service.top_up()]
     newest_first = [transaction_id(one) for one in sent][::-1]
-    assert [(one["id"], one["prompt"]) for one in state(control)["transactions"]] == list(
-        zip(newest_first, (True, False, True, True), strict=True)
-    )
+    prompts = [(one["id"], one["prompt"]) for one in state(control)["transactions"]]
+    assert prompts == list(zip(newest_first, (True, False, True, True), strict=True))
     sandbox.advance(5)
     assert [one["prompt"] for one in state(control)["transactions"]] == [False, False, False, True]
     pay_out(sandbox, 160)
@@ -162,8 +157,7 @@ def test_the_request_log_masks_keys_and_cuts_bodies(service: Service, control: h
     newest, before = shown["requests"]
     assert (newest["number"], newest["key"], newest["status"]) == (2, "pk_live_…", 401)
     assert (before["number"], before["key"], before["status"]) == (1, "pk_test_…uite", 200)
-    assert len(before["body"]) == 2000
-    assert [request.json is None for request in sandbox.requests] == [False, True]
+    assert (len(before["body"]), [request.json is None for request in sandbox.requests]) == (2000, [False, True])
     assert not any("authorization" in request.headers for request in sandbox.requests)
     for log in (str(shown), repr(sandbox.requests)):
         assert "secret" not in log
@@ -188,8 +182,7 @@ def test_a_transaction_in_detail(service: Service, control: httpx.Client, sandbo
     detail = data(control.get(f"/sandbox/transactions/{sent}"))
     assert [(one["attempt"], one["status"]) for one in detail["callbacks"]] == [(1, 500), (0, 500)]
     assert detail["callback_due_at"] > detail["updated_at"]
-    assert [one["kind"] for one in detail["ledger"]] == ["payout", "fee"]
-    assert detail["callback_url"] == receiver.url
+    assert ([one["kind"] for one in detail["ledger"]], detail["callback_url"]) == (["payout", "fee"], receiver.url)
     assert refusal(control.get("/sandbox/transactions/x")) == (404, "TRANSACTION_NOT_FOUND")
 
 

@@ -103,8 +103,7 @@ def test_reset_forgets_a_callback_under_way(service: Service, sandbox: Sandbox, 
         sandbox.reset()
         busy.release.set()
     sandbox.advance(86_400)
-    assert sandbox.callbacks == []
-    assert len(receiver.bodies) == 1
+    assert (sandbox.callbacks, len(receiver.bodies)) == ([], 1)
     sandbox.reset()  # and back to the present
     assert abs((sandbox.now - datetime.now(UTC)).total_seconds()) < 3600
 
@@ -132,8 +131,7 @@ def test_close_ends_an_advance_that_waits_for_an_answer(
     mover.join()
     assert busy.finished == []
     busy.release.set()
-    assert seen == [503]
-    assert caplog.records == []
+    assert (seen, caplog.records) == ([503], [])
 
 
 def test_the_sandbox_runs_while_a_test_stops_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,8 +159,7 @@ def post(url: str, *, limit: float | None = None, hosts: tuple[str, ...] = ()) -
 def test_the_result_is_the_status_and_the_beginning_of_the_answer(receiver: Receiver) -> None:
     receiver.text = b"x" * 100_000
     receiver.answer = lambda _body: 418
-    assert post(receiver.url) == PostResult(418, "x" * 500)
-    assert receiver.bodies == [{"event": "transaction.updated"}]
+    assert (post(receiver.url), receiver.bodies) == (PostResult(418, "x" * 500), [{"event": "transaction.updated"}])
     busy = BusyReceiver(receiver)
     assert post(receiver.url, limit=0.02) == PostResult(error="no answer within 30 seconds", timed_out=True)
     busy.release.set()

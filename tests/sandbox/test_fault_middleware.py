@@ -35,8 +35,7 @@ def test_faults_that_disconnect(service: Service, sandbox: Sandbox, fault: Fault
     sandbox.fail_next(*PAYOUT, fault)
     with pytest.raises(error):
         service.payout()
-    assert payouts(sandbox) == committed
-    assert sandbox.requests[-1].status == (200 if fault is Fault.truncated else None)
+    assert (payouts(sandbox), sandbox.requests[-1].status) == (committed, 200 if fault is Fault.truncated else None)
     data(service.payout())
     assert payouts(sandbox) == committed + 1
 
@@ -56,8 +55,7 @@ def test_faults_that_answer(service: Service, sandbox: Sandbox, fault: Fault, st
         assert response.headers["content-type"] == "text/html"
     else:
         assert refusal(response) == (status, "INTERNAL_ERROR" if status == 500 else "REQUEST_CONFLICT")
-    assert payouts(sandbox) == committed
-    assert sandbox.requests[-1].status == status
+    assert (payouts(sandbox), sandbox.requests[-1].status) == (committed, status)
 
 
 def test_responses_are_dated_by_the_virtual_clock(sandbox: Sandbox, service: Service, control: httpx.Client) -> None:
@@ -72,8 +70,7 @@ def test_responses_are_dated_by_the_virtual_clock(sandbox: Sandbox, service: Ser
 def test_truncated_without_length_is_a_whole_answer_with_broken_json(service: Service, sandbox: Sandbox) -> None:
     sandbox.fail_next(*PAYOUT, Fault.truncated, content_length=False)
     response = service.payout()
-    assert response.status_code == 200
-    assert "content-length" not in response.headers
+    assert (response.status_code, "content-length" in response.headers) == (200, False)
     with pytest.raises(json.JSONDecodeError):
         response.json()
 
@@ -122,8 +119,7 @@ def test_closing_waits_for_no_fault_and_no_rest_of_a_request(caplog: pytest.LogC
 
 def test_an_encoded_segment_is_matched_and_logged_as_sent(api: httpx.Client, sandbox: Sandbox) -> None:
     sandbox.fail_next("GET", "/transactions/{id}", Fault.html_502)
-    assert api.get("/transactions/a%2Fb").status_code == 502
-    assert sandbox.requests[-1].path == "/transactions/a%2Fb"
+    assert (api.get("/transactions/a%2Fb").status_code, sandbox.requests[-1].path) == (502, "/transactions/a%2Fb")
     assert refusal(api.get("/transactions/a%2Fb")) == (404, "TRANSACTION_NOT_FOUND")
 
 
@@ -154,8 +150,7 @@ def test_an_acceptance_of_another_was_executed_as_asked(service: Service, sandbo
     shown = data(service.payout())
     made = [each for each in sandbox.ledger if each.kind is MovementKind.payout][-1]
     true = {"transactionId": made.transaction_id, "amount": 250.5, "phone": made.phone, "reference": "SAL-7"}
-    assert made.reference == "SAL-7"
-    assert len(difference(shown, true)) == 1
+    assert (made.reference, len(difference(shown, true))) == ("SAL-7", 1)
     assert difference(shown, true) <= NAMED[fault]
     if fault is Fault.other_transaction:
         assert shown["transactionId"] == earlier

@@ -121,8 +121,7 @@ def test_whose_document_it_is(sandbox: Sandbox) -> None:
 
 def test_what_generators_of_clients_need(sandbox: Sandbox) -> None:
     described = document(sandbox)
-    assert described["servers"][0]["url"] == sandbox.url
-    assert described["info"]["version"] == "1.0"
+    assert (described["servers"][0]["url"], described["info"]["version"]) == (sandbox.url, "1.0")
     assert described["components"]["securitySchemes"]["apiKey"]["scheme"] == "basic"
     operations = [each for methods in described["paths"].values() for each in methods.values()]
     assert len({each["operationId"] for each in operations}) == len(ENDPOINTS) == 11

@@ -34,8 +34,7 @@ def steps(kind: Kind, outcome: Outcome) -> list[str]:
 @in_turn("outcome", Outcome)
 def test_the_steps_of_each_outcome(outcome: Outcome) -> None:
     prompt, payout = TABLE[outcome]
-    assert steps(Kind.STK, outcome) == prompt
-    assert steps(Kind.B2C, outcome) == payout
+    assert (steps(Kind.STK, outcome), steps(Kind.B2C, outcome)) == (prompt, payout)
     assert (outcome_of(phone_for(outcome)), len(phone_for(outcome))) == (outcome, 12)
     # A top-up is a prompt whose confirmation takes longer.
     assert steps(Kind.WALLET_TOPUP, outcome) == [step.replace("SUCCESS+30", "SUCCESS+60") for step in prompt]
@@ -47,8 +46,7 @@ def test_a_plan_is_for_the_next_payments_of_a_kind_and_no_others(service: Servic
     sent = [service.top_up(), service.payout(), service.payout(), service.stk()]
     sent.append(service.stk(phone=phone_for(Outcome.insufficient_funds)))
     sandbox.advance(100)
-    ends = ["CANCELLED", "REVERSED", "SUCCESS", "SUCCESS", "FAILED"]
-    assert [service.read(each)["status"] for each in sent] == ends
+    assert [service.read(each)["status"] for each in sent] == ["CANCELLED", "REVERSED", "SUCCESS", "SUCCESS", "FAILED"]
 
 
 def test_a_plan_may_be_for_one_phone_and_for_several_payments(service: Service, sandbox: Sandbox) -> None:

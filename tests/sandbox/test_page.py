@@ -51,8 +51,7 @@ def test_a_payment_from_prompt_to_callback(page: Page, sandbox: Sandbox, service
     page.until(lambda: "transaction.success" in page.text("#callbacks"))
     page.click("#tab-callbacks")
     page.unfold("#callbacks > li:first-child")
-    payload = page.text("#callbacks pre")
-    assert transaction_id(sent) in payload
+    assert transaction_id(sent) in page.text("#callbacks pre")
     assert "200\nok" in page.text("#callbacks .payload > div:last-child pre")
     assert "confirmed" in page.text("#messages")
     assert sandbox.callbacks[0].acknowledged
@@ -84,8 +83,7 @@ def test_the_newest_prompt_is_first_and_arrows_lead_to_others(page: Page, sandbo
         assert Service(api).read(newer)["status"] == "PROCESSING"
     page.choose("#account", sandbox.account("pk_test_second").tenant_id)
     page.until(lambda: not page.shows_prompt())
-    assert page.text("#n-transactions") == "1"
-    assert KEY not in page.text("#accounts")
+    assert (page.text("#n-transactions"), KEY in page.text("#accounts")) == ("1", False)
 
 
 def test_twenty_accounts_leave_the_rest_of_the_page_in_sight(page: Page, sandbox: Sandbox) -> None:
@@ -147,20 +145,8 @@ def test_the_description_of_the_api_is_the_accounts_and_breaks_no_word(page: Pag
 
 
 NEED_A_NAME = {
-    "button",
-    "checkbox",
-    "combobox",
-    "dialog",
-    "heading",
-    "link",
-    "region",
-    "searchbox",
-    "spinbutton",
-    "tab",
-    "tablist",
-    "tabpanel",
-    "textbox",
-    "timer",
+    *("button", "checkbox", "combobox", "dialog", "heading", "link", "region"),
+    *("searchbox", "spinbutton", "tab", "tablist", "tabpanel", "textbox", "timer"),
 }
 ESCAPE, ENTER, TAB, ARROW_RIGHT, ARROW_LEFT = "\ue00c", "\ue007", "\ue004", "\ue014", "\ue012"
 DIALOGS = ("openDetail(state.transactions[0].id)", "openSettings(state.accounts[0].tenant_id)", "$('reset').click()")
@@ -202,13 +188,11 @@ def test_landmarks_headings_and_live_regions(page: Page, busy: None) -> None:
     nodes = page.accessible()
     roles = [role for role, _ in nodes]
     assert (roles.count("banner"), roles.count("main")) == (1, 1)
-    assert {"Phones", "The customer's phone", "Balances", "How the next payment ends", "Records"} <= {
-        name for role, name in nodes if role == "region"
-    }
+    regions = {name for role, name in nodes if role == "region"}
+    assert {"Phones", "The customer's phone", "Balances", "How the next payment ends", "Records"} <= regions
     assert [name for role, name in nodes if role == "tab"] == ["Transactions 5", "Callbacks 4", "Requests 6"]
-    levels = page.value(
-        "[...document.querySelectorAll('body > :not(dialog) :is(h1, h2, h3)')].map((e) => +e.tagName[1])"
-    )
+    headings = "[...document.querySelectorAll('body > :not(dialog) :is(h1, h2, h3)')]"
+    levels = page.value(f"{headings}.map((e) => +e.tagName[1])")
     assert levels[0] == 1
     assert all(after - before <= 1 for before, after in pairwise(levels))
     # The clock ticks four times a second: it must not be read aloud, and what happens must be.
@@ -242,8 +226,7 @@ def test_the_tabs_work_by_arrow_keys(page: Page, busy: None) -> None:
     for key, chosen in ((ARROW_RIGHT, "callbacks"), (ARROW_LEFT, "transactions"), (ARROW_LEFT, "requests")):
         page.press(key)
         assert page.value("document.activeElement.id") == f"tab-{chosen}"
-        assert page.value(f"$('panel-{chosen}').hidden") is False
-        assert page.count("[role=tabpanel]:not([hidden])") == 1
+        assert (page.value(f"$('panel-{chosen}').hidden"), page.count("[role=tabpanel]:not([hidden])")) == (False, 1)
 
 
 def test_enter_sends_forms_and_focus_survives_updates(
@@ -319,9 +302,8 @@ def test_faults_are_planned_shown_counted_and_cleared(page: Page, service: Servi
     page.until(lambda: page.text("#faults") == "")
     assert service.payout().status_code == 200
     page.choose("#fault-form [name=route]", "GET /wallets/service/balance")
-    assert "callback_lost" not in page.value(
-        "[...document.querySelectorAll('[name=fault] option')].map((e) => e.value)"
-    )
+    offered = page.value("[...document.querySelectorAll('[name=fault] option')].map((e) => e.value)")
+    assert "callback_lost" not in offered
 
 
 def test_one_phone_for_each_number_with_its_history(page: Page, sandbox: Sandbox, service: Service) -> None:
@@ -388,8 +370,7 @@ def test_the_code_of_a_request_repeats_it(page: Page, sandbox: Sandbox, service:
         assert httpx.QueryParams(again.query) == httpx.QueryParams(original.query)
         assert _comparable(again.json) == _comparable(original.json)
         assert again.headers.get("idempotency-key") == original.headers.get("idempotency-key")
-    references = {each.reference for each in sandbox.ledger if each.kind == "payout"}
-    assert references == {body["reference"]}
+    assert {each.reference for each in sandbox.ledger if each.kind == "payout"} == {body["reference"]}
 
 
 def _comparable(value: Any) -> Any:

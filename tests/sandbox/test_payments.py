@@ -97,8 +97,7 @@ def test_a_payout_is_checked_in_the_order_of_its_rules(service: Service, sandbox
     account.kyc_approved = True
     assert refusal(service.payout()) == (409, "INSUFFICIENT_FUNDS")
     account.b2c_balance = Decimal("250.50")
-    assert refusal(service.payout()) == (402, "INSUFFICIENT_SERVICE_BALANCE")
-    assert sandbox.ledger == []
+    assert (refusal(service.payout()), sandbox.ledger) == ((402, "INSUFFICIENT_SERVICE_BALANCE"), [])
     assert account.b2c_balance == Decimal("250.50")
     account.service_balance = Decimal(1)
     data(service.payout(channelId=account.channels[0].id))
@@ -106,22 +105,19 @@ def test_a_payout_is_checked_in_the_order_of_its_rules(service: Service, sandbox
 
 
 def test_an_stk_prompt_is_checked_in_order(service: Service, sandbox: Sandbox) -> None:
-    account = sandbox.account(KEY)
-    account.service_balance = Decimal("0.99")
+    sandbox.account(KEY).service_balance = Decimal("0.99")
     sandbox.ban_stk(KEY)
     assert refusal(service.stk(phone="x", channelId="nope")) == (400, "INVALID_PHONE")
     assert refusal(service.stk(channelId="nope")) == (400, "CHANNEL_NOT_FOUND")
     assert refusal(service.stk()) == (429, "STK_TEMP_BANNED")
     sandbox.advance(3600)
-    assert refusal(service.stk()) == (402, "INSUFFICIENT_SERVICE_BALANCE")
-    assert sandbox.ledger == []
+    assert (refusal(service.stk()), sandbox.ledger) == ((402, "INSUFFICIENT_SERVICE_BALANCE"), [])
 
 
 def test_no_fee_without_a_pricing_rule(service: Service, sandbox: Sandbox) -> None:
     account = sandbox.account(KEY)
     account.fee, account.service_balance = Decimal(0), Decimal(0)
-    assert data(service.stk())["transactionFee"] == 0
-    assert data(service.payout())["transactionFee"] == 0
+    assert (data(service.stk())["transactionFee"], data(service.payout())["transactionFee"]) == (0, 0)
     assert [entry.kind for entry in sandbox.ledger] == [MovementKind.payout]
 
 
@@ -129,8 +125,7 @@ def test_which_channel_an_stk_prompt_is_routed_to(service: Service, sandbox: San
     account = sandbox.account(KEY)
     default = account.channels[0]
     till = data(service.channel())["id"]
-    assert data(service.stk())["channelId"] == default.id
-    assert data(service.stk(channelId=till))["channelId"] == till
+    assert (data(service.stk())["channelId"], data(service.stk(channelId=till))["channelId"]) == (default.id, till)
     for unknown in ("nope", "5b0f1c1e-0000-4000-8000-000000000000"):
         assert refusal(service.stk(channelId=unknown)) == (400, "CHANNEL_NOT_FOUND")
     default.is_default = False
@@ -172,8 +167,7 @@ def test_the_same_idempotency_key_gets_the_original_answer(service: Service, san
     # The key alone decides, so that a body which would be refused today is answered as before too.
     for changes in ({"phone": "12"}, {"amount": 0}, {"amount": None, "phone": None}):
         assert data(service.top_up("attempt-1", **changes)) == data(first)
-    unkeyed = {transaction_id(service.top_up(key)) for key in (None, None, "", "")}
-    assert len(unkeyed) == 4
+    assert len({transaction_id(service.top_up(key)) for key in (None, None, "", "")}) == 4
     # A refusal uses no key up, and another account has its own.
     assert refusal(service.top_up("k", phone="12")) == (400, "INVALID_PHONE")
     with client(sandbox.base_url, "pk_test_other") as other:
@@ -193,8 +187,7 @@ def test_a_failures_fee_is_kept_unless_a_switch_refunds_it(service: Service, san
     assert account.b2c_balance == 1_000_000
     assert account.service_balance == (10_000 if refund else 9_997)
     kinds = [entry.kind for entry in sandbox.ledger]
-    assert kinds.count(MovementKind.fee_refund) == (3 if refund else 0)
-    assert kinds.count(MovementKind.reversal) == 1
+    assert (kinds.count(MovementKind.fee_refund), kinds.count(MovementKind.reversal)) == (3 if refund else 0, 1)
 
 
 def test_reads_and_items_in_both_styles(service: Service, api: httpx.Client, sandbox: Sandbox) -> None:

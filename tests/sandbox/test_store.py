@@ -28,13 +28,10 @@ def test_a_restart_continues_where_the_last_run_stopped(tmp_path: Path, receiver
     assert KEY.encode() not in state.read_bytes()
     with own_sandbox(speed=0, state=state) as (sandbox, service):
         assert sandbox.now >= before
-        assert sandbox.callbacks == callbacks
-        assert sandbox.ledger == ledger
-        assert sandbox.account(KEY).fee == Decimal("1.50")
-        assert sandbox.account(KEY).channels[1].id == channel
+        assert (sandbox.callbacks, sandbox.ledger) == (callbacks, ledger)
+        assert (sandbox.account(KEY).fee, sandbox.account(KEY).channels[1].id) == (Decimal("1.50"), channel)
         assert service.stk().json()["error"]["code"] == "STK_TEMP_BANNED"
-        assert service.read(cancelled)["status"] == "FAILED"
-        assert data(service.top_up("key-1")) == top_up
+        assert (service.read(cancelled)["status"], data(service.top_up("key-1"))) == ("FAILED", top_up)
         receiver.answer = lambda _body: 200
         sandbox.advance(100)
         assert service.read(waiting)["status"] == "SUCCESS"
@@ -45,8 +42,7 @@ def test_a_restart_continues_where_the_last_run_stopped(tmp_path: Path, receiver
         assert data(service.api.get("/transactions"))["overview"]["total"] == 4
         sandbox.reset()
     with Sandbox(speed=0, state=state) as sandbox:
-        assert sandbox.ledger == []
-        assert sandbox.callbacks == []
+        assert (sandbox.ledger, sandbox.callbacks) == ([], [])
         assert sandbox.account(KEY).fee == 1
 
 

@@ -8,7 +8,7 @@ import gc
 import logging
 import threading
 import warnings
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import anyio
@@ -66,8 +66,7 @@ def test_a_payment_cancelled_in_flight_is_sent_once_and_logged(caplog: pytest.Lo
 
     with wire.serve(wire.hangs(), wire.succeeds()) as server:
         anyio.run(main, server, backend=loop)
-        assert [request.method for request in server.requests] == ["POST", "GET"]
-        assert server.payments == 1
+        assert ([request.method for request in server.requests], server.payments) == (["POST", "GET"], 1)
     (message,) = warnings_of(caplog)
     assert "outcome is unknown, reference 'INV-42'" in message
     assert "712345678" not in message
@@ -110,8 +109,7 @@ def test_a_cancelled_retry_is_logged(caplog: pytest.LogCaptureFixture, backoff: 
     with wire.serve(wire.closes(commits=True), wire.succeeds()) as server:
         asyncio.run(main(server))
         assert len(server.requests) == 1
-    assert caplog.text.count("outcome is unknown, reference 'INV-42'") == 1
-    assert "712345678" not in caplog.text
+    assert (caplog.text.count("outcome is unknown, reference 'INV-42'"), "712345678" in caplog.text) == (1, False)
 
 
 def test_when_all_connections_stay_busy_a_payment_was_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,10 +119,9 @@ def test_when_all_connections_stay_busy_a_payment_was_not_sent(monkeypatch: pyte
         async with client_of(server, max_attempts=1) as client, anyio.create_task_group() as group:
             group.start_soon(client.wallet.balance)
             await arrives(server)
+            unsent = r"not sent to 127.0.0.1:\d+: no connection"
             for call in (payout, balance):
-                with pytest.raises(
-                    momopay.APIConnectionError, match=r"not sent to 127.0.0.1:\d+: no connection"
-                ) as caught:
+                with pytest.raises(momopay.APIConnectionError, match=unsent) as caught:
                     await call(client.with_options(timeout=0.05))
                 assert not caught.value.may_have_executed
             group.cancel_scope.cancel()
@@ -135,9 +132,6 @@ def test_when_all_connections_stay_busy_a_payment_was_not_sent(monkeypatch: pyte
 
 
 def test_a_second_event_loop_is_refused_and_nothing_is_sent() -> None:
-    async def use(client: AsyncClient, call: Callable[[AsyncClient], Awaitable[Any]]) -> None:
-        await call(client)
-
     async def begin(client: AsyncClient) -> AsyncIterator[Any]:
         return aiter(client.transactions.iter())
 
@@ -147,13 +141,13 @@ def test_a_second_event_loop_is_refused_and_nothing_is_sent() -> None:
     with wire.serve(wire.succeeds()) as server:
         client = client_of(server)
         with asyncio.Runner() as first:
-            first.run(use(client, balance))
+            first.run(balance(client))
             with asyncio.Runner() as second, pytest.raises(momopay.ConfigurationError, match="event loop") as raised:
-                second.run(use(client, payout))
+                second.run(payout(client))
             pages = first.run(begin(client))
             with asyncio.Runner() as second, pytest.raises(momopay.ConfigurationError, match="event loop"):
                 second.run(go_on(pages))
-            first.run(use(client, balance))
+            first.run(balance(client))
             first.run(client.aclose())
         assert not raised.value.may_have_executed
         assert [request.method for request in server.requests] == ["GET", "GET"]
@@ -166,14 +160,11 @@ def test_a_client_whose_loop_has_ended_closes_without_an_error(transport: httpx.
             with pytest.raises(momopay.ConfigurationError, match=r"another event loop.*Django.*use a Client there"):
                 await client.wallet.balance()
 
-    async def read(client: AsyncClient) -> None:
-        await client.wallet.balance()
-
     with wire.serve(wire.succeeds()) as server:
         client = client_of(server, transport=transport)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ResourceWarning)  # of the connection that its loop left open
-            asyncio.run(read(client))
+            asyncio.run(balance(client))
             asyncio.run(enter(client))
             gc.collect()
         assert len(server.requests) == 1
@@ -222,7 +213,6 @@ def test_work_in_threads_has_a_limit_of_its_own() -> None:
 @pytest.mark.usefixtures("no_backoff")
 def test_a_payment_over_aiohttp_is_sent_once(drive: Drive, step: wire.Step | None) -> None:
     with wire.serve(*filter(None, [step]), listening=step is not None) as server:
-        error = momopay.OutcomeUnknownError if step else momopay.APIConnectionError
-        with pytest.raises(error):
+        with pytest.raises(momopay.OutcomeUnknownError if step else momopay.APIConnectionError):
             drive(base_url=server.base_url, transport=AiohttpTransport(), timeout=0.3)(payout)
         assert len(server.requests) == (1 if step else 0)

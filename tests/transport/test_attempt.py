@@ -211,8 +211,7 @@ def test_a_request_is_what_httpx_would_build(body: bytes | None) -> None:
     built = build_request("POST", URL, HEADERS, body, {"timeout": {"read": 1.0}})
     plain = httpx.Request("POST", URL, headers=HEADERS)
     assert (built.method, built.url, built.url.raw_path) == (plain.method, plain.url, plain.url.raw_path)
-    assert built.extensions == {"timeout": {"read": 1.0}}
-    assert built.content == (body or b"")
+    assert (built.extensions, built.content) == ({"timeout": {"read": 1.0}}, body or b"")
 
 
 def test_a_body_and_nothing_else_is_announced_with_its_type_and_length() -> None:

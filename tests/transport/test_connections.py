@@ -49,9 +49,7 @@ def test_the_oldest_are_closed_as_soon_as_they_have_expired() -> None:
     first, second, third, fourth = Idle("first"), Idle("second"), Idle("third"), Idle("fourth")
     stack = stack_of(first, second, third)
     first.expired = second.expired = True
-    assert stack.push(fourth) == [first, second]
-    assert stack.drain() == [third, fourth]
-    assert stack.pop() is None
+    assert (stack.push(fourth), stack.drain(), stack.pop()) == ([first, second], [third, fourth], None)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
@@ -92,8 +90,7 @@ def test_a_payment_has_a_connection_of_its_own_which_is_closed(drive: Drive) -> 
         read(driver, "t")
         for payments in (1, 2):
             driver(payout)
-            assert server.connections == 1 + payments
-            assert len(session_of(driver.client).backend._idle._idle) == 1
+            assert (server.connections, len(session_of(driver.client).backend._idle._idle)) == (1 + payments, 1)
         read(driver, "t")
         assert (len(server.requests), server.connections) == (4, 3)
 
@@ -146,8 +143,7 @@ def test_what_arrives_on_an_idle_connection_is_no_response(drive: Drive) -> None
         (connection,) = session_of(driver.client).backend._idle._idle
         accepted[0].sendall(STALE)
         until(connection.has_expired, "the unasked response arrives")
-        assert read(driver, "second").transaction_id == "second"
-        assert server.connections == 2
+        assert (read(driver, "second").transaction_id, server.connections) == ("second", 2)
 
 
 @pytest.mark.usefixtures("long_keep_alive")

@@ -164,8 +164,7 @@ def test_a_cancelled_tls_handshake_closes_the_socket(loop: str) -> None:
             group.start_soon(under, scope, lambda: stream.start_tls(ssl.create_default_context(), "127.0.0.1"))
             accepted, _address = await anyio.to_thread.run_sync(listener.accept)
             with accepted:
-                hello = await anyio.to_thread.run_sync(accepted.recv, 65_536)
-                assert hello.startswith(b"\x16\x03")
+                assert (await anyio.to_thread.run_sync(accepted.recv, 65_536)).startswith(b"\x16\x03")
                 scope.cancel()
                 accepted.settimeout(wire.PATIENCE)
                 assert await anyio.to_thread.run_sync(accepted.recv, 1) == b""

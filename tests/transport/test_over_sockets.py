@@ -113,8 +113,7 @@ def test_a_connection_that_breaks_before_the_answer(reach: Drive, column: Column
 @steps(headers=wire.drips_headers(), body=wire.drips_body(), interim_answers=wire.interim_for_ever())
 def test_the_timeout_bounds_an_attempt_and_the_deadline_a_call(reach: Drive, column: Column, step: Step) -> None:
     with wire.serve(step) as server:
-        driver = reach(server, timeout=0.1, deadline=0.15, max_attempts=10)
-        error = failure(driver, column.call)
+        error = failure(reach(server, timeout=0.1, deadline=0.15, max_attempts=10), column.call)
 
         assert type(error) is column.no_reply
         assert error.may_have_executed is column.may_have_executed
@@ -129,5 +128,4 @@ def test_a_server_that_closes_idle_connections_never_makes_a_payment_ambiguous(r
             driver(read_balance)
             time.sleep(delay * turn / 4)
             driver(initiate_payout)
-        paid = [request for request in server.requests if request.method == "POST"]
-        assert (len(paid), server.payments) == (8, 8)
+        assert (len([request for request in server.requests if request.method == "POST"]), server.payments) == (8, 8)

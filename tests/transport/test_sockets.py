@@ -227,8 +227,7 @@ def serving(certificate: Path | None) -> Generator[Server]:
 
 @pytest.fixture(params=["tcp", "tls"])
 def server(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Server]:
-    certificate = own_certificate(tmp_path, monkeypatch) if request.param == "tls" else None
-    with serving(certificate) as server:
+    with serving(own_certificate(tmp_path, monkeypatch) if request.param == "tls" else None) as server:
         yield server
 
 
@@ -393,8 +392,7 @@ def test_a_check_runs_once_the_head_is_written(drive: Drive, before_body: Any, t
 
     made: list[Progress] = before_body(check)
     with wire.serve(wire.succeeds()) as server:
-        driver = drive(base_url=server.base_url, transport=transport)
-        assert driver(payout).transaction_id == wire.TRANSACTION_ID
+        assert drive(base_url=server.base_url, transport=transport)(payout).transaction_id == wire.TRANSACTION_ID
         assert server.payments == 1
     assert seen == [(True, transport is None)]  # of another transport, what was written is not known for certain
     assert not made[-1].is_unsent

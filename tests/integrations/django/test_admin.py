@@ -40,8 +40,7 @@ def shop(project: Project, _migrated: None, monkeypatch: pytest.MonkeyPatch) -> 
     app = path("momopay/", include("momopay.integrations.django.urls"))
     settings.ROOT_URLCONF = (path("admin/", admin.site.urls), app)
     for name in ("sessions.middleware.Session", "auth.middleware.Authentication", "messages.middleware.Message"):
-        middleware = [*settings.MIDDLEWARE, f"django.contrib.{name}Middleware"]
-        monkeypatch.setattr(settings, "MIDDLEWARE", middleware)
+        monkeypatch.setattr(settings, "MIDDLEWARE", [*settings.MIDDLEWARE, f"django.contrib.{name}Middleware"])
     collect(metadata={"cart": 7})
     client.payouts.pay_once(reference="SAL-1", amount=50, phone="0722000000")
     project.sandbox.advance(60)
@@ -62,8 +61,7 @@ def staff(*permissions: str) -> Browser:
 
 
 def act(browser: Browser, action: str, payment: str, **form: str) -> str:
-    sent = {"action": action, "_selected_action": payment, **form}
-    return browser.post(LIST, sent, follow=True).content.decode()
+    return browser.post(LIST, {"action": action, "_selected_action": payment, **form}, follow=True).content.decode()
 
 
 def lose_an_order() -> None:
@@ -108,9 +106,8 @@ def test_a_payment_is_shown_with_its_transactions_and_without_a_field_to_change(
     page = staff("view_payment").get(f"{LIST}COLLECTION_3AINV-1/change/").content.decode()
     for text in ("254712345678", "SUCCESS", "cart", f"<td>{shop.stated('id', 0)}</td>"):
         assert text in page
-    assert 'name="_save"' not in page
-    assert "read_again" not in page
-    assert "Search text" not in page
+    for absent in ('name="_save"', "read_again", "Search text"):
+        assert absent not in page
     form = page.partition('<form action="" method="post"')[2].partition("</form>")[0]
     assert "<input" not in form.replace("hidden", "")
 
@@ -142,9 +139,8 @@ def test_an_action_needs_its_permission_and_asks_first(shop: Project, action: st
     if action != "read_again":  # which moves no money
         assert "confirmed" not in act(staff("view_payment"), action, "COLLECTION:INV-1", **form)
     page = act(staff("view_payment", f"{action}_payment"), action, "COLLECTION:INV-1")
-    assert f'name="action" value="{action}"' in page
-    assert 'name="confirmed"' in page
-    assert "csrfmiddlewaretoken" in page
+    for shown in (f'name="action" value="{action}"', 'name="confirmed"', "csrfmiddlewaretoken"):
+        assert shown in page
     assert len(shop.sandbox.requests) == before
 
 
@@ -166,9 +162,8 @@ def test_an_action_runs_in_no_transaction(shop: Project, monkeypatch: pytest.Mon
     in_transaction = list[bool]()
 
     def note(_event: object) -> None:
-        in_transaction.append(
-            shop.database.in_atomic_block or bool(connection.savepoint_ids)
-        )  # the test has opened one
+        # The test has opened one.
+        in_transaction.append(shop.database.in_atomic_block or bool(connection.savepoint_ids))
 
     for alias in connections:
         monkeypatch.setitem(connections.settings[alias], "ATOMIC_REQUESTS", True)
