@@ -68,21 +68,9 @@ def test_an_exception_in_on_event_changes_nothing(
     assert sum("Traceback" in record.message for record in failures) == 5  # once for each kind of event
 
 
-INTERRUPTED = [
-    *(("CallStarted", None, 0), ("JournalChanged", JournalState.ACCEPTED, 1)),
-    *(("AttemptEnded", JournalState.ACCEPTED, 1), ("CallEnded", JournalState.ACCEPTED, 1)),
-]
-
-
-@pytest.mark.parametrize(("kind", "state", "payments"), INTERRUPTED)
+@pytest.mark.parametrize("kind", ["CallStarted", "JournalChanged", "AttemptEnded", "CallEnded"])
 def test_an_interrupt_in_on_event_loses_no_outcome(
-    drive: Callable[..., Driver],
-    sandbox: Sandbox,
-    journal: Journal,
-    key: str,
-    kind: str,
-    state: JournalState | None,
-    payments: int,
+    drive: Callable[..., Driver], sandbox: Sandbox, journal: Journal, key: str, kind: str
 ) -> None:
     seen = Watcher(**{kind: KeyboardInterrupt()})
     with Client(key, base_url=sandbox.base_url) as client:
@@ -90,11 +78,12 @@ def test_an_interrupt_in_on_event_loses_no_outcome(
     sdk = drive(api_key=key, base_url=sandbox.base_url, deadline=3.0, on_event=seen)
     with pytest.raises(KeyboardInterrupt):
         sdk(pay_once(journal))
+    begun = kind != "CallStarted"
     entry = journal.get("PAY-7")
-    assert (None if entry is None else entry.state) is state
-    assert [str(each.kind) for each in sandbox.ledger].count("payout") == payments
-    assert type(seen.events[-1]) is (CallStarted if state is None else CallEnded)
-    assert [each.may_have_executed for each in seen.of(CallEnded)] == [kind != "CallEnded"] * payments
+    assert (None if entry is None else entry.state) is (JournalState.ACCEPTED if begun else None)
+    assert [str(each.kind) for each in sandbox.ledger].count("payout") == begun
+    assert type(seen.events[-1]) is (CallEnded if begun else CallStarted)
+    assert [each.may_have_executed for each in seen.of(CallEnded)] == [kind != "CallEnded"] * begun
 
 
 async def later(_event: object) -> None: ...
