@@ -71,20 +71,6 @@ def test_a_transport_of_the_other_client_is_refused(kind: Any, transport: Any) -
         kind(KEY, base_url=BASE, transport=transport)
 
 
-@pytest.fixture
-def requests() -> list[httpx.Request]:
-    return []
-
-
-@pytest.fixture
-def service(requests: list[httpx.Request]) -> httpx.MockTransport:
-    def answer(request: httpx.Request) -> httpx.Response:
-        requests.append(request)
-        return balance(request)
-
-    return httpx.MockTransport(answer)
-
-
 KINDS = in_turn("kind", [Client, AsyncClient])
 
 
@@ -104,9 +90,14 @@ def test_options_can_be_read(kind: Any) -> None:
             setattr(client, name, None)
 
 
-def test_headers_and_program_are_sent(
-    drive: Callable[..., Driver], service: httpx.MockTransport, requests: list[httpx.Request]
-) -> None:
+def test_headers_and_program_are_sent(drive: Callable[..., Driver]) -> None:
+    requests = list[httpx.Request]()
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        requests.append(request)
+        return balance(request)
+
+    service = httpx.MockTransport(answer)
     driver = drive(transport=service, app_info="shop/1.2", default_headers={"X-Gateway": "a b", "X-Shop": "1"})
     driver(lambda client: client.wallet.balance())
     changed = {"default_headers": {"x-shop": "2", "X-Day": ""}, "api_key": "pk_test_merchant"}

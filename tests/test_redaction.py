@@ -19,6 +19,7 @@ import momopay
 import wire
 from drivers import Driver
 from in_turn import in_turn
+from models.kit import BALANCE, PAGE
 from momopay._redaction import clear_frames, mask_phone, redact
 from virtual import envelope, refusal, transaction
 
@@ -26,11 +27,6 @@ KEY = "pk_test_canary_8f3a"
 BASIC = base64.b64encode(f"{KEY}:".encode()).decode()
 PHONE = "254712345678"
 LOCAL = "0712345678"
-
-
-OVERVIEW = {"total": 0, "completed": 0, "failed": 0, "pending": 0}
-NO_ITEMS: dict[str, Any] = {"items": [], "overview": OVERVIEW, "nextCursor": None}
-BALANCE = {"walletId": "w", "availableBalance": 5, "ledgerBalance": 5, "updatedAt": "2026-11-20T10:00:00Z"}
 
 
 def chain(error: BaseException | None) -> Iterator[BaseException]:
@@ -191,9 +187,8 @@ def test_a_journal_that_cannot_be_written_leaves_nothing_to_see(drive: Callable[
         trigger = "CREATE TRIGGER full BEFORE INSERT ON momopay_payments BEGIN SELECT RAISE(ABORT, 'no'); END"
         with closing(sqlite3.connect(tmp_path / "payouts.db")) as database:
             database.execute(trigger)
-        driver = drive(
-            api_key=KEY, transport=httpx.MockTransport(lambda _request: httpx.Response(200, json=envelope(BALANCE)))
-        )
+        answer = httpx.Response(200, json=envelope(BALANCE.camel))
+        driver = drive(api_key=KEY, transport=httpx.MockTransport(lambda _request: answer))
         with pytest.raises(momopay.JournalError) as caught:
             driver(lambda client: client.payouts.pay_once(journal=journal, reference=PHONE, amount=10, phone=LOCAL))
     assert PHONE not in shown(caught.value)
@@ -203,7 +198,7 @@ def test_nothing_is_logged_below_a_warning_unless_asked(
     drive: Callable[..., Driver], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    answer = httpx.Response(200, json=envelope(NO_ITEMS))
+    answer = httpx.Response(200, json=envelope({**PAGE, "nextCursor": None}))
     driver = drive(transport=httpx.MockTransport(lambda _request: answer))
     driver(lambda client: client.transactions.list(q=PHONE))
     assert caplog.records == []

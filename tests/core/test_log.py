@@ -30,9 +30,7 @@ def run(level: str | None, *, before: str = "", after: str = "") -> str:
 @in_turn(
     ("level", "lines"),
     [
-        (None, []),
-        ("", []),
-        ("info", ["INFO momopay: an info line"]),
+        *((None, []), ("", []), ("info", ["INFO momopay: an info line"])),
         ("DEBUG", ["DEBUG momopay: a debug line", "INFO momopay: an info line"]),
         ("all", ["MOMOPAY_LOG must be debug or info; it is ignored"]),
     ],

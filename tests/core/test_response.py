@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 from pydantic_core import CoreSchema, core_schema
 
 import momopay
@@ -169,8 +170,7 @@ def test_a_missing_response_names_where_it_was_expected(error: NoResponseError, 
     ("body", "found"),
     [
         (b'{"data": {"transactionId": "t-1", "status": "PEND', "t-1"),
-        (b'{"success": true, "data": {"transaction_id": "t-1"}}', "t-1"),
-        (b'{"data": {"transactionId": "t', None),
+        *((b'{"success": true, "data": {"transaction_id": "t-1"}}', "t-1"), (b'{"data": {"transactionId": "t', None)),
         *((b'{"data": {"transactionId": "%b"}}' % each, None) for each in (b" ", b"..", b"x" * 256)),
         *((b'{"data": {"transactionId": 7}}', None), (b'{"error": {"transactionId": "t-1"}}', None), (b"<html>", None)),
         (b"", None),
@@ -237,4 +237,5 @@ def test_an_answer_of_the_service_that_lacks_something_does_not_ask_for_the_addr
     error = failed(response(200, {"success": True, "data": {}, "requestId": "r"})).error
     assert str(error).startswith(f"{URL} answered HTTP 200 with")
     assert "data.walletId" in str(error)
+    assert isinstance(error.__cause__, ValidationError)
     assert "base_url" not in str(error)

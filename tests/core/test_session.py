@@ -100,7 +100,7 @@ def test_threads_that_come_together_make_it_once() -> None:
     assert made == [7]
 
 
-def test_a_journal_that_was_closed_before_its_first_use_is_not_opened(tmp_path: Path) -> None:
+def test_a_closed_journal_is_not_opened_and_the_users_own_stays_open(tmp_path: Path) -> None:
     journal = ClientJournal(f"sqlite:///{tmp_path / 'payments.db'}")
     journal.close()
     with pytest.raises(momopay.ConfigurationError, match="closed"):

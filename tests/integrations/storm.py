@@ -11,16 +11,11 @@ from uuid import UUID
 
 from journal.kit import in_threads
 from momopay import Callback, CallbackSigner
+from test_callbacks import EVENT_OF, STATED
 
 Key: TypeAlias = tuple[str, str]
 URL = "https://shop.example/momo"
-EVENTS = {
-    "SUCCESS": "transaction.success",
-    "FAILED": "transaction.failed",
-    "CANCELLED": "transaction.cancelled",
-    "EXPIRED": "transaction.expired",
-    "REVERSED": "transaction.failed",
-}
+EVENTS = EVENT_OF | {"REVERSED": "transaction.failed"}
 
 
 @dataclass(frozen=True)
@@ -122,16 +117,8 @@ class Storm:
         return originals
 
     def _stated(self, reference: str, status: str) -> dict[str, Any]:
-        return {
-            "id": str(UUID(int=self._random.getrandbits(128))),
-            "type": "STK",
-            "status": status,
-            "amount": self._random.randrange(1, 10**6) / 100,
-            "phone_number": "254712345678",
-            "external_reference": reference,
-            "created_at": "2026-01-05T09:00:00Z",
-            "updated_at": "2026-01-05T09:01:00Z",
-        }
+        identity, amount = str(UUID(int=self._random.getrandbits(128))), self._random.randrange(1, 10**6) / 100
+        return STATED | {"id": identity, "status": status, "amount": amount, "external_reference": reference}
 
     def _signed(self, kind: str, signed: Mapping[str, Any], stated: Mapping[str, Any]) -> Sent:
         url = self._signer.url(URL, reference=signed["external_reference"])

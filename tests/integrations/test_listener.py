@@ -71,9 +71,7 @@ def deliveries(*arguments: Any, **options: Any) -> list[Delivery]:
 @pytest.mark.parametrize(
     ("outcome", "status"),
     [
-        (Outcome.success, "SUCCESS"),
-        (Outcome.insufficient_funds, "FAILED"),
-        (Outcome.cancelled, "CANCELLED"),
+        *((Outcome.success, "SUCCESS"), (Outcome.insufficient_funds, "FAILED"), (Outcome.cancelled, "CANCELLED")),
         (Outcome.expired, "EXPIRED"),
     ],
 )
@@ -134,10 +132,7 @@ def test_an_application_that_is_down_and_comes_back(client: Client, sandbox: San
     client.stk.initiate(amount=100, phone=PHONE, account_reference="INV-42")
     found = deliveries(client, sandbox, receiver.url, seconds=600, every=7)
     assert [(each.attempt, each.http_status, each.retry_in) for each in found] == [
-        (1, 500, 10),
-        (2, 404, 30),
-        (3, 302, 60),
-        (4, 200, None),
+        *((1, 500, 10), (2, 404, 30), (3, 302, 60), (4, 200, None)),
     ]
     assert receiver.bodies == [receiver.bodies[0]] * 4
 
