@@ -114,8 +114,11 @@ def test_a_read_that_is_behind_takes_no_payment_back(drive: Drive, journal: Jour
 
 def test_a_read_adds_nothing_that_another_call_took_away_meanwhile(drive: Drive, journal: Journal) -> None:
     put(journal, "r", ACCEPTED, transaction_id="t-1")
+    seen = Watcher()
+    drive(transport=Service(read=listed(status="PROCESSING")).transport, on_event=seen)(pay(journal))
     with just_before("BEGIN", journal, lambda: store_of(journal).contradict(found(journal), "t-1")):
-        drive(transport=Service(read=listed(status="SUCCESS")).transport)(pay(journal))
+        drive(transport=Service(read=listed(status="SUCCESS")).transport, on_event=seen)(pay(journal))
+    assert seen.changes() == ["ACCEPTED -> ACCEPTED PROCESSING"], "what changed nothing is not reported"
     assert (found(journal).state, found(journal).transactions) == (UNKNOWN, ())
 
 
@@ -250,8 +253,7 @@ def test_a_search_that_fails_leaves_it_unknown(drive: Drive, journal: Journal) -
 
 # The id of a broken response.
 
-BROKEN = {"transactionId": "queued"}
-"""A response that lacks everything else."""
+BROKEN = {"transactionId": "queued"}  # it lacks everything else
 
 
 @pytest.mark.parametrize(
@@ -304,9 +306,6 @@ def test_the_id_of_a_broken_response_is_read_where_the_list_lags(drive: Drive, j
     assert (state_of(journal), service.sent) == (UNKNOWN if first == "outage" else ACCEPTED, 1)
 
 
-# All at once.
-
-
 @over_both_clients
 def test_all_that_is_unresolved_is_searched_for_in_one_walk(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
     for call, path in ((pay(shop.journal, "a"), "/b2c/payouts"), (collect(shop.journal, "b"), "/payments/stk")):
@@ -348,9 +347,10 @@ def unresolved(journal: Journal) -> Journal:
 def test_what_the_list_does_not_show_is_released_and_may_be_sent(
     drive: Drive, unresolved: Journal, caplog: pytest.LogCaptureFixture
 ) -> None:
-    service = Service(record(), pages=[[listed("another")], [listed("a third")]])
-    sdk = drive(transport=service.transport)
+    service, seen = Service(record(), pages=[[listed("another")], [listed("a third")]]), Watcher()
+    sdk = drive(transport=service.transport, on_event=seen)
     entry = sdk(release(unresolved))
+    assert seen.changes() == ["UNKNOWN -> NOT_SENT"]
     assert (entry.state, entry.released_by) == (NOT_SENT, "Njeri")
     assert entry.released_at is not None
     assert entry == found(unresolved)

@@ -17,6 +17,7 @@ from journal.kit import ACCEPTED, NOT_SENT, PHONE, REFUSED, UNKNOWN, execute, ju
 from momopay import Journal, JournalState, PayoutItem, RateBudget
 from momopay.sandbox import Fault, Sandbox
 from momopay.types import Lane, PayoutOutcome
+from test_redaction import shown
 from virtual import envelope, virtual_client
 
 PAY = "/b2c/payouts"
@@ -125,6 +126,7 @@ def test_a_service_that_is_not_reached_stops_the_run(shop: Shop, drive: Drive, i
     assert (outcome.state, outcome.payment, outcome.stops) == (NOT_SENT if is_known else UNKNOWN, None, True)
     assert isinstance(outcome.error, momopay.APIConnectionError)
     assert outcome.error.may_have_executed is not is_known
+    assert "254700000000" not in shown(outcome.error), "nor in a frame, as it is returned and not raised"
 
 
 def test_a_key_whose_account_cannot_be_read_stops_the_run(shop: Shop, drive: Drive) -> None:

@@ -227,12 +227,14 @@ def test_every_difference_of_a_payout_is_found(shop: Shop) -> None:
         "GAS": "it may have been paid",
         "NEVER": "the service does not have it",
     }
+    assert remedies(report)["BACK"].endswith("came back: pay under a new reference")
     ours = {each.reference: each.ours for each in report.differences}
     assert (ours["BACK"], ours["GAS"], ours["STRANGER"]) == ("REVERSED 10", "UNKNOWN 10", "nothing")
     assert report.came_back == 10
     assert not report.agrees
     assert shop.state("WATER") is ACCEPTED
     assert "WATER" not in remedies(reconcile(shop))
+    assert reconcile(shop, day=today(shop) - timedelta(days=9)).agrees, "what is unresolved began later"
 
 
 def test_what_the_service_does_not_have_is_of_the_day_on_which_it_was_sent(shop: Shop) -> None:

@@ -432,9 +432,11 @@ def test_an_interrupt_while_it_is_sent_leaves_the_outcome_unknown(drive: Drive, 
 
 
 @pytest.mark.parametrize(("times", "moment"), [(1, "before"), (1, "after"), (2, "before")])
-def test_what_strikes_while_an_outcome_is_written_is_raised_after_it(shop: Shop, times: int, moment: str) -> None:
+def test_what_strikes_while_an_outcome_is_written_is_raised_after_it(
+    shop: Shop, caplog: pytest.LogCaptureFixture, times: int, moment: str
+) -> None:
     """As Celery's soft time limit. What comes again is an error of the database, which loses no payment."""
-    strikes = [ZeroDivisionError] * times
+    strikes = [ZeroDivisionError(f"for {BY_HAND}")] * times
 
     def strike(statement: str) -> None:
         if strikes and statement.startswith("INSERT INTO momopay_transactions"):
@@ -444,6 +446,7 @@ def test_what_strikes_while_an_outcome_is_written_is_raised_after_it(shop: Shop,
     with before_each(strike, shop.journal, moment), raised:
         assert shop.pay().is_new
     assert shop.state() is (ACCEPTED if times == 1 else UNKNOWN)
+    assert ("not recorded: ZeroDivisionError" in caplog.text, BY_HAND in caplog.text) == (times == 2, False)
 
 
 CHANGE_AT_ONCE = (

@@ -343,10 +343,12 @@ def test_phones_of_what_ended_before_are_removed_and_nothing_else(journal: Journ
         ("unresolved", old, UNKNOWN, None),
         ("new", NOON + day, ACCEPTED, "SUCCESS"),
         ("ended later", NOON + day, ACCEPTED, "SUCCESS"),
+        ("refused later", NOON + day, REFUSED, None),
     ]:
         dated(journal, reference, when, state, status)
-    earlier = f"created_at = '{old.isoformat()}', sent_at = '{old.isoformat()}'"
-    execute(journal, f"UPDATE momopay_payments SET {earlier} WHERE reference = 'ended later'")
+    late = "WHERE reference IN ('ended later', 'refused later')"
+    execute(journal, f"UPDATE momopay_payments SET created_at = '{old.isoformat()}' {late}")
+    execute(journal, "UPDATE momopay_payments SET sent_at = created_at WHERE reference = 'ended later'")
     put_collection(journal, "order")
     put_collection(journal, "open order", statuses=["FAILED", "PENDING"])
     put_collection(journal, "paid, and one open", statuses=["SUCCESS", "PENDING"])

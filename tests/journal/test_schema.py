@@ -12,6 +12,7 @@ import pytest
 from sqlalchemy import TextClause, event, select
 
 from drivers import Driver
+from durable.kit import Handler
 from journal.kit import (
     COLLECTION,
     REFUSED,
@@ -163,10 +164,6 @@ def postgresql_scans(connection: Any, text: str, parameters: Any) -> list[str]:
     return bad
 
 
-def ignored(_transaction: object) -> None:
-    """Handle an end."""
-
-
 def use_all(client: Any, sandbox: Sandbox, journal: Journal, other: Journal) -> None:
     """Pay, collect, refund, record, handle and sweep, each in the ways that there are."""
     client.payouts.pay_once(reference="PAY-1", amount=100, phone="0712345678")
@@ -178,12 +175,12 @@ def use_all(client: Any, sandbox: Sandbox, journal: Journal, other: Journal) -> 
     sandbox.advance(600)
     client.stk.collect_once(reference="O-2", amount=100, phone="0712345678")
     sandbox.advance(600)
-    client.transactions.sweep(handler=ignored)
+    client.transactions.sweep(handler=Handler())
     client.stk.collect_once(reference="O-1", amount=100, phone="0712345678")
     client.payouts.refund(of="O-2", amount=50)
     execute(other, "UPDATE momopay_payments SET search_after = 0 WHERE reference = 'PAY-1'")
     execute(other, "UPDATE momopay_transactions SET learned_at = 0, learned_at_service = NULL")
-    client.transactions.sweep(handler=ignored)
+    client.transactions.sweep(handler=Handler())
     assert cancelled.transaction_id in found(journal, "O-1").transaction_ids
     for record in (callback("PAY-1", found(journal, "PAY-1").transaction_ids[0], amount=100), callback("no", "such")):
         journal.record(record)

@@ -557,8 +557,9 @@ def test_what_is_another_payment_is_no_transaction_of_this_one(journal: Journal,
     assert not store.contradict(found(journal), "another")
     assert (found(journal).state, found(journal).transaction_ids) == (ACCEPTED, ("a",))
     if kind is COLLECTION:
-        put(journal, "r", ACCEPTED, kind, transaction_id="b")
-        assert not store.contradict(found(journal), "a"), "the latest attempt is not the one"
+        read = put(journal, "r", ACCEPTED, kind, transaction_id="b")
+        assert not store.contradict(read, "a"), "the latest attempt is not the one"
+        assert found(journal).revision > read.revision, "who has read it decides again"
         assert (found(journal).state, found(journal).transaction_ids) == (ACCEPTED, ("b",))
     latest = found(journal).transaction_ids[-1]
     assert store.contradict(found(journal), latest)

@@ -1,15 +1,19 @@
 """Payment channels: each operation, from the call to the request and back to the record."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
+import httpx
 import pytest
 
 import momopay
 from drivers import Drive, Driver
+from in_turn import in_turn
 from models.kit import CHANNEL, PAYBILL, parse
 from momopay import ChannelType
 from resources.kit import Recorder, assert_came_with_its_response, assert_sent, exchange
+from virtual import refusal
 
 FOLDER = "/v1/payment-wallet/channels"
 OURS = parse(PAYBILL.kind, PAYBILL.camel)
@@ -62,6 +66,16 @@ def test_deleting_a_channel_returns_nothing(drive: Drive) -> None:
     service = Recorder({"anything": True})
     assert drive(transport=service.transport)(lambda client: client.channels.delete(OURS)) is None
     assert_sent(service.requests[0], "DELETE", f"{FOLDER}/{CHANNEL}")
+
+
+@pytest.mark.usefixtures("no_backoff")
+@in_turn(("status", "code"), [(404, "CHANNEL_NOT_FOUND"), (409, "CHANNEL_IN_USE")])
+def test_an_unclear_delete_was_a_success_if_the_channel_is_not_found(drive: Drive, status: int, code: str) -> None:
+    answers = [httpx.Response(status, json=refusal(code)), httpx.Response(500)]
+    sdk = drive(transport=httpx.MockTransport(lambda _: answers.pop()))
+    with nullcontext() if status == 404 else pytest.raises(momopay.ChannelInUseError):
+        sdk(lambda client: client.channels.delete(CHANNEL))
+    assert answers == []
 
 
 # Against the sandbox, whose ledger is the only witness of what was paid.

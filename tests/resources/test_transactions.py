@@ -43,9 +43,10 @@ def test_a_notice_of_nobody_by_id_or_by_record_sends_nothing(drive: Drive) -> No
     assert service.requests == []
 
 
-def test_one_id_is_not_taken_for_many(drive: Drive) -> None:
-    with pytest.raises(momopay.RequestValidationError, match="several ids"):
-        drive().client.transactions.wait_all(ID)
+@in_turn(("ids", "problem"), [(ID, "several ids"), ([ID, ""], "id")])
+def test_what_are_not_many_ids_is_refused_at_once(drive: Drive, ids: Any, problem: str) -> None:
+    with pytest.raises(momopay.RequestValidationError, match=problem):
+        drive().client.transactions.wait_all(ids)
 
 
 SINCE = datetime(2025, 3, 1, 10, 0, tzinfo=UTC)

@@ -23,7 +23,6 @@ from durable.kit import Shop as DurableShop
 from journal.kit import COLLECTION
 from momopay import Journal, JournalEntry, OutcomeUnknownError
 from momopay.sandbox import Sandbox
-from virtual import refusal
 
 OTHER_PHONE = "254722000111"
 HOUR = 3600.0
@@ -125,11 +124,6 @@ def _records(data: Any) -> list[dict[str, Any]]:
 def records_of(data: Any, identity: str) -> list[dict[str, Any]]:
     """Return the records of a transaction in a response's data, to be changed."""
     return [each for each in _records(data) if each.get("transactionId") == identity]
-
-
-def refused(code: str = "INSUFFICIENT_FUNDS") -> httpx.Response:
-    """Make a definite refusal."""
-    return httpx.Response(409, json=refusal(code))
 
 
 class DatabaseClock:

@@ -24,11 +24,7 @@ def to_prompt(identity: str) -> dict[str, Any]:
 def webhook(shop: Shop) -> Callable[[dict[str, Any]], object]:
     """Make the shop's endpoint; return what delivers a callback to the URL that was signed for o."""
     signer, flask = CallbackSigner("a secret that is long enough to be kept"), Flask("shop")
-
-    def ignore(_callback: Callback) -> None:
-        pass
-
-    view: Any = callback_endpoint(ignore, signer=signer, journal=shop.journal)
+    view: Any = callback_endpoint(list[Callback]().append, signer=signer, journal=shop.journal)
     flask.add_url_rule("/momo", view_func=view, methods=["POST"])
     signed = signer.url("http://127.0.0.1/momo", reference="o").removeprefix("http://127.0.0.1")
     return lambda body: flask.test_client().post(signed, json=body)

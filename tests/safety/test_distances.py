@@ -8,7 +8,8 @@ import pytest
 
 from momopay import InsufficientFundsError, OutcomeUnknownError
 from momopay.sandbox import Fault
-from safety.kit import HOUR, Shop, refused
+from safety.kit import HOUR, Shop
+from virtual import refusal
 
 
 def crowd(shop: Shop) -> None:
@@ -30,7 +31,7 @@ def test_a_payer_whose_clock_is_hours_off_pays_once(shop: Shop, payer: timedelta
     """
     shop.between.time_shift = -payer
     shop.between.date_shift = -payer if has_date else None
-    shop.between.hold_next_post(refused())
+    shop.between.hold_next_post(httpx.Response(409, json=refusal("INSUFFICIENT_FUNDS")))
     with pytest.raises(InsufficientFundsError):
         shop.pay("REFUSED")
     shop.sandbox.fail_next("POST", "/b2c/payouts", Fault.error_after_commit)

@@ -4,7 +4,7 @@ import os
 import sqlite3
 from collections import Counter
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 
@@ -42,14 +42,10 @@ class Moment:
     def can_write(self) -> bool:
         """Return whether another process could write now; else it would come before or after the whole transaction."""
         other = sqlite3.connect(self.path, timeout=0.0, isolation_level=None)
-        try:
+        with closing(other), suppress(sqlite3.OperationalError):
             other.execute("BEGIN IMMEDIATE")
-            other.execute("ROLLBACK")
-        except sqlite3.OperationalError:
-            return False
-        finally:
-            other.close()
-        return True
+            return True
+        return False
 
     def elsewhere(self, make: Make) -> None:
         """Make a call as another process does, unless this moment is within a transaction."""

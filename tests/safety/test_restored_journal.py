@@ -3,6 +3,7 @@
 import os
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,6 @@ from journal.kit import pay_and_die
 from momopay import ConfigurationError, Journal
 from momopay.sandbox import Sandbox
 from safety.kit import DURABLE, moved
-
-
-def paying(reference: str) -> Callable[[Journal], Call]:
-    return lambda journal: pay(journal, reference)
 
 
 @pytest.fixture
@@ -38,9 +35,9 @@ def test_a_copy_that_was_written_back_pays_nothing_and_can_be_reconciled(
     """The error says which days to reconcile and how to go on. A payroll stops before its first row."""
     begun = sandbox.now
     copy = path.with_name("copy.db")
-    opened(sdk, url, paying("MADE"))
+    opened(sdk, url, partial(pay, reference="MADE"))
     shutil.copyfile(path, copy)
-    opened(sdk, url, paying("UNSURE"))
+    opened(sdk, url, partial(pay, reference="UNSURE"))
     shutil.copyfile(copy, path)
     before = len(sandbox.requests)
     for name, call in DURABLE.items():
@@ -85,15 +82,15 @@ def test_a_wal_that_was_harmed_after_a_kill_is_noticed(
     path: Path, url: str, sdk: Driver, sandbox: Sandbox, key: str, harm: Callable[[Path], None]
 ) -> None:
     """A killed process leaves its newest rows in the WAL; without them, nothing may be paid. Untouched: all goes on."""
-    opened(sdk, url, paying("MADE"))
+    opened(sdk, url, partial(pay, reference="MADE"))
     process = in_a_fresh_process(pay_and_die, key, sandbox.base_url, url, LOST, 10)
     process.join(30)
     assert process.exitcode == -9
     harm(Path(f"{path}-wal"))
     for reference in LOST:
         if harm is leave:
-            opened(sdk, url, paying(reference))
+            opened(sdk, url, partial(pay, reference=reference))
         else:
             with pytest.raises(ConfigurationError):
-                opened(sdk, url, paying(reference))
+                opened(sdk, url, partial(pay, reference=reference))
     assert moved(sandbox, "payout") == dict.fromkeys(["MADE", *LOST], 10)
