@@ -330,8 +330,7 @@ def test_a_payout_that_another_process_attempts_meanwhile(journal: Journal) -> N
     with just_before("SELECT momopay_journal", journal, lambda: put(journal, "SAL-2")):
         outcome = next(run)
     assert isinstance(outcome.error, momopay.ProtocolError), "the service's record cannot be read"
-    assert outcome.payment is not None
-    assert (outcome.state, outcome.payment.transaction_id) == (ACCEPTED, "t-SAL-2")
+    assert (outcome.state, getattr(outcome.payment, "transaction_id", None)) == (ACCEPTED, "t-SAL-2")
 
 
 def test_a_payout_that_is_searched_for_waits_for_the_budget_too(journal: Journal) -> None:

@@ -234,6 +234,10 @@ def test_a_key_that_may_not_read_the_wallet_may_pay(
         drive(transport=httpx.MockTransport(respond))(pay(journal))
     assert execute(journal, "SELECT tenant_id FROM momopay_accounts") == [("ours" if is_sent else None,)]
     assert "does not belong" not in caplog.text
+    if is_sent:
+        service = Service(record(tenantId="theirs", transactionId="t-2"))
+        drive(transport=httpx.MockTransport(respond), api_key="pk_test_of_another")(pay(journal, "s"))
+        assert "'s' was sent by tenant theirs, to which the journal does not belong" in caplog.text
 
 
 # The lease, and the rate budget.

@@ -70,9 +70,7 @@ def test_a_record_of_something_else_changes_nothing(
 def test_what_was_anonymised_is_settled_by_its_own_transaction_alone(journal: Journal) -> None:
     put(journal, "r", transaction_id="the-id", status="SUCCESS")
     assert journal.anonymise(before=datetime(2100, 1, 1, tzinfo=UTC)) == 1
-    settled = journal.settle(payout(transactionFee=7))
-    assert settled is not None
-    assert settled.fee == 7
+    assert getattr(journal.settle(payout(transactionFee=7)), "fee", None) == 7
     assert journal.settle(payout(transactionId="another")) is None
 
 

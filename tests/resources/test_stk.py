@@ -57,6 +57,4 @@ def test_an_order_is_prompted_for_by_its_account_reference(
         paid = sdk(lambda client: client.stk.collect_once(**order, account_reference=given))
         assert paid.reference == "ORDER-1"
         assert sandbox.ledger[-1].reference == sent
-        entry = journal.get("ORDER-1")
-        assert entry is not None
-        assert entry.wire_reference == sent
+        assert getattr(journal.get("ORDER-1"), "wire_reference", None) == sent
