@@ -2,6 +2,7 @@
 
 import json
 from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 from typing import Any
 
 import pytest
@@ -215,6 +216,7 @@ def test_a_point_in_time_counts_only_where_no_seconds_are_stated() -> None:
     pause = limited({"blockedUntil": end.isoformat()})
     assert pause is not None
     assert 90 < pause <= 100
+    assert retry_after({"retry-after": format_datetime(end, usegmt=True)}) == pytest.approx(95, abs=5)
     assert limited({"blockedUntil": "2020-01-01T00:00:00Z"}) == 0
 
 

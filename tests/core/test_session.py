@@ -95,8 +95,7 @@ def test_threads_that_come_together_make_it_once() -> None:
         made.append(7)
         return 7
 
-    once = Once(make)
-    assert in_threads(5, once.get) == [7] * 5
+    assert in_threads(5, Once(make).get) == [7] * 5
     assert made == [7]
 
 

@@ -22,20 +22,12 @@ from virtual import envelope
 
 ACCOUNT = "ab" * 32
 BASE = "https://api.example/v1"
+finish = attempts.run_blocking
 
 
 def balance(_request: httpx.Request) -> httpx.Response:
     data = {"walletId": "w", "tenantId": "t", "currency": "KES", "availableBalance": 1, "ledgerBalance": 1}
     return httpx.Response(200, json=envelope(data | {"updatedAt": "2026-01-05T09:00:00Z"}))
-
-
-def finish(work: Coroutine[Any, Any, Any]) -> Any:
-    """Return the result of a coroutine that never suspends."""
-    try:
-        work.send(None)
-    except StopIteration as end:
-        return end.value
-    raise AssertionError("it suspended")
 
 
 class Caller:

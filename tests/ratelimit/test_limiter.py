@@ -227,6 +227,21 @@ def test_a_payment_that_comes_counts_as_one_that_waits() -> None:
     assert line.place(Lane.PAYMENT, 100.0, first).payments == 1
 
 
+def test_a_call_that_joins_as_another_leaves_asks_again_at_once(clock: VirtualIO) -> None:
+    limiter = RateLimiter(RateBudget(requests=1, window=10.0), clock, "hash")
+    acquire(limiter)
+    line, signal = limiter._slots().line, clock.signal
+    line.join(leaving := Ticket(Lane.PAYMENT, signal(), asks_at=1010.0))
+
+    def signal_meanwhile() -> Any:
+        line.leave(leaving, 1000.0)
+        return signal()
+
+    vars(clock)["signal"] = signal_meanwhile
+    assert acquire(limiter)
+    assert clock.slept == [10.0]
+
+
 # Who gives up.
 
 
