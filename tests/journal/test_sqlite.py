@@ -167,6 +167,14 @@ def test_a_hard_link_is_a_second_name_and_refused(path: Path, journal: Journal) 
         folder.get("r")  # which has several links, and no second name
 
 
+def test_a_file_beside_which_sqlite_can_write_nothing_is_named(path: Path, journal: Journal) -> None:
+    put(journal)
+    journal.close()
+    path.with_name(f"{path.name}-shm").mkdir()  # as in a folder that this user must not write to
+    with pytest.raises(ConfigurationError, match=f"{path} cannot be opened"), Journal(f"sqlite:///{path}") as again:
+        again.get("r")
+
+
 def test_a_file_that_is_mounted_by_itself_has_a_second_name_and_is_refused(tmp_path: Path) -> None:
     if shutil.which("unshare") is None or subprocess.run(["unshare", "-rm", "true"], check=False).returncode:
         pytest.skip("this user must not mount")

@@ -102,18 +102,16 @@ class SqliteBackend(Backend):
                 raise self._second_name("a mount of this file alone: mount its folder")
             if self._path.is_file() and self._path.stat().st_nlink > 1:  # before it is opened under this name
                 raise self._second_name(_HARD_LINK)
-            connection = self.engine.connect()
-        with connection:
-            is_new = not has_tables(connection, self.table_names)
-            if is_new and had_journal:
-                raise self._lost("has no journal any more")
-            if is_new and not create:
-                raise self._no_journal()
-            with self._opening():
+            with self.engine.connect() as connection:
+                is_new = not has_tables(connection, self.table_names)
+                if is_new and had_journal:
+                    raise self._lost("has no journal any more")
+                if is_new and not create:
+                    raise self._no_journal()
                 self._folder.mkdir(mode=0o700, exist_ok=True)
                 _switch_to_wal(connection)
-            with begun(connection):
-                yield connection
+                with begun(connection):
+                    yield connection
             if not self._marker.exists():
                 self._marker.write_text(_MARKER_TEXT.format(name=self._path.name))
             found = self._path.stat()
