@@ -235,12 +235,13 @@ def test_a_body_made_of_a_read_parses_and_agrees_with_it() -> None:
 
 
 @in_turn("status", ["FAILED", "REVERSED"])
-def test_the_body_of_a_payout_that_failed_says_failed(status: str) -> None:
+@in_turn("code", ["1", None])
+def test_the_body_of_a_payout_that_failed_says_failed(status: str, code: str | None) -> None:
     read = parse(
-        momopay.Transaction, {**READ.camel, "type": "B2C", "status": status, "resultCode": "1", "transactionFee": 1}
+        momopay.Transaction, {**READ.camel, "type": "B2C", "status": status, "resultCode": code, "transactionFee": 1}
     )
     callback = momopay.parse_callback(callback_body(read))
     assert (callback.event_type, callback.transaction.status) == ("transaction.failed", "FAILED")
-    assert callback.transaction.result_code == "1"
+    assert callback.transaction.result_code == code
     assert callback.transaction.transaction_fee == 0
     check_agreement(callback, read)

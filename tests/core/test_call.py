@@ -224,6 +224,7 @@ def test_a_rate_limit_stops_the_whole_budget() -> None:
     unavailable=raw(503, Retry_After="30"),
     refusal=refusal(409, "INSUFFICIENT_FUNDS", Retry_After="30"),
     ban=refusal(429, "STK_TEMP_BANNED", {"retryAfterSeconds": 30}),
+    limit_without_a_time=refusal(429, "RATE_LIMIT_EXCEEDED"),
     lost=lost(),
 )
 def test_no_other_failure_stops_the_budget(answer: Answer) -> None:
@@ -339,6 +340,8 @@ def test_each_top_up_has_one_key_its_own_or_a_given_one() -> None:
     for _ in range(2):
         kit.top_up(client)
     assert len({headers["idempotency-key"] for _, _, headers, _ in service.sent}) == service.payments == 3
+    read_balance(client)
+    assert "idempotency-key" not in service.sent[-1][2]
 
 
 # An ambiguous failure is not forgotten when a later attempt fails clearly.

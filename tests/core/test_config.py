@@ -32,7 +32,7 @@ def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         Account(KEY, None)
 
 
-@in_turn("key", ["", "pk test", "pk_test_\u00e9", "pk_test_x\r\nX: y", "pk_test:x", "pk_test_x\x7f"])
+@in_turn("key", ["", "pk test", "pk_test_\u00e9", "pk_test_x\r\nX: y", "pk_test_x:y", "pk_test_x\x7f"])
 def test_a_key_that_no_header_can_carry_is_refused(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MOMOPAY_API_KEY", KEY)  # which an empty one must not stand for
     with pytest.raises(ConfigurationError) as caught:

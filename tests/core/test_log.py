@@ -15,7 +15,6 @@ logging.getLogger("momopay").debug("a debug line")
 logging.getLogger("momopay").info("an info line")
 logging.getLogger("elsewhere").info("another's line")
 """
-OWN = "logging.basicConfig(level=logging.DEBUG)"
 
 
 def run(level: str | None, *, before: str = "", after: str = "") -> str:
@@ -42,7 +41,7 @@ def test_the_variable_sets_the_level(level: str | None, lines: list[str]) -> Non
 
 @in_turn("when", ["before", "after"])
 def test_a_program_with_handlers_of_its_own_gets_each_line_once(when: str) -> None:
-    shown = run("debug", **{when: OWN})
+    shown = run("debug", **{when: "logging.basicConfig(level=logging.DEBUG)"})
     assert shown.splitlines() == [
         "DEBUG:momopay:a debug line",
         "INFO:momopay:an info line",

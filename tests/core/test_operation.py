@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from drivers import KEY, Driver, session_of
-from momopay import APIConnectionError, AsyncClient, Client, Journal
+from momopay import APIConnectionError, AsyncClient, Client, ConfigurationError, Journal, RateBudget
 from momopay._core.operation import OperationIterator, run_sync
 from momopay.resources.stk import Stk
 from momopay.resources.wallet import Wallet
@@ -88,7 +88,8 @@ def test_a_call_that_is_driven_outside_a_loop_says_so_and_sends_nothing() -> Non
         requests.append(request)
         return balance(request)
 
-    client = AsyncClient(KEY, base_url=BASE, transport=httpx.MockTransport(answer))
+    budget = RateBudget()
+    client = AsyncClient(KEY, base_url=BASE, budget=budget, transport=httpx.MockTransport(answer))
     calls: list[Callable[[], Any]] = [
         client.wallet.balance,
         lambda: client.stk.initiate(amount=100, phone="0712345678"),
@@ -99,6 +100,9 @@ def test_a_call_that_is_driven_outside_a_loop_says_so_and_sends_nothing() -> Non
             begin().send(None)
     assert requests == []
     assert asyncio.run(client.wallet.balance()).currency == "KES"
+    with pytest.raises(ConfigurationError, match="another event loop"):
+        asyncio.run(client.wallet.balance())
+    assert len(requests) == len(budget._log.slots) == 1
 
 
 def test_the_error_of_a_step_shows_no_argument(drive: Callable[..., Driver]) -> None:

@@ -24,8 +24,6 @@ from momopay.events import CallbackReceived, JournalChanged
 from momopay.integrations._receiver import CallbackReceiver
 
 each_way = pytest.mark.parametrize("way", [blocking, kit.awaited, kit.threaded])
-
-
 OTHERS = SIGNER.url("https://shop.example/momo", reference="SAL-2").partition("?")[2]
 FORGED = [
     *("", QUERY[:-1] + ("0" if QUERY[-1] != "0" else "1"), f"{QUERY}&{QUERY}", "momo_token=%C3%A9"),

@@ -124,7 +124,6 @@ def test_a_service_on_loopback_may_call_back_to_loopback(kind: type[Request]) ->
 
 
 # Search.
-
 SENT = VALID[Search]["since"]
 
 

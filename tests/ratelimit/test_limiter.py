@@ -219,8 +219,7 @@ def test_a_call_keeps_its_place_until_it_is_a_second_late() -> None:
 
 
 def test_a_payment_that_comes_counts_as_one_that_waits() -> None:
-    """Other processes are told of it at once, and not when it asks again."""
-    line = Line()
+    line = Line()  # other processes are told of it at once, and not when it asks again
     assert [line.place(lane, 100.0).payments for lane in Lane] == [1, 0, 0]
     line.join(first := Ticket(Lane.PAYMENT, SyncBackend().signal(), asks_at=100.0))
     assert [line.place(lane, 100.0).payments for lane in Lane] == [2, 1, 1]
