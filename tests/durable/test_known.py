@@ -143,6 +143,15 @@ def test_a_near_match_blocks_a_second_attempt_and_is_shown(
     assert seen.changes() == (["REFUSED -> UNKNOWN"] if state is REFUSED else [])
 
 
+def test_what_was_refused_and_made_after_all_is_found(shop: Shop) -> None:
+    """The refusal was a proxy's."""
+    put(shop.journal, "r", REFUSED, code="NO")
+    made = shop(initiate("r"))
+    again = shop.pay()
+    assert (again.is_new, again.transaction_id, shop.entry().state) == (False, made.transaction_id, ACCEPTED)
+    assert PAYOUTS.paid(shop.sandbox) == ["r"]
+
+
 def test_a_prompt_that_was_refused_and_made_after_all_is_found_beside_another(drive: Drive, journal: Journal) -> None:
     put(journal, "r", ACCEPTED, COLLECTION, transaction_id="t-0", status="CANCELLED")
     put(journal, "r", REFUSED, COLLECTION)
