@@ -225,8 +225,9 @@ def test_a_receipt_is_kept_if_a_sweep_handled_the_end_first(journal: Journal) ->
     put(journal, "SAL-1", JournalState.ACCEPTED, transaction_id="the-id")
     journal.settle(payout("SAL-1"))
     assert journal.first_seen(payout("SAL-1"))
-    handler = Handler()
-    receive = blocking(handler, SIGNER, journal)
+    receive = blocking(handler := Handler(), SIGNER, journal)
+    forged = json.dumps(callback_body("SAL-1", momo_receipt="forged")).encode()
+    assert blocking(handler, None, journal)("POST", "", forged) == 200  # without a signer, it adds nothing
     for receipt in ("QK12", "another"):
         assert receive("POST", QUERY, json.dumps(callback_body("SAL-1", momo_receipt=receipt)).encode()) == 200
     assert (handler.calls, found(journal, "SAL-1").receipt) == ([], "QK12")

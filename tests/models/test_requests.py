@@ -195,7 +195,6 @@ def test_a_search_is_past_a_page_whose_last_item_is_older() -> None:
 
 
 # Paths.
-
 PATHS = pytest.mark.parametrize(
     ("path", "folder", "name"),
     [
