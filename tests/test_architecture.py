@@ -176,7 +176,7 @@ STEPS: dict[str, set[str]] = {
     CLIENT: EXTRAS | {"httpx", "httpcore", "pydantic", "anyio", "tenacity"},
     "import pydantic_core.core_schema": EXTRAS,  # with typing-extensions 4.15, it loads asyncio
     "momopay.parse_callback": EXTRAS | {"httpx", "httpcore", "tenacity", "anyio"},
-    f"{CLIENT}.payouts.pay_once": EXTRAS | {"tenacity", "asyncio", "anyio.from_thread"},
+    f"{CLIENT}.payouts.pay_once": EXTRAS | {"tenacity", "asyncio", "momopay._transport.threads"},
 }
 """What one program does, step by step, and libraries that each step must not load."""
 
