@@ -13,7 +13,6 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 from functools import cache, cached_property
-from pathlib import Path
 from typing import Any, Final, cast
 
 from django.apps import apps
@@ -66,7 +65,7 @@ def journal_address() -> dict[str, Any]:
         raise ConfigurationError(f"{connection.vendor} cannot have the journal: it needs SQLite or PostgreSQL")
     # Only what libpq takes, as texts, paths and numbers. The rest are objects and options of Django and psycopg.
     found = connection.get_connection_params()
-    given = {name: str(value) for name, value in found.items() if isinstance(value, str | Path) or type(value) is int}
+    given = {name: str(each) for name, each in found.items() if type(each) in {str, int} or hasattr(each, "__fspath__")}
     given.pop("prepare_threshold", None)
     # Not in the query: a URL is shown with its password hidden, but only in the usual place.
     user, password = (given.pop(name, None) for name in ("user", "password"))
@@ -105,9 +104,8 @@ def _check_not_locked_out(reference: str) -> None:
             pass
     except JournalError as error:
         locked = JournalError(
-            "an open transaction of this thread has locked SQLite, so nothing was written down and nothing was sent."
-            " Call after it (transaction.on_commit), decorate the view with transaction.non_atomic_requests, or use"
-            " PostgreSQL"
+            "an open transaction in this thread locks SQLite: nothing was recorded; nothing was sent. Call after it"
+            " (transaction.on_commit), decorate the view with transaction.non_atomic_requests, or use PostgreSQL"
         )
         # Read in that same transaction. While it holds the lock, nobody else can change the payment.
         payments: Any = apps.get_model("momopay.Payment")
