@@ -302,7 +302,9 @@ def test_confirmations(sdk: Driver, sandbox: Sandbox, seen: Watcher) -> None:
     assert {(each.operation, each.status) for each in received} == {("transactions.confirm", None)}
     assert [each.outcome for each in received] == ["accepted", "mismatch", "mismatch"]
     assert [(each.transaction_id, each.transaction_status) for each in received] == [
-        *((paid.transaction_id, "SUCCESS"), (paid.transaction_id, None), ("2547*****678", None)),
+        (paid.transaction_id, "SUCCESS"),
+        (paid.transaction_id, None),
+        ("2547*****678", None),
     ]
 
 

@@ -197,8 +197,9 @@ class Store:
     def _check_others(self, connection: Connection, draft: Draft) -> str | None:
         """Raise RequestValidationError if other payments block this one; return what was paid of what it refunds."""
         if draft.kind is EntryKind.COLLECTION:
-            is_alike = _row.wire_reference == draft.wire_reference, _row.amount == format_amount(draft.amount)
-            for other in self.entries(connection, *is_alike):  # a shop may have one reference for all its orders
+            # The amount too, and not only in `check_sharing`: a shop may have one reference for all its orders.
+            has_amount = _row.amount == format_amount(draft.amount)
+            for other in self.entries(connection, _row.wire_reference == draft.wire_reference, has_amount):
                 check_sharing(other, draft.wire_reference, draft.reference, draft.amount)
         if draft.refund_of is None:
             return None
