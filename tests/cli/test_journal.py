@@ -44,7 +44,7 @@ def test_the_entries_are_listed_newest_first(shell: Shell, sandbox: Sandbox) -> 
     listed = shell("journal", "list", "--json")
     assert [each["reference"] for each in listed.lines] == ["refused", "paid", "order"]
     assert listed.lines[0]["phone"] == "2547*****678"
-    assert not listed.lines[0].keys() & {"claim", "body_hash"}
+    assert not listed.lines[0].keys() & {"claim", "revision"}
     orders = shell("journal", "list", "--json", "--kind", "collection", "--show-phones")
     assert orders.json["phone"] == NORMALISED
     assert [each["status"] for each in orders.json["transactions"]] == ["CANCELLED", "SUCCESS"]

@@ -82,7 +82,7 @@ def lease_of(journal: Journal) -> AbstractContextManager[Lease]:
 
 def draft(reference: str = "r", kind: EntryKind = PAYOUT, *, amount: Decimal | int = 10, **fields: Any) -> Draft:
     """Return what is about to be sent."""
-    known: dict[str, Any] = {"phone": PHONE, "wire_reference": reference, "body_hash": "hash", **fields}
+    known: dict[str, Any] = {"phone": PHONE, "wire_reference": reference, **fields}
     return Draft(kind=kind, reference=reference, amount=Decimal(amount), **known)
 
 
@@ -163,9 +163,9 @@ def fill(journal: Journal, count: int) -> None:
     when = f"'2026-11-20T10:00:00.' || {micros} || '+00:00'"
     execute(
         journal,
-        "INSERT INTO momopay_payments (account, kind, reference, amount, phone, body_hash, state, attempts, created_at,"
+        "INSERT INTO momopay_payments (account, kind, reference, amount, phone, state, attempts, created_at,"
         f" sent_at, wire_reference, revision, claim, sender, lease_until) {series}SELECT 'default', 'PAYOUT',"
-        f" 'p-' || n, '10', '{PHONE}', 'hash', 'ACCEPTED', 1, {when}, {when}, 'p-' || n, 1, '', '', 0 FROM {numbers}",
+        f" 'p-' || n, '10', '{PHONE}', 'ACCEPTED', 1, {when}, {when}, 'p-' || n, 1, '', '', 0 FROM {numbers}",
     )
     execute(
         journal,

@@ -99,7 +99,7 @@ def show(
 def as_document(entry: momopay.JournalEntry) -> dict[str, object]:
     """Return an entry as shown, without the fields that only the library needs."""
     of_transaction = ("result_code", "receipt", "fee", "ended_at", "transaction_ids", "paid_twice")
-    internal = {"seen_id", "body_hash", "claim", "revision"}
+    internal = {"seen_id", "claim", "revision"}
     return {**entry.model_dump(exclude=internal), **{name: getattr(entry, name) for name in of_transaction}}
 
 

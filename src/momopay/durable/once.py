@@ -7,7 +7,6 @@ list never resolves an UNKNOWN payment. `Sender` does the sending.
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from collections.abc import Mapping
 from dataclasses import replace
@@ -79,15 +78,14 @@ class DurableCall(Generic[BackendT]):
         # The ids of open prompts that this call has read and found older than `abandon_after`.
         self._abandoned = set[str]()
         kept = checked_metadata(metadata)
-        self._draft = Draft(self._kind, reference, request.amount, request.phone, "", "", kept, refund_of)
+        self._draft = Draft(self._kind, reference, request.amount, request.phone, "", kept, refund_of)
         self._send_as(request)
 
     def _send_as(self, request: PayoutRequest | StkRequest) -> None:
         wire_reference = request.reference if isinstance(request, PayoutRequest) else request.account_reference or ""
         self._call.body = request.to_json()
         self._call.details = PaymentDetails(wire_reference, request.amount, request.phone)
-        body_hash = hashlib.sha256(self._call.body).hexdigest()
-        self._draft = replace(self._draft, wire_reference=wire_reference, body_hash=body_hash)
+        self._draft = replace(self._draft, wire_reference=wire_reference)
 
     async def run(self, *, has_slot: bool = False) -> Payment:
         """Send if the journal allows it, else return the known payment. `has_slot`: a rate slot was taken already."""
@@ -226,10 +224,6 @@ class DurableCall(Generic[BackendT]):
                 raise self._duplicate(entry, "was anonymised")
         elif is_payout and entry.phone != self._draft.phone:
             raise self._duplicate(entry, "was used with another phone")
-        # The description or the callback URL may change between two runs of a program. That does not affect the money.
-        if is_payout and entry.body_hash and entry.body_hash != self._draft.body_hash:
-            what = "the first payout counts, and this call differs from it in something other than amount and phone"
-            logger.info("reference %s: %s", redacted_repr(entry.reference), what)
         if entry.wire_reference != self._draft.wire_reference:
             text = "order %s goes on with its first account_reference, by which its prompts are found"
             logger.warning(text, redacted_repr(entry.reference))

@@ -114,7 +114,6 @@ class JournalEntry(MaskedModel):
         transactions: What the service made of it, oldest first.
         seen_id: While the state is UNKNOWN, a transaction id that a broken response showed.
         clock_offset: Seconds by which this machine's clock was ahead of the service's at sending, if known.
-        body_hash: SHA-256 of the last request body.
         claim: The id of the lease of the last call that wrote the row as SENDING.
         revision: Number of changes to the entry.
     """
@@ -137,7 +136,6 @@ class JournalEntry(MaskedModel):
     transactions: tuple[JournalTransaction, ...] = ()
     seen_id: str | None = Field(default=None, repr=False)
     clock_offset: float | None = Field(default=None, repr=False)
-    body_hash: str = Field(default="", repr=False)
     claim: str = Field(default="", repr=False)
     revision: int = Field(default=0, repr=False)
 

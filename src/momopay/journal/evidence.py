@@ -61,7 +61,6 @@ class Draft:
     amount: Decimal
     phone: str
     wire_reference: str
-    body_hash: str
     metadata: Mapping[str, object] | None = None
     refund_of: str | None = None
 

@@ -81,7 +81,6 @@ payments: Final = Table(
     Column("reference", Text, primary_key=True),
     Column("amount", Text, nullable=False),
     Column("phone", Text, nullable=False),
-    Column("body_hash", Text, nullable=False),
     Column("state", Text, nullable=False),
     Column("seen_id", Text),  # the transaction id that a broken response showed
     Column("code", Text),

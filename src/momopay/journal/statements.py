@@ -73,7 +73,6 @@ BEGIN: Final = _changes(
     sent_at=case((_IS_REPEATED_PAYOUT, _row.sent_at), else_=bindparam("now", type_=_row.sent_at.type)),
     clock_offset=case((_IS_REPEATED_PAYOUT, _row.clock_offset), else_=_new("clock_offset")),
     metadata=func.coalesce(_new("metadata"), _row.metadata),
-    body_hash=_new("body_hash"),
     paid_before=_new("paid_before"),
     **TAKE_LEASE,
 )

@@ -156,7 +156,6 @@ class Store:
             paid_before = self._check_others(connection, draft)
             values: dict[str, object] = {
                 "phone": draft.phone,
-                "body_hash": draft.body_hash,
                 "metadata": None if draft.metadata is None else json.dumps(draft.metadata),
                 "clock_offset": offset,
                 "paid_before": paid_before,
