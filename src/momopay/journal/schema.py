@@ -12,23 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from sqlalchemy import (
-    URL,
-    Boolean,
-    Column,
-    ColumnElement,
-    Connection,
-    Double,
-    Index,
-    Insert,
-    Integer,
-    MetaData,
-    Table,
-    Text,
-    bindparam,
-    select,
-    text,
-)
+import sqlalchemy as sa
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.schema import CreateIndex, CreateTable
 from sqlalchemy.sql.functions import FunctionElement
@@ -41,103 +25,103 @@ from momopay.models.enums import TransactionStatus, has_settled
 
 VERSION: Final = 1
 
-metadata: Final = MetaData()
+metadata: Final = sa.MetaData()
 
 # Has one row. `momopay.journal.guards` compares the last two columns with the values that it saw before.
-journal: Final = Table(
+journal: Final = sa.Table(
     "momopay_journal",
     metadata,
-    Column("version", Integer, primary_key=True),
-    Column("restored", Integer, nullable=False),  # how often a person accepted a journal that went back in time
-    Column("sequence", Integer, nullable=False),  # the number of payments begun, in all accounts
+    sa.Column("version", sa.Integer, primary_key=True),
+    sa.Column("restored", sa.Integer, nullable=False),  # how often a person accepted a journal that went back in time
+    sa.Column("sequence", sa.Integer, nullable=False),  # the number of payments begun, in all accounts
 )
 
 # What each namespace is bound to: see `momopay.journal.guards`.
-accounts: Final = Table(
+accounts: Final = sa.Table(
     "momopay_accounts",
     metadata,
-    Column("account", Text, primary_key=True),
-    Column("mode", Text, nullable=False),
-    Column("host", Text, nullable=False),
-    Column("tenant_id", Text),
-    Column("bound_at", Text, nullable=False),
-    Column("handled_since", Text),  # ends recorded earlier are not for a handler: see `momopay.journal.reports`
+    sa.Column("account", sa.Text, primary_key=True),
+    sa.Column("mode", sa.Text, nullable=False),
+    sa.Column("host", sa.Text, nullable=False),
+    sa.Column("tenant_id", sa.Text),
+    sa.Column("bound_at", sa.Text, nullable=False),
+    sa.Column("handled_since", sa.Text),  # ends recorded earlier are not for a handler: see `momopay.journal.reports`
 )
 
 # The tenant that a response showed for an API key. The key is stored as a hash.
-keys: Final = Table(
+keys: Final = sa.Table(
     "momopay_keys",
     metadata,
-    Column("account", Text, primary_key=True),
-    Column("key", Text, primary_key=True),
-    Column("tenant_id", Text, nullable=False),
+    sa.Column("account", sa.Text, primary_key=True),
+    sa.Column("key", sa.Text, primary_key=True),
+    sa.Column("tenant_id", sa.Text, nullable=False),
 )
 
-payments: Final = Table(
+payments: Final = sa.Table(
     "momopay_payments",
     metadata,
-    Column("account", Text, primary_key=True),
-    Column("kind", Text, primary_key=True),
-    Column("reference", Text, primary_key=True),
-    Column("amount", Text, nullable=False),
-    Column("phone", Text, nullable=False),
-    Column("state", Text, nullable=False),
-    Column("seen_id", Text),  # the transaction id that a broken response showed
-    Column("code", Text),
-    Column("attempts", Integer, nullable=False),
-    Column("created_at", Text, nullable=False),
-    Column("sent_at", Text, nullable=False),
-    Column("released_by", Text),
-    Column("released_at", Text),
-    Column("search_after", Double),  # when to search once more for a payment that a person released
-    Column("metadata", Text),  # JSON
-    Column("wire_reference", Text, nullable=False),  # the reference that the service has
-    Column("refund_of", Text),  # the collection that this payout refunds
-    Column("paid_before", Text),  # what had been paid of that collection when the refund began, in KES
-    Column("clock_offset", Double),  # seconds by which the payer's clock was ahead of the service's
-    Column("revision", Integer, nullable=False),  # raised by each change of the payment or its transactions
+    sa.Column("account", sa.Text, primary_key=True),
+    sa.Column("kind", sa.Text, primary_key=True),
+    sa.Column("reference", sa.Text, primary_key=True),
+    sa.Column("amount", sa.Text, nullable=False),
+    sa.Column("phone", sa.Text, nullable=False),
+    sa.Column("state", sa.Text, nullable=False),
+    sa.Column("seen_id", sa.Text),  # the transaction id that a broken response showed
+    sa.Column("code", sa.Text),
+    sa.Column("attempts", sa.Integer, nullable=False),
+    sa.Column("created_at", sa.Text, nullable=False),
+    sa.Column("sent_at", sa.Text, nullable=False),
+    sa.Column("released_by", sa.Text),
+    sa.Column("released_at", sa.Text),
+    sa.Column("search_after", sa.Double),  # when to search once more for a payment that a person released
+    sa.Column("metadata", sa.Text),  # JSON
+    sa.Column("wire_reference", sa.Text, nullable=False),  # the reference that the service has
+    sa.Column("refund_of", sa.Text),  # the collection that this payout refunds
+    sa.Column("paid_before", sa.Text),  # what had been paid of that collection when the refund began, in KES
+    sa.Column("clock_offset", sa.Double),  # seconds by which the payer's clock was ahead of the service's
+    sa.Column("revision", sa.Integer, nullable=False),  # raised by each change of the payment or its transactions
     # The last three columns are the lease: see `momopay.journal.database.LeaseHolder`.
-    Column("claim", Text, nullable=False),
-    Column("sender", Text, nullable=False),
-    Column("lease_until", Double, nullable=False),
+    sa.Column("claim", sa.Text, nullable=False),
+    sa.Column("sender", sa.Text, nullable=False),
+    sa.Column("lease_until", sa.Double, nullable=False),
 )
 
 # Every transaction that the service accepted. The key ensures that a transaction belongs to one payment only.
-transactions: Final = Table(
+transactions: Final = sa.Table(
     "momopay_transactions",
     metadata,
-    Column("account", Text, primary_key=True),
-    Column("transaction_id", Text, primary_key=True),
-    Column("kind", Text, nullable=False),
-    Column("reference", Text, nullable=False),
-    Column("amount", Text, nullable=False),
-    Column("phone", Text, nullable=False),
-    Column("status", Text),
-    Column("result_code", Text),
-    Column("receipt", Text),
-    Column("fee", Text),
-    Column("sent_at", Text, nullable=False),
-    Column("ended_at", Text),
+    sa.Column("account", sa.Text, primary_key=True),
+    sa.Column("transaction_id", sa.Text, primary_key=True),
+    sa.Column("kind", sa.Text, nullable=False),
+    sa.Column("reference", sa.Text, nullable=False),
+    sa.Column("amount", sa.Text, nullable=False),
+    sa.Column("phone", sa.Text, nullable=False),
+    sa.Column("status", sa.Text),
+    sa.Column("result_code", sa.Text),
+    sa.Column("receipt", sa.Text),
+    sa.Column("fee", sa.Text),
+    sa.Column("sent_at", sa.Text, nullable=False),
+    sa.Column("ended_at", sa.Text),
     # When the journal learned of the end: by the database's clock and, if known, by the service's.
-    Column("learned_at", Double),
-    Column("learned_at_service", Text),
+    sa.Column("learned_at", sa.Double),
+    sa.Column("learned_at_service", sa.Text),
     # When it was read once more after an end without success, as a late PIN may have paid it.
-    Column("checked_at", Text),
+    sa.Column("checked_at", sa.Text),
     # When an end was recorded that may not have been handled. A sweep delivers it, and clears this once it was.
-    Column("unhandled_since", Text),
+    sa.Column("unhandled_since", sa.Text),
 )
 
-callbacks: Final = Table(
+callbacks: Final = sa.Table(
     "momopay_callbacks",
     metadata,
-    Column("account", Text, primary_key=True),
-    Column("transaction_id", Text, primary_key=True),
-    Column("status", Text, primary_key=True),
-    Column("seen_at", Text, nullable=False),
-    Column("handled", Boolean, nullable=False),
-    Column("claim", Text, nullable=False),
-    Column("sender", Text, nullable=False),
-    Column("lease_until", Double, nullable=False),
+    sa.Column("account", sa.Text, primary_key=True),
+    sa.Column("transaction_id", sa.Text, primary_key=True),
+    sa.Column("status", sa.Text, primary_key=True),
+    sa.Column("seen_at", sa.Text, nullable=False),
+    sa.Column("handled", sa.Boolean, nullable=False),
+    sa.Column("claim", sa.Text, nullable=False),
+    sa.Column("sender", sa.Text, nullable=False),
+    sa.Column("lease_until", sa.Double, nullable=False),
 )
 
 
@@ -152,19 +136,19 @@ def _not_settled(kind: EntryKind) -> str:
 
 
 # As text, because a partial index serves a statement only if both have the same condition without parameters.
-HAS_NOT_SETTLED: Final = text(f"({' OR '.join(map(_not_settled, EntryKind))})")
+HAS_NOT_SETTLED: Final = sa.text(f"({' OR '.join(map(_not_settled, EntryKind))})")
 # NOT IN, because with "=" SQLite would read all orders by another index.
 _not_repeating: Final = ", ".join(f"'{kind}'" for kind, repeats in REPEATS.items() if not repeats)
 _ended_without_success: Final = quoted(status for status in TransactionStatus if status.ended_without_success)
-IS_TO_CHECK: Final = text(
+IS_TO_CHECK: Final = sa.text(
     f"(checked_at IS NULL AND momopay_transactions.kind NOT IN ({_not_repeating})"
     f" AND status IN ({_ended_without_success}))"
 )
-UNHANDLED: Final = text("unhandled_since IS NOT NULL")
+UNHANDLED: Final = sa.text("unhandled_since IS NOT NULL")
 
 
-def _index(name: str, *columns: Column[Any], where: Any = None) -> None:
-    Index(f"momopay_{name}", *columns, sqlite_where=where, postgresql_where=where)
+def _index(name: str, *columns: sa.Column[Any], where: Any = None) -> None:
+    sa.Index(f"momopay_{name}", *columns, sqlite_where=where, postgresql_where=where)
 
 
 _index("payments_by_state", payments.c.account, payments.c.state)
@@ -185,24 +169,24 @@ _index("transactions_unhandled", _of.account, _of.unhandled_since, where=UNHANDL
 class Now(FunctionElement[float]):
     """The time by the clock of the database, in Unix seconds. Its SQL differs between the databases."""
 
-    type: TypeEngine[float] = Double()
+    type: TypeEngine[float] = sa.Double()
     inherit_cache: bool | None = True
 
 
 # Gives a row to a lease. `LeaseHolder.columns` returns the parameters.
 TAKE_LEASE: Final[Mapping[str, Any]] = {
-    "claim": bindparam("claim"),
-    "sender": bindparam("sender"),
-    "lease_until": Now() + bindparam("lease_seconds", type_=Now.type),
+    "claim": sa.bindparam("claim"),
+    "sender": sa.bindparam("sender"),
+    "lease_until": Now() + sa.bindparam("lease_seconds", type_=Now.type),
 }
 
 
-def lease_left(table: Table) -> ColumnElement[float]:
+def lease_left(table: sa.Table) -> sa.ColumnElement[float]:
     """Return the column ``lease_left``, the seconds until the lease of a row expires."""
     return (table.c.lease_until - Now()).label("lease_left")
 
 
-class InsertNew(Insert):
+class InsertNew(sa.Insert):
     """An INSERT that does nothing if the key of the row is taken."""
 
     inherit_cache: bool | None = True
@@ -220,7 +204,7 @@ INSERTS: Final = {
 
 def definitions(dialect: str) -> Iterator[str]:
     """Yield the statements that create the tables, their indexes and the row with the version."""
-    of = URL.create(dialect).get_dialect()()
+    of = sa.URL.create(dialect).get_dialect()()
     for table in metadata.sorted_tables:
         yield str(CreateTable(table).compile(dialect=of))
         for index in table.indexes:
@@ -228,12 +212,12 @@ def definitions(dialect: str) -> Iterator[str]:
     yield f"INSERT INTO {journal.name} (version, restored, sequence) VALUES ({VERSION}, 0, 0)"  # noqa: S608  constants
 
 
-def has_tables(connection: Connection, table_names: str) -> bool:
+def has_tables(connection: sa.Connection, table_names: str) -> bool:
     """Return whether the database has a journal of any version. A user's own table may begin with "momopay_"."""
     return journal.name in connection.exec_driver_sql(table_names).scalars()
 
 
-def set_up(connection: Connection, table_names: str, *, create: bool) -> None:
+def set_up(connection: sa.Connection, table_names: str, *, create: bool) -> None:
     """Create the tables if there are none, within the caller's transaction.
 
     Raise ConfigurationError if they are of another version, or if there are none and `create` is false.
@@ -248,7 +232,7 @@ def set_up(connection: Connection, table_names: str, *, create: bool) -> None:
         return
     # Compare the columns first, as those of another version may differ.
     columns = list(connection.exec_driver_sql("SELECT * FROM momopay_journal WHERE 1 = 0").keys())
-    found = connection.scalar(select(journal.c.version)) if columns == journal.c.keys() else "an earlier one"
+    found = connection.scalar(sa.select(journal.c.version)) if columns == journal.c.keys() else "an earlier one"
     if found != VERSION:
         raise ConfigurationError(
             f"the database has a journal of version {found}, and this momopay reads version {VERSION}: give another"
