@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 from math import inf
 from typing import Any, Final, Generic
 
+from momopay import errors
 from momopay._core.call import Call, PaymentDetails
 from momopay._core.session import Session
 from momopay._core.wiring import BackendT
@@ -22,12 +23,6 @@ from momopay.durable.known import KnownPayment
 from momopay.durable.payment import Payment, payment_of
 from momopay.durable.search import outcome_unknown
 from momopay.durable.send import ENDPOINTS, JournalAccess, Sender, learn_tenant
-from momopay.errors import (
-    DuplicateCollectionError,
-    DuplicatePayoutError,
-    MomoPayError,
-    RequestValidationError,
-)
 from momopay.journal.entries import MAY_BE_SENT, EntryKind, JournalEntry, JournalTransaction
 from momopay.journal.evidence import Draft, KeyIdentity
 from momopay.journal.journal import Journal
@@ -103,7 +98,7 @@ class DurableCall(Generic[BackendT]):
                     return payment
                 self._call.has_slot = False  # as above
                 entry = await self._journal.run(self._store.get, self._kind, self._reference)
-        except MomoPayError as error:
+        except errors.MomoPayError as error:
             await self._journal.note_earlier_attempts(error, self._kind, self._reference)
             raise
 
@@ -140,7 +135,7 @@ class DurableCall(Generic[BackendT]):
                 if found is not None:
                     return self._unless_ended(entry, found)
             record = await self._sender.try_to_send(self._draft, entry)
-        except RequestValidationError:
+        except errors.RequestValidationError:
             # As far as the journal knows, another order is open under this account_reference. It may have ended since.
             if self._kind is EntryKind.PAYOUT or self._has_read_others:
                 raise
@@ -229,9 +224,9 @@ class DurableCall(Generic[BackendT]):
             logger.warning(text, redacted_repr(entry.reference))
             self._send_as(self._request.model_copy(update={"account_reference": entry.wire_reference}))
 
-    def _duplicate(self, entry: JournalEntry, how: str) -> DuplicatePayoutError | DuplicateCollectionError:
+    def _duplicate(self, entry: JournalEntry, how: str) -> errors.MomoPayError:
         is_payout = self._kind is EntryKind.PAYOUT
-        error = DuplicatePayoutError if is_payout else DuplicateCollectionError
+        error = errors.DuplicatePayoutError if is_payout else errors.DuplicateCollectionError
         message = f"reference {entry.reference!r} of {entry.created_at:%Y-%m-%d} {how}"
         if "wait for" not in how:
             message += f": give each {'payout' if is_payout else 'order'} a reference of its own"

@@ -19,6 +19,7 @@ from functools import partial
 from math import inf
 from typing import Any, Final, Generic, Protocol, Self, TypeAlias
 
+from momopay import errors
 from momopay._core.operation import OperationIterator, as_operation
 from momopay._core.session import Session
 from momopay._core.wiring import BackendT
@@ -35,22 +36,6 @@ from momopay.durable.payment import (
     reference_in,
 )
 from momopay.durable.send import JournalAccess, check_account
-from momopay.errors import (
-    APIError,
-    BudgetExhaustedError,
-    ChannelNotFoundError,
-    ConfigurationError,
-    DuplicatePayoutError,
-    InsufficientFundsError,
-    InsufficientServiceBalanceError,
-    InvalidApiKeyError,
-    JournalError,
-    KycNotVerifiedError,
-    MomoPayError,
-    OutcomeUnknownError,
-    RequestValidationError,
-    ThrottledError,
-)
 from momopay.journal.entries import EntryKind, JournalEntry, JournalState
 from momopay.journal.journal import Journal, parts_of
 from momopay.models.arguments import checked_metadata, similarity_key
@@ -62,12 +47,12 @@ Source: TypeAlias = Iterable[Given] | AsyncIterable[Given]
 
 # Refusals that every other payout would meet too, unlike that of one phone.
 _STOPPING: Final = (
-    ChannelNotFoundError,
-    InsufficientFundsError,
-    InsufficientServiceBalanceError,
-    InvalidApiKeyError,
-    KycNotVerifiedError,
-    ThrottledError,
+    errors.ChannelNotFoundError,
+    errors.InsufficientFundsError,
+    errors.InsufficientServiceBalanceError,
+    errors.InvalidApiKeyError,
+    errors.KycNotVerifiedError,
+    errors.ThrottledError,
 )
 # As many unknown outcomes in a row mean that the service is in trouble.
 _MAX_UNKNOWN_IN_A_ROW: Final = 3
@@ -102,7 +87,7 @@ class PayoutLimits:
             try:
                 amounts.append(None if value is None else parse_amount(value, 0))
             except ValueError as error:
-                raise RequestValidationError({name: str(error)}) from error
+                raise errors.RequestValidationError({name: str(error)}) from error
         return cls(*amounts)
 
     def check(self, payouts: Sequence[_Payee]) -> None:
@@ -118,7 +103,7 @@ class PayoutLimits:
             named += [f"{len(above) - _NAMED} others"] if len(above) > _NAMED else []
             problems["max_each"] = f"more than KES {format_amount(self.each)}: {', '.join(named)}"
         if problems:
-            raise RequestValidationError(problems)
+            raise errors.RequestValidationError(problems)
 
 
 class PayAll(Generic[BackendT]):
@@ -171,7 +156,7 @@ class PayAll(Generic[BackendT]):
         while (given := await self._take()) is not _END:
             if is_mapping(given):  # which could change after it was counted
                 given = dict(given)
-            with suppress(RequestValidationError):  # it is never sent, and gets its own outcome later
+            with suppress(errors.RequestValidationError):  # it is never sent, and gets its own outcome later
                 requests.append(self._request(item_of(given)))
             everything.append(given)
         self._limits.check(requests)
@@ -184,7 +169,7 @@ class PayAll(Generic[BackendT]):
         try:
             item = item_of(given)
             request, metadata = self._request(item), checked_metadata(item.metadata)
-        except RequestValidationError as error:
+        except errors.RequestValidationError as error:
             return PayoutOutcome(reference_in(given), JournalState.NOT_SENT, error=error)
         entry: JournalEntry | None = None
         try:
@@ -199,14 +184,14 @@ class PayAll(Generic[BackendT]):
                 payment = await self._pay_once(request, metadata, is_new=entry is None)
                 self._unknown_in_a_row = 0
             return PayoutOutcome(request.reference, JournalState.ACCEPTED, payment)
-        except MomoPayError as error:
+        except errors.MomoPayError as error:
             outcome = await self._failed(request, error)
             # A payout that was unknown before was only searched for, which does not show how the service is now.
             if entry is None or entry.state is not JournalState.UNKNOWN:
                 self._unknown_in_a_row = self._unknown_in_a_row + 1 if outcome.state is JournalState.UNKNOWN else 0
             is_in_trouble = self._unknown_in_a_row >= _MAX_UNKNOWN_IN_A_ROW
             # Errors that do not come from the service, such as no connection or no journal, stop the run too.
-            is_of_one = isinstance(error, APIError | OutcomeUnknownError | DuplicatePayoutError)
+            is_of_one = isinstance(error, errors.APIError | errors.OutcomeUnknownError | errors.DuplicatePayoutError)
             is_of_all = not is_of_one or isinstance(error, _STOPPING) or not self._is_account_checked
             return replace(outcome, stops=is_of_all or is_in_trouble)
 
@@ -220,7 +205,7 @@ class PayAll(Generic[BackendT]):
             call = DurableCall(self._session, self._journal, request.reference, request, metadata=metadata)
             try:
                 return await call.run(has_slot=is_new)
-            except BudgetExhaustedError as error:
+            except errors.BudgetExhaustedError as error:
                 if error.may_have_executed or tries == _MAX_TRIES:
                     raise
                 await self._waited_for(self._session.backend.sleep(error.retry_after))
@@ -232,22 +217,24 @@ class PayAll(Generic[BackendT]):
         finally:
             self.waiting = False
 
-    async def _failed(self, request: PayoutRequest, error: MomoPayError) -> PayoutOutcome:
+    async def _failed(self, request: PayoutRequest, error: errors.MomoPayError) -> PayoutOutcome:
         """Return the outcome with the journal's state, because another process may have paid it."""
         outcome = partial(PayoutOutcome, request.reference, error=error)
-        if isinstance(error, DuplicatePayoutError):  # the entry belongs to another payout
+        if isinstance(error, errors.DuplicatePayoutError):  # the entry belongs to another payout
             return outcome(JournalState.REFUSED)
         access = JournalAccess(self._session, self._journal, request.reference)
         if not self._is_account_checked:
             await access.note_earlier_attempts(error, EntryKind.PAYOUT, request.reference)
         by_error = JournalState.UNKNOWN if error.may_have_executed else JournalState.NOT_SENT
         # The journal may belong to another account.
-        needs_no_entry = isinstance(error, ConfigurationError | OutcomeUnknownError | RequestValidationError)
+        needs_no_entry = isinstance(
+            error, errors.ConfigurationError | errors.OutcomeUnknownError | errors.RequestValidationError
+        )
         if needs_no_entry or not self._is_account_checked:
             return outcome(by_error)
         try:
             entry = await access.run(self._store.get, EntryKind.PAYOUT, request.reference)
-        except JournalError:
+        except errors.JournalError:
             return outcome(by_error)
         if entry is None:
             return outcome(JournalState.NOT_SENT)
@@ -307,4 +294,4 @@ def check_similar(journal: Journal | None, payouts: Iterable[_Payee]) -> None:
     if found:
         pairs = "; ".join(f"{redacted_repr(reference)} looks like {redacted_repr(other)}" for reference, other in found)
         problem = f"{pairs}, with the same phone and amount: pass similar=True if both are to be paid"
-        raise RequestValidationError({"reference": problem})
+        raise errors.RequestValidationError({"reference": problem})

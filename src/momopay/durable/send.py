@@ -20,6 +20,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeAlias, TypeVar
 
 import momopay
+from momopay import errors
 from momopay._core.call import Call, Endpoint
 from momopay._core.operation import run_sync
 from momopay._core.reads import read_balance
@@ -28,17 +29,6 @@ from momopay._core.session import Session
 from momopay._ratelimit.budget import Lane
 from momopay._redaction import clear_frames, redacted_repr
 from momopay.durable.search import outcome_unknown
-from momopay.errors import (
-    APIError,
-    ConfigurationError,
-    DuplicateCollectionError,
-    DuplicatePayoutError,
-    JournalError,
-    MomoPayError,
-    OutcomeUnknownError,
-    RateLimitExceededError,
-    RequestValidationError,
-)
 from momopay.journal.entries import EntryKind, JournalEntry, JournalState
 from momopay.journal.evidence import Draft, KeyIdentity, reference_of, report_of
 from momopay.journal.journal import Journal, parts_of
@@ -70,7 +60,12 @@ ENDPOINTS: Final[dict[EntryKind, tuple[Endpoint[Any], str]]] = {
 # Seconds that a lease outlives the deadline of its call, to read the response and record it.
 _GRACE: Final = 30.0
 # Errors about one call alone: their `may_have_executed` does not depend on earlier attempts.
-_ABOUT_THIS_CALL: Final = (ConfigurationError, DuplicateCollectionError, DuplicatePayoutError, RequestValidationError)
+_ABOUT_THIS_CALL: Final = (
+    errors.ConfigurationError,
+    errors.DuplicateCollectionError,
+    errors.DuplicatePayoutError,
+    errors.RequestValidationError,
+)
 # Seconds after the commit of a row within which the body is written without reading the row again.
 _ROW_IS_FRESH: Final = 1.0
 # Minimum seconds for a write, so that a response that came just before the deadline is still recorded.
@@ -103,7 +98,7 @@ async def learn_tenant(access: JournalAccess, identity: KeyIdentity) -> None:
     try:
         balance = await read_balance(access.session, lane=Lane.PAYMENT, until=access.deadline)  # a payment waits for it
         tenant_id = balance.tenant_id
-    except APIError as error:
+    except errors.APIError as error:
         # This key may not read the wallet. The response to its first payment shows the tenant.
         if error.status_code != HTTPStatus.FORBIDDEN:
             raise
@@ -144,7 +139,7 @@ class JournalAccess:
         write = partial(self.session.backend.in_thread, self._bounded, _LEAST_SECONDS, work, args, kwargs)
         try:
             result: T = await write()
-        except MomoPayError as error:
+        except errors.MomoPayError as error:
             self._log(error)
             return None
         except Exception as error:
@@ -176,7 +171,7 @@ class JournalAccess:
         row = await self.run_or_log(lambda: (self.store.get(kind, reference),))
         return row is not None and (row[0] is None or not may_have_executed(row[0]))
 
-    async def note_earlier_attempts(self, error: MomoPayError, kind: EntryKind, reference: str) -> None:
+    async def note_earlier_attempts(self, error: errors.MomoPayError, kind: EntryKind, reference: str) -> None:
         """Set `may_have_executed` of an error if an earlier attempt, or another call's, may have executed."""
         if not error.may_have_executed and not isinstance(error, _ABOUT_THIS_CALL):
             error.may_have_executed = not await self.is_free(kind, reference)
@@ -188,7 +183,7 @@ class JournalAccess:
 
     def _log(self, error: Exception) -> None:
         # A JournalError, or the journal was closed meanwhile. The text or traceback of any other may show values.
-        problem = str(error) if isinstance(error, MomoPayError) else f"not recorded: {type(error).__name__}"
+        problem = str(error) if isinstance(error, errors.MomoPayError) else f"not recorded: {type(error).__name__}"
         logger.error("reference %s: %s", redacted_repr(self._reference), problem)
 
 
@@ -221,7 +216,7 @@ class Sender:
                         raise
                     await self._record_acceptance(lease, draft, record)
                     return record
-        except RateLimitExceededError as error:
+        except errors.RateLimitExceededError as error:
             # Not repeated by `Call`, because a search must precede any second send, even after this refusal.
             pause, limits = max(error.retry_after or 0.0, BASE_BACKOFF), self._session.limits
             is_last = self._call.attempts >= limits.max_attempts
@@ -246,7 +241,7 @@ class Sender:
             # The traceback of an interrupt may hold the connection, whose open transaction keeps out all writers.
             clear_frames(error)
             await self._journal.finish(error, self._store.record_outcome, lease, draft, JournalState.NOT_SENT)
-            if isinstance(error, JournalError):
+            if isinstance(error, errors.JournalError):
                 error.may_have_executed = not await self._journal.is_free(draft.kind, draft.reference)
             raise
         if may_send:
@@ -264,7 +259,7 @@ class Sender:
             )
         if is_accepted is False:  # None: it could not be recorded
             what = f"another {', '.join(differing)}" if differing else "the transaction of another payment"
-            error = OutcomeUnknownError(
+            error = errors.OutcomeUnknownError(
                 f"the payment of reference {draft.reference!r} may have been made: the service answered with {what}",
                 sent_at=self._call.sent_at or record.created_at,
                 reference=draft.reference,
@@ -293,28 +288,28 @@ class Sender:
             return
         try:
             entry = await self._journal.run(self._store.get, draft.kind, draft.reference)
-        except JournalError as error:
+        except errors.JournalError as error:
             error.may_have_executed = False  # without its body the request does nothing
             raise
         if entry is None:
-            raise JournalError("the payment's row has disappeared from the journal")
+            raise errors.JournalError("the payment's row has disappeared from the journal")
         if entry.claim != lease.id or entry.state is not JournalState.SENDING:
             raise outcome_unknown(entry, "its row was changed while this call was held up, so this call sent nothing")
 
     async def _record_failure(self, lease: Lease, draft: Draft, error: BaseException) -> None:
         state = JournalState.NOT_SENT
-        seen_id = error.transaction_id if isinstance(error, OutcomeUnknownError) else None
+        seen_id = error.transaction_id if isinstance(error, errors.OutcomeUnknownError) else None
         code: str | None = None
-        if not isinstance(error, MomoPayError):  # a cancellation, an interrupt, or a bug in the user's transport
+        if not isinstance(error, errors.MomoPayError):  # a cancellation, an interrupt, or a bug in the user's transport
             state = JournalState.UNKNOWN if self._call.may_have_been_sent else state
         elif error.may_have_executed:
             state = JournalState.UNKNOWN
-        elif isinstance(error, APIError):
+        elif isinstance(error, errors.APIError):
             state, code = JournalState.REFUSED, error.code
         offset = self._session.clock.offset
         record = partial(self._store.record_outcome, seen_id=seen_id, code=code, clock_offset=offset)
         if await self._journal.finish(error, record, lease, draft, state):
             report_change(self._session, draft, JournalState.SENDING, state)
-        elif isinstance(error, MomoPayError) and not error.may_have_executed:
+        elif isinstance(error, errors.MomoPayError) and not error.may_have_executed:
             # The row belongs to another call by now: this one was frozen, and taken for dead.
             error.may_have_executed = not await self._journal.is_free(draft.kind, draft.reference)

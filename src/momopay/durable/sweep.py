@@ -16,6 +16,7 @@ from itertools import chain, zip_longest
 from random import sample
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from momopay import errors
 from momopay._core.handlers import is_async, raise_if_awaitable, trace_of
 from momopay._core.reads import EVERYTHING, PageWalk, read_page, read_transaction
 from momopay._core.session import Session
@@ -24,16 +25,6 @@ from momopay._redaction import redacted_repr
 from momopay.durable.known import record_made
 from momopay.durable.search import Matches, describe, search, search_for
 from momopay.durable.send import check_account, report_change
-from momopay.errors import (
-    APIError,
-    CallbackError,
-    ConfigurationError,
-    InvalidApiKeyError,
-    MomoPayError,
-    ProtocolError,
-    ThrottledError,
-    TransactionNotFoundError,
-)
 from momopay.journal.entries import JournalEntry, JournalState
 from momopay.journal.evidence import differences, report_of
 from momopay.journal.journal import Journal, parts_of
@@ -89,7 +80,7 @@ class Sweep:
         handler: TransactionHandler | AsyncTransactionHandler | None = None,
     ) -> None:
         if handler is not None and (not callable(handler) or (is_async(handler) and not session.backend.is_async)):
-            raise ConfigurationError("handler must be a function, and may be async def with an AsyncClient only")
+            raise errors.ConfigurationError("handler must be a function, and may be async def with an AsyncClient only")
         self._session = session
         self._journal = journal
         self._handler: Callable[[Transaction], Any] | None = handler
@@ -114,10 +105,10 @@ class Sweep:
         await check_account(self._session, self._journal)
         if self._handler is not None:
             self._since = await in_thread(reports.handled_since, datetime.now(UTC))
-        failure: MomoPayError | None = None
+        failure: errors.MomoPayError | None = None
         try:
             await self._read()
-        except MomoPayError as error:  # raised after the ends that were read before it are delivered
+        except errors.MomoPayError as error:  # raised after the ends that were read before it are delivered
             failure = error
         if self._handler is not None and self._since is not None:
             for each in await in_thread(reports.unhandled, self._since):
@@ -150,7 +141,7 @@ class Sweep:
     async def _read(self) -> None:
         """Make the requests, and record each response at once."""
         await self._session.backend.in_thread(self._find_due)
-        failure: MomoPayError | None = None
+        failure: errors.MomoPayError | None = None
         # A single transaction is read by id, unless an ended prompt needs the service's time, which a page shows first.
         if self._searched or self._ended_prompts or len(self._unread) > 1:
             failure = await self._failure_of(self._read_pages())
@@ -163,12 +154,12 @@ class Sweep:
         if failure is not None:
             raise failure
 
-    async def _failure_of(self, read: Coroutine[Any, Any, None]) -> MomoPayError | None:
+    async def _failure_of(self, read: Coroutine[Any, Any, None]) -> errors.MomoPayError | None:
         """Make a read. Return its error if it may concern this transaction alone; raise any other."""
         try:
             await read
-        except (APIError, ProtocolError) as error:
-            if isinstance(error, InvalidApiKeyError | ThrottledError):
+        except (errors.APIError, errors.ProtocolError) as error:
+            if isinstance(error, errors.InvalidApiKeyError | errors.ThrottledError):
                 raise
             return error
         return None
@@ -238,7 +229,7 @@ class Sweep:
     async def _read_by_id(self, transaction_id: str) -> None:
         try:
             transaction = await read_transaction(self._session, transaction_id, lane=Lane.POLL)
-        except TransactionNotFoundError:
+        except errors.TransactionNotFoundError:
             logger.warning("the service knows no transaction %s, which is in the journal", transaction_id)
             return
         self._session.clock.observe(transaction.response.headers)
@@ -350,6 +341,6 @@ class Sweep:
         """Hold an end while it is handled. Yield whether it is to be handled here."""
         with ExitStack() as stack:
             is_first = False
-            with suppress(CallbackError):  # on entering: another call is handling it
+            with suppress(errors.CallbackError):  # on entering: another call is handling it
                 is_first = stack.enter_context(self._journal.handling(transaction))
             yield is_first

@@ -19,6 +19,7 @@ from typing import Final
 from sqlalchemy import Connection, case, exists, func, select, tuple_, update
 
 from momopay.errors import ConfigurationError, JournalError
+from momopay.journal import schema
 from momopay.journal.database import update_one
 from momopay.journal.entries import (
     ANONYMISED,
@@ -30,17 +31,6 @@ from momopay.journal.entries import (
     JournalState,
     JournalTransaction,
 )
-from momopay.journal.schema import (
-    HAS_NOT_SETTLED,
-    IS_TO_CHECK,
-    UNHANDLED,
-    VERSION,
-    Now,
-    accounts,
-    callbacks,
-    payments,
-    transactions,
-)
 from momopay.journal.statements import AS_READ, IS_ROW, IS_TRANSACTION, Condition
 from momopay.journal.store import Store
 from momopay.models.enums import FAILURES, TransactionStatus, outranks
@@ -50,17 +40,17 @@ _LONGEST_CHECK: Final = 3600.0  # seconds
 _HISTORY: Final = timedelta(days=1)  # how old an end may be for the first sweep with a handler
 LATE: Final = timedelta(minutes=10)  # how long after an end without success a prompt is read once more
 
-_row: Final = payments.c
-_of: Final = transactions.c
+_row: Final = schema.payments.c
+_of: Final = schema.transactions.c
 _KEY: Final = (_row.created_at, _row.kind, _row.reference)
 _end: Final = case((_of.status.in_([each.value for each in FAILURES]), "FAILED"), else_=_of.status)
 # An end also counts as handled if one that outranks it was.
 _outranking: Final = [each.value for each in TransactionStatus if outranks(each, TransactionStatus.FAILED)]
 _WAS_HANDLED: Final = exists().where(
-    callbacks.c.account == _of.account,
-    callbacks.c.transaction_id == _of.transaction_id,
-    (callbacks.c.status == _end) | ((_end == "FAILED") & callbacks.c.status.in_(_outranking)),
-    callbacks.c.handled,
+    schema.callbacks.c.account == _of.account,
+    schema.callbacks.c.transaction_id == _of.transaction_id,
+    (schema.callbacks.c.status == _end) | ((_end == "FAILED") & schema.callbacks.c.status.in_(_outranking)),
+    schema.callbacks.c.handled,
 )
 
 
@@ -137,65 +127,65 @@ class Reports:
 
     def open(self) -> list[JournalEntry]:
         """Return the payments with a transaction that has not settled, oldest first."""
-        return self._store.having(HAS_NOT_SETTLED)
+        return self._store.having(schema.HAS_NOT_SETTLED)
 
     def count_open(self) -> tuple[int, datetime | None]:
         """Return how many transactions have not settled, and when the oldest of them was sent."""
-        found = select(func.count(), func.min(_of.sent_at)).select_from(transactions)
+        found = select(func.count(), func.min(_of.sent_at)).select_from(schema.transactions)
         # The condition on the time makes SQLite use the index.
-        found = found.where(self._is_transaction, _of.sent_at > "", HAS_NOT_SETTLED)
+        found = found.where(self._is_transaction, _of.sent_at > "", schema.HAS_NOT_SETTLED)
         with self._database.connection() as connection:
             count, oldest = connection.execute(found).one()
         return count, None if oldest is None else datetime.fromisoformat(oldest)
 
     def not_settled(self) -> list[Followed]:
         """Return the transactions that have not settled."""
-        return self._followed(HAS_NOT_SETTLED)
+        return self._followed(schema.HAS_NOT_SETTLED)
 
     def ended_prompts(self) -> dict[str, Followed]:
         """Return, by id, the prompts that ended without success and were not read again since."""
-        return {each.transaction.transaction_id: each for each in self._followed(IS_TO_CHECK)}
+        return {each.transaction.transaction_id: each for each in self._followed(schema.IS_TO_CHECK)}
 
     def mark_checked(self, transaction_ids: Iterable[str]) -> None:
         """Record that prompts that ended without success were read again."""
         of_each = [{"the_account": self._store.account, "the_transaction_id": each} for each in transaction_ids]
         if of_each:
             with self._database.transaction() as connection:
-                change = update(transactions).where(IS_TRANSACTION)
+                change = update(schema.transactions).where(IS_TRANSACTION)
                 connection.execute(change.values(checked_at=datetime.now(UTC).isoformat()), of_each)
 
     def released(self) -> list[JournalEntry]:
         """Return the payments that a person released at least ten minutes ago, and that were not searched for since."""
         # The first condition tells PostgreSQL how few there are; it assumes that a third of all rows match the second.
-        return self._store.select(_row.search_after.is_not(None), _row.search_after <= Now())
+        return self._store.select(_row.search_after.is_not(None), _row.search_after <= schema.Now())
 
     def mark_searched(self, entry: JournalEntry) -> None:
         """Record that a released payment was searched for once more."""
-        change = update(payments).where(IS_ROW, AS_READ).values(search_after=None)
+        change = update(schema.payments).where(IS_ROW, AS_READ).values(search_after=None)
         self._store.change(change, self._store.values(entry, the_revision=entry.revision))
 
     def handled_since(self, now: datetime) -> str:
         """Return the time since which ends are for a handler; set it in the first sweep with one."""
-        is_account = accounts.c.account == self._store.account
+        is_account = schema.accounts.c.account == self._store.account
         since = (now - _HISTORY).isoformat()
         # A time in the future was set by a clock that was ahead. A past one stays, as it keeps history out.
-        is_first = accounts.c.handled_since.is_(None) | (accounts.c.handled_since > now.isoformat())
+        is_first = schema.accounts.c.handled_since.is_(None) | (schema.accounts.c.handled_since > now.isoformat())
         with self._database.connection() as connection:
-            connection.execute(update(accounts).where(is_account, is_first).values(handled_since=since))
-            return str(connection.scalar(select(accounts.c.handled_since).where(is_account)))
+            connection.execute(update(schema.accounts).where(is_account, is_first).values(handled_since=since))
+            return str(connection.scalar(select(schema.accounts.c.handled_since).where(is_account)))
 
     def forget_handled(self, since: str) -> None:
         """Clear ``unhandled_since`` of the ends that the table of callbacks has as handled."""
-        handled = (self._is_transaction, UNHANDLED, _of.unhandled_since >= since, _WAS_HANDLED)
+        handled = (self._is_transaction, schema.UNHANDLED, _of.unhandled_since >= since, _WAS_HANDLED)
         with self._database.connection() as connection:
-            connection.execute(update(transactions).where(*handled).values(unhandled_since=None))
+            connection.execute(update(schema.transactions).where(*handled).values(unhandled_since=None))
 
     def unhandled(self, since: str) -> list[Followed]:
         """Return the ends that were recorded and are marked as not handled."""
-        return self._followed(UNHANDLED, _of.unhandled_since >= since, _of.ended_at >= since)
+        return self._followed(schema.UNHANDLED, _of.unhandled_since >= since, _of.ended_at >= since)
 
     def _followed(self, *where: Condition) -> list[Followed]:
-        found = select(_of.transaction_id, _of.learned_at_service, Now() - _of.learned_at)
+        found = select(_of.transaction_id, _of.learned_at_service, schema.Now() - _of.learned_at)
         with self._database.connection() as connection:
             rows = connection.execute(found.where(self._is_transaction, *where))
             learned = {transaction_id: (at_service, known_for) for transaction_id, at_service, known_for in rows}
@@ -223,7 +213,7 @@ class Reports:
             counts = connection.execute(states.where(self._is_payment)).all()
         return JournalCheck(
             account=self._store.account,
-            version=VERSION,
+            version=schema.VERSION,
             mode=bound.get("mode"),
             host=bound.get("host"),
             tenant_id=bound.get("tenant_id"),
@@ -259,14 +249,14 @@ class Reports:
         return changed
 
     def _anonymise(self, connection: Connection, entry: JournalEntry, secret: bytes | None) -> bool:
-        change = update(payments).where(IS_ROW, AS_READ).values(metadata=None, revision=_row.revision + 1)
+        change = update(schema.payments).where(IS_ROW, AS_READ).values(metadata=None, revision=_row.revision + 1)
         change = change.values(search_after=None)  # a search without the phone would match other payments
         as_read = self._store.values(entry, the_revision=entry.revision)
         # If the row has changed, the payment may be sent again, which needs the phone.
         if not update_one(connection, change.values(phone=_anonymous(entry.phone, secret)), as_read):
             return False
         for each in entry.transactions:
-            change = update(transactions).where(IS_TRANSACTION).values(phone=_anonymous(each.phone, secret))
+            change = update(schema.transactions).where(IS_TRANSACTION).values(phone=_anonymous(each.phone, secret))
             connection.execute(change, as_read | {"the_transaction_id": each.transaction_id})
         return True
 
