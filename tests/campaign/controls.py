@@ -17,13 +17,13 @@ from momopay import EntryKind, JournalState, MomoPayError, OutcomeUnknownError
 from momopay._core import call as _call
 from momopay._core import response as _response
 from momopay._core.retry import SEARCHED_FIRST, FailureKind
+from momopay._core.search import Matches, search
 from momopay._transport import sockets
 from momopay._transport.attempt import Progress
 from momopay._transport.sockets import AttemptSocket
 from momopay.durable import known, once, send
 from momopay.durable.known import KnownPayment
 from momopay.durable.once import DurableCall
-from momopay.durable.search import Matches, search
 from momopay.durable.send import Sender
 from momopay.journal import guards, rules, statements
 from momopay.journal.database import Lease

@@ -1,6 +1,7 @@
 """A payment that was attempted before: only the transaction that fits resolves it, and whatever may be it blocks it."""
 
 import logging
+import time
 from datetime import timedelta
 from typing import Any
 
@@ -17,6 +18,7 @@ from durable.kit import (
     Calls,
     Service,
     Shop,
+    ago,
     balance,
     collect,
     initiate,
@@ -430,3 +432,87 @@ def test_an_order_and_a_payout_with_one_reference_need_a_kind(drive: Drive, unre
 def test_somebody_decides(drive: Drive, unresolved: Journal, by: Any) -> None:
     with pytest.raises(RequestValidationError, match="by: must be"):
         drive(transport=Service().transport)(release(unresolved, by=by))
+
+
+# How far back a payment is searched for, and until when.
+
+
+@pytest.mark.parametrize(("offset", "pages_read"), [(0, 3), (7200, 3), (None, 4)])
+def test_a_walk_reaches_back_to_the_oldest_and_no_further(
+    drive: Drive, journal: Journal, offset: int | None, pages_read: int
+) -> None:
+    """The service's clock and ours may differ by five minutes, and by what is known to have been between them."""
+    day = timedelta(days=1)
+    for reference in ("yesterday", "today"):
+        put(journal, reference, UNKNOWN)
+    execute(journal, f"UPDATE momopay_payments SET clock_offset = {'NULL' if offset is None else offset}")
+    execute(journal, f"UPDATE momopay_payments SET sent_at = '{ago(day)}' WHERE reference = 'yesterday'")
+    pages = [
+        [listed("today", transactionId="new"), listed("another", age=timedelta(hours=1))],
+        [listed("yesterday", age=day + timedelta(minutes=4, seconds=offset or 0), transactionId="old")],
+        [listed("another", age=2 * day)],
+        [listed("another", age=2 * day + timedelta(minutes=6))],
+        [listed("another", age=3 * day)],
+    ]
+    service = Service(pages=pages)
+    entries = drive(transport=service.transport)(journal.reconcile_all)
+    assert [(each.reference, each.transaction_id) for each in entries] == [("yesterday", "old"), ("today", "new")]
+    assert service.requests == ["GET /transactions"] * pages_read
+
+
+@pytest.mark.parametrize("attempts", [1, 0])
+def test_what_may_have_been_sent_at_any_time_is_sent_again_only_after_the_whole_list(
+    drive: Drive, journal: Journal, attempts: int
+) -> None:
+    """Nothing is known of the clock that wrote when it was sent."""
+    put(journal, "r", REFUSED)
+    execute(journal, f"UPDATE momopay_payments SET attempts = {attempts}")
+    pages = [[listed("another", age=timedelta(days=days))] for days in (0, 3, 9)] + [[listed(age=timedelta(days=9))]]
+    service = Service(record(reference="r", transactionId="t-2"), pages=pages)
+    sdk = drive(transport=service.transport)
+    if attempts:
+        with pytest.raises(OutcomeUnknownError, match="has its reference"):
+            sdk(pay(journal))
+    else:  # nothing was ever sent, so nothing can be in the list
+        sdk(pay(journal))
+    assert (service.requests.count("GET /transactions"), service.sent) == ((4, 0) if attempts else (2, 1))
+
+
+def test_an_order_is_searched_for_since_its_first_attempt(drive: Drive, journal: Journal) -> None:
+    """Two attempts, hours apart, were refused; the first became a prompt even so, and is beyond the second's page."""
+    for _ in range(2):
+        put(journal, "r", REFUSED, momopay.EntryKind.COLLECTION)
+    first = timedelta(hours=5)
+    execute(journal, f"UPDATE momopay_payments SET created_at = '{ago(first)}', clock_offset = 0")
+    pages = [[listed("another", age=timedelta(hours=hours))] for hours in (0, 1, 4)]
+    pages.append([listed(type="STK", age=first, transactionId="first")])
+    service = Service(record(type="STK", transactionId="second"), pages=pages)
+    made = drive(transport=service.transport)(collect(journal, phone=PHONE))
+    assert made.transaction_id == "first", service.requests
+    assert service.sent == 0
+
+
+def test_nothing_is_sent_if_the_whole_list_is_too_long(drive: Drive, journal: Journal) -> None:
+    put(journal, "r", REFUSED)
+    service = Service(pages=[[listed("another", age=timedelta(days=days))] for days in range(60)])
+    budget = momopay.RateBudget(requests=58, window=61.0)
+    with pytest.raises(momopay.BudgetExhaustedError):
+        drive(transport=service.transport, budget=budget, deadline=30)(pay(journal))
+    assert (service.sent, found(journal).state in {REFUSED, NOT_SENT}) == (0, True)
+
+
+def test_a_search_ends_with_the_calls_deadline(drive: Drive, journal: Journal) -> None:
+    pages: list[int] = []
+
+    def a_page(request: httpx.Request) -> httpx.Response:
+        if KEY_CHECK.endswith(request.url.path.removeprefix("/v1")):
+            return Service().respond(request)
+        pages.append(len(pages))
+        time.sleep(0.02)
+        return httpx.Response(200, json=page([listed("another")], str(len(pages)) if len(pages) < 200 else None))
+
+    put(journal, "r", UNKNOWN)
+    with pytest.raises(OutcomeUnknownError, match="the search failed") as caught:
+        drive(transport=httpx.MockTransport(a_page), deadline=0.5)(pay(journal))
+    assert caught.value.may_have_executed
+    assert 0 < len(pages) < 200

@@ -357,3 +357,22 @@ def test_what_is_no_day_is_refused(day: Any, last_day: Any, at_fault: set[str]) 
     with pytest.raises(RequestValidationError) as caught:
         day_bounds(day, last_day, utc=False)
     assert caught.value.fields.keys() == at_fault
+
+
+@pytest.mark.parametrize("missing", ["0001-01-01T00:00:00Z", "1970-01-01T00:00:00Z"])
+def test_a_missing_time_at_the_end_of_a_page_ends_no_walk(drive: Drive, journal: Journal, missing: str) -> None:
+    sdk = drive(transport=Service(pages=[[listed("another", createdAt=missing)], [listed()]]).transport)
+    day = (datetime.now(UTC) + timedelta(hours=3)).date()
+    assert sdk(lambda client: client.transactions.reconcile(journal=journal, day=day)).transactions == 1
+
+
+@pytest.mark.parametrize(("day", "transactions", "pages_read"), [(20, 1, 4), (21, 2, 3)])
+def test_midnight_is_of_the_day_that_begins(
+    drive: Drive, journal: Journal, day: int, transactions: int, pages_read: int
+) -> None:
+    """And the walk ends with the first page that shows something older than the day."""
+    times = ["21T12:00:00", "21T00:00:00", "20T23:59:59", "19T12:00:00", "18T12:00:00"]
+    service = Service(pages=[[listed(createdAt=f"2026-11-{each}+03:00", transactionId=each)] for each in times])
+    sdk = drive(transport=service.transport)
+    report = sdk(lambda client: client.transactions.reconcile(journal=journal, day=date(2026, 11, day)))
+    assert (report.transactions, len(service.requests)) == (transactions, pages_read)

@@ -1,1 +1,1 @@
-"""One call: configuration, attempts, retries, responses. Knows no endpoint."""
+"""One call: configuration, attempts, retries, responses; and the reads that several packages use."""

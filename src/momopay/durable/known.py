@@ -6,17 +6,19 @@ Nothing here sends a payment. The next call may send one that was released.
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from contextlib import suppress
 from datetime import datetime
 from math import inf
 from typing import TYPE_CHECKING, Final
 
 from momopay._core.reads import read_transaction
+from momopay._core.search import Matches, search
 from momopay._core.session import Session
 from momopay._core.wiring import BackendT
 from momopay._polling.schedule import is_transient
 from momopay._redaction import redacted_repr
-from momopay.durable.search import Matches, describe, outcome_unknown, search, search_for
+from momopay.durable.payment import outcome_unknown
 from momopay.durable.send import JournalAccess, check_account, report_change
 from momopay.errors import MomoPayError, OutcomeUnknownError, RequestValidationError
 from momopay.journal.entries import MAY_BE_SENT, EntryKind, JournalEntry, JournalState, JournalTransaction
@@ -24,7 +26,7 @@ from momopay.journal.evidence import Report, differences, is_keepable, report_of
 from momopay.journal.journal import Journal
 from momopay.journal.rules import Proof, blocks, is_contested, proof
 from momopay.models.enums import Stage, stage_of
-from momopay.models.requests import Fit
+from momopay.models.requests import Fit, Search
 from momopay.models.transactions import Transaction, TransactionSummary, transaction_from
 
 if TYPE_CHECKING:  # at run time it needs SQLAlchemy
@@ -206,3 +208,30 @@ def record_made(
         return []
     exact = [each for each in matches.exact[::-1] if is_keepable(each.transaction_id)]
     return [each for each in exact if store.record(entry, report_of(each, service_now))]
+
+
+def search_for(entry: JournalEntry, sharing: Iterable[JournalEntry] = ()) -> Search:
+    """Return the search for an entry's payment. Transactions of entries `sharing` its reference count as known."""
+    is_order = entry.kind is EntryKind.COLLECTION
+    wanted = Search.checked(
+        reference=entry.wire_reference,
+        # Any attempt of an order may have become a prompt, even the first one.
+        since=min(entry.created_at, entry.sent_at) if is_order else entry.sent_at,
+        amount=entry.amount,
+        phone=None if entry.is_anonymised else entry.phone,
+        type=entry.kind.transaction_type.value,
+        # If False, the search reaches further back. What it finds there is a near match, which a person must compare.
+        is_measured=entry.clock_offset is not None,
+        known=frozenset(entry.transaction_ids).union(*(each.transaction_ids for each in sharing)),
+    )
+    # `sent_at` is by the sender's clock, which may have been ahead of the service's.
+    return wanted.shifted(max(0.0, entry.clock_offset or 0.0))
+
+
+def describe(matches: Matches) -> str:
+    """Return what a search proves, for a message."""
+    if matches.exact:
+        return f"{len(matches.exact)} transactions fit it"
+    if matches.near:
+        return "a transaction has its reference, and another amount, phone, type or time"
+    return "the list does not show it, which proves nothing"

@@ -20,8 +20,7 @@ from momopay._core.session import Session
 from momopay._core.wiring import BackendT
 from momopay._redaction import mask_phone, redacted_repr
 from momopay.durable.known import KnownPayment
-from momopay.durable.payment import Payment, payment_of
-from momopay.durable.search import outcome_unknown
+from momopay.durable.payment import Payment, outcome_unknown, payment_of
 from momopay.durable.send import ENDPOINTS, JournalAccess, Sender, learn_tenant
 from momopay.journal.entries import MAY_BE_SENT, EntryKind, JournalEntry, JournalTransaction
 from momopay.journal.evidence import Draft, KeyIdentity
@@ -68,6 +67,7 @@ class DurableCall(Generic[BackendT]):
         self._call = Call(session, *ENDPOINTS[self._kind], until=until)
         self._journal = JournalAccess(session, journal, reference, self._call.deadline)
         self._store = self._journal.store
+        self._known = KnownPayment(self._journal)
         self._sender = Sender(self._journal, self._call, self._identity)
         self._has_read_others = False
         # The ids of open prompts that this call has read and found older than `abandon_after`.
@@ -101,10 +101,6 @@ class DurableCall(Generic[BackendT]):
         except errors.MomoPayError as error:
             await self._journal.note_earlier_attempts(error, self._kind, self._reference)
             raise
-
-    @property
-    def _known(self) -> KnownPayment:
-        return KnownPayment(self._journal)
 
     async def _take_next_step(self, entry: JournalEntry) -> Payment | None:
         """Take the next step for a payment that has a row. Return None if the row must be read again."""

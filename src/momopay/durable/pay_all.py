@@ -26,15 +26,7 @@ from momopay._core.wiring import BackendT
 from momopay._ratelimit.budget import Lane
 from momopay._redaction import clear_frames, redacted_repr
 from momopay.durable.once import DurableCall
-from momopay.durable.payment import (
-    Payment,
-    PayoutItem,
-    PayoutOutcome,
-    is_mapping,
-    item_of,
-    payment_in,
-    reference_in,
-)
+from momopay.durable.payment import Payment, PayoutItem, PayoutOutcome, is_mapping, item_of, payment_in, reference_in
 from momopay.durable.send import JournalAccess, check_account
 from momopay.journal.entries import EntryKind, JournalEntry, JournalState
 from momopay.journal.journal import Journal, parts_of
@@ -225,19 +217,13 @@ class PayAll(Generic[BackendT]):
         access = JournalAccess(self._session, self._journal, request.reference)
         if not self._is_account_checked:
             await access.note_earlier_attempts(error, EntryKind.PAYOUT, request.reference)
-        by_error = JournalState.UNKNOWN if error.may_have_executed else JournalState.NOT_SENT
+        entry: JournalEntry | None = None
         # The journal may belong to another account.
-        needs_no_entry = isinstance(
-            error, errors.ConfigurationError | errors.OutcomeUnknownError | errors.RequestValidationError
-        )
-        if needs_no_entry or not self._is_account_checked:
-            return outcome(by_error)
-        try:
-            entry = await access.run(self._store.get, EntryKind.PAYOUT, request.reference)
-        except errors.JournalError:
-            return outcome(by_error)
+        needs_no_entry = errors.ConfigurationError | errors.OutcomeUnknownError | errors.RequestValidationError
+        if self._is_account_checked and not isinstance(error, needs_no_entry):
+            entry = await access.run_or_log(self._store.get, EntryKind.PAYOUT, request.reference)
         if entry is None:
-            return outcome(JournalState.NOT_SENT)
+            return outcome(JournalState.UNKNOWN if error.may_have_executed else JournalState.NOT_SENT)
         return outcome(entry.state, payment_in(entry))
 
     def _get(self, request: PayoutRequest) -> JournalEntry | None:

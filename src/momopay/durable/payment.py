@@ -1,4 +1,4 @@
-"""What the durable calls take and return: `Payment`, `PayoutItem` and `PayoutOutcome`."""
+"""What the durable calls take, return and raise: `PayoutItem`, `Payment`, `PayoutOutcome`, OutcomeUnknownError."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import Any, Final, Literal, TypeGuard
 
 from pydantic import Field
 
+from momopay._core.search import Matches
 from momopay._redaction import mask_phone, redact, redacted_repr
-from momopay.errors import MomoPayError, RequestValidationError
+from momopay.errors import MomoPayError, OutcomeUnknownError, RequestValidationError
 from momopay.journal.entries import EntryKind, JournalEntry, JournalState
 from momopay.models.arguments import ChannelRef
 from momopay.models.enums import ResultCode, TransactionStatus, TransactionType
@@ -173,3 +174,20 @@ def reference_in(given: object) -> str:
     """Return the reference of what may not be a valid item, "" if it has none."""
     found = given.get("reference") if is_mapping(given) else getattr(given, "reference", None)
     return found if isinstance(found, str) else ""
+
+
+def outcome_unknown(entry: JournalEntry, why: str, matches: Matches | None = None) -> OutcomeUnknownError:
+    """Return the error for a payment that is still unresolved."""
+    found = matches or Matches()
+    what = "the payout" if entry.kind is EntryKind.PAYOUT else "a prompt"
+    return OutcomeUnknownError(
+        f"{what} of reference {entry.reference!r} may have been made: {why.rstrip('.')}. It is not sent again"
+        " unless a person releases it, with client.payouts.release",
+        sent_at=entry.sent_at,
+        reference=entry.reference,
+        amount=entry.amount,
+        phone=entry.phone,
+        transaction_id=entry.transaction_id,
+        matches=found.exact,
+        near_matches=found.near,
+    )

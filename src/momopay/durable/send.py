@@ -28,7 +28,7 @@ from momopay._core.retry import BASE_BACKOFF, SEARCHED_FIRST
 from momopay._core.session import Session
 from momopay._ratelimit.budget import Lane
 from momopay._redaction import clear_frames, redacted_repr
-from momopay.durable.search import outcome_unknown
+from momopay.durable.payment import outcome_unknown
 from momopay.journal.entries import EntryKind, JournalEntry, JournalState
 from momopay.journal.evidence import Draft, KeyIdentity, reference_of, report_of
 from momopay.journal.journal import Journal, parts_of

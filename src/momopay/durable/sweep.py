@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from momopay import errors
 from momopay._core.handlers import is_async, raise_if_awaitable, trace_of
 from momopay._core.reads import EVERYTHING, PageWalk, read_page, read_transaction
+from momopay._core.search import Matches, search
 from momopay._core.session import Session
 from momopay._ratelimit.budget import Lane
 from momopay._redaction import redacted_repr
-from momopay.durable.known import record_made
-from momopay.durable.search import Matches, describe, search, search_for
+from momopay.durable.known import describe, record_made, search_for
 from momopay.durable.send import check_account, report_change
 from momopay.journal.entries import JournalEntry, JournalState
 from momopay.journal.evidence import differences, report_of

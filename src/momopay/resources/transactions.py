@@ -13,6 +13,7 @@ from functools import partial
 from momopay._core.handlers import is_async
 from momopay._core.operation import Resource, as_operation, operation
 from momopay._core.reads import TransactionIterator, read_page, read_transaction
+from momopay._core.search import search
 from momopay._core.session import Session
 from momopay._core.wiring import BackendT
 from momopay._polling.schedule import PollSchedule, terminal
@@ -21,7 +22,6 @@ from momopay._redaction import clears_frames, redacted_repr
 from momopay.callbacks import check_agreement
 from momopay.durable.payment import Payment
 from momopay.durable.reconcile import BookedOrder, DayReport, reconcile_days
-from momopay.durable.search import search
 from momopay.durable.sweep import AsyncTransactionHandler, Sweep, SweepReport, TransactionHandler
 from momopay.errors import ConfigurationError, RequestValidationError
 from momopay.journal import Journal

@@ -1,12 +1,10 @@
-"""Search the service's list for payments, and say what the result proves.
+"""Search the service's list for payments.
 
-The list can prove that a payment was made, but never that it was not: a transaction may appear in it late. So only a
-match changes an entry of the journal.
+The list can prove that a payment was made, but never that it was not: a transaction may appear in it late.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
@@ -15,8 +13,6 @@ from typing import Any, Final
 
 from momopay._core.reads import EVERYTHING, PageWalk, read_page
 from momopay._core.session import Session
-from momopay.errors import OutcomeUnknownError
-from momopay.journal.entries import EntryKind, JournalEntry
 from momopay.models.requests import CLOCK_TOLERANCE, Fit, Search, comparable
 from momopay.models.transactions import TransactionSummary
 
@@ -83,47 +79,3 @@ def _in_service_time(session: Session[Any], wanted: list[Search]) -> list[Search
     now = session.clock.service_now()
     recently = {"since": now - _FUTURE_MARGIN}
     return [each.model_copy(update=recently) if each.since > now + CLOCK_TOLERANCE else each for each in wanted]
-
-
-def search_for(entry: JournalEntry, sharing: Iterable[JournalEntry] = ()) -> Search:
-    """Return the search for an entry's payment. Transactions of entries `sharing` its reference count as known."""
-    is_order = entry.kind is EntryKind.COLLECTION
-    wanted = Search.checked(
-        reference=entry.wire_reference,
-        # Any attempt of an order may have become a prompt, even the first one.
-        since=min(entry.created_at, entry.sent_at) if is_order else entry.sent_at,
-        amount=entry.amount,
-        phone=None if entry.is_anonymised else entry.phone,
-        type=entry.kind.transaction_type.value,
-        # If False, the search reaches further back. What it finds there is a near match, which a person must compare.
-        is_measured=entry.clock_offset is not None,
-        known=frozenset(entry.transaction_ids).union(*(each.transaction_ids for each in sharing)),
-    )
-    # `sent_at` is by the sender's clock, which may have been ahead of the service's.
-    return wanted.shifted(max(0.0, entry.clock_offset or 0.0))
-
-
-def describe(matches: Matches) -> str:
-    """Return what a search proves, for a message."""
-    if matches.exact:
-        return f"{len(matches.exact)} transactions fit it"
-    if matches.near:
-        return "a transaction has its reference, and another amount, phone, type or time"
-    return "the list does not show it, which proves nothing"
-
-
-def outcome_unknown(entry: JournalEntry, why: str, matches: Matches | None = None) -> OutcomeUnknownError:
-    """Return the error for a payment that is still unresolved."""
-    found = matches or Matches()
-    what = "the payout" if entry.kind is EntryKind.PAYOUT else "a prompt"
-    return OutcomeUnknownError(
-        f"{what} of reference {entry.reference!r} may have been made: {why.rstrip('.')}. It is not sent again"
-        " unless a person releases it, with client.payouts.release",
-        sent_at=entry.sent_at,
-        reference=entry.reference,
-        amount=entry.amount,
-        phone=entry.phone,
-        transaction_id=entry.transaction_id,
-        matches=found.exact,
-        near_matches=found.near,
-    )
