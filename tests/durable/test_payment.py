@@ -123,7 +123,7 @@ def test_what_they_take_and_return_pickles_and_masks_phones() -> None:
 @pytest.mark.parametrize("name", ["max_total", "max_each"])
 def test_a_limit_is_an_amount(name: str, limit: Any) -> None:
     with pytest.raises(RequestValidationError) as refused:
-        PayoutLimits.checked(**{"max_total": None, "max_each": None, name: limit})
+        PayoutLimits.checked(**{name: limit})
     assert refused.value.fields.keys() == {name}
 
 
@@ -144,7 +144,7 @@ def test_the_limits_are_exact_and_an_error_names_what_exceeds(
         PayoutRequest.checked(reference=f"SAL-{number}", amount=amount, phone="0712345678")
         for number, amount in enumerate(amounts)
     ]
-    limits = PayoutLimits.checked(max_total, max_each)
+    limits = PayoutLimits.checked(max_total=max_total, max_each=max_each)
     if not exceeded:
         limits.check(made)
         return

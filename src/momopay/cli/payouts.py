@@ -99,7 +99,7 @@ def run(
     output = Output(options.as_json, (options.show_phones or options.as_json) and not mask_phones)
     try:
         payroll = read_payroll(file)
-        PayoutLimits.checked(max_total, max_each).check(payroll.rows)
+        PayoutLimits.checked(max_total=max_total, max_each=max_each).check(payroll.rows)
         is_there = options.journal is None or journal_exists(options.journal)
         if dry_run:
             # A dry run needs no key and no network, and leaves no new journal behind.

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import Decimal
 from functools import partial
 from math import inf
-from typing import Any, Final, Generic, Protocol, Self, TypeAlias
+from typing import Annotated, Any, Final, Generic, Protocol, TypeAlias
 
 from momopay import errors
 from momopay._core.operation import OperationIterator, as_operation
@@ -30,9 +30,9 @@ from momopay.durable.payment import Payment, PayoutItem, PayoutOutcome, is_mappi
 from momopay.durable.send import JournalAccess, check_account
 from momopay.journal.entries import EntryKind, JournalEntry, JournalState
 from momopay.journal.journal import Journal, parts_of
-from momopay.models.arguments import checked_metadata, similarity_key
-from momopay.models.requests import PayoutRequest
-from momopay.money import format_amount, parse_amount
+from momopay.models.arguments import checked_metadata, kes, similarity_key
+from momopay.models.requests import PayoutRequest, Request
+from momopay.money import format_amount
 
 Given: TypeAlias = PayoutItem | Mapping[str, Any]
 Source: TypeAlias = Iterable[Given] | AsyncIterable[Given]
@@ -64,36 +64,24 @@ class _Payee(Protocol):  # a `PayoutRequest`, an entry of the journal, a row of 
     def phone(self) -> str: ...
 
 
-@dataclass(frozen=True)
-class PayoutLimits:
+class PayoutLimits(Request):
     """The most that a run may pay, in KES. None is no limit."""
 
-    total: Decimal | None
-    each: Decimal | None
-
-    @classmethod
-    def checked(cls, max_total: object, max_each: object) -> Self:
-        """Return the limits. Raise RequestValidationError if one is not an amount."""
-        amounts: list[Decimal | None] = []
-        for name, value in (("max_total", max_total), ("max_each", max_each)):
-            try:
-                amounts.append(None if value is None else parse_amount(value, 0))
-            except ValueError as error:
-                raise errors.RequestValidationError({name: str(error)}) from error
-        return cls(*amounts)
+    max_total: Annotated[Decimal, kes(minimum=0)] | None = None
+    max_each: Annotated[Decimal, kes(minimum=0)] | None = None
 
     def check(self, payouts: Sequence[_Payee]) -> None:
         """Raise RequestValidationError if the payouts exceed a limit."""
         problems: dict[str, str] = {}
         total = sum((each.amount for each in payouts), Decimal(0))
-        if self.total is not None and total > self.total:
-            limit = f"more than KES {format_amount(self.total)}"
+        if self.max_total is not None and total > self.max_total:
+            limit = f"more than KES {format_amount(self.max_total)}"
             problems["max_total"] = f"{len(payouts)} payouts come to KES {format_amount(total)}, {limit}"
-        above = [each for each in payouts if self.each is not None and each.amount > self.each]
-        if self.each is not None and above:
+        above = [each for each in payouts if self.max_each is not None and each.amount > self.max_each]
+        if self.max_each is not None and above:
             named = [f"{redacted_repr(each.reference)} (KES {format_amount(each.amount)})" for each in above[:_NAMED]]
             named += [f"{len(above) - _NAMED} others"] if len(above) > _NAMED else []
-            problems["max_each"] = f"more than KES {format_amount(self.each)}: {', '.join(named)}"
+            problems["max_each"] = f"more than KES {format_amount(self.max_each)}: {', '.join(named)}"
         if problems:
             raise errors.RequestValidationError(problems)
 
@@ -115,7 +103,7 @@ class PayAll(Generic[BackendT]):
         )
         self._store = parts_of(journal).store
         self._is_account_checked = False
-        self._reads_first = limits != PayoutLimits(None, None)
+        self._reads_first = bool(limits.given())
         self._has_ended = False
         self._unknown_in_a_row = 0
         self.waiting: bool = False

@@ -168,7 +168,7 @@ class Payouts(Resource[BackendT]):
             RequestValidationError: A limit is not an amount, or `payouts` is not iterable. With a limit, raised during
                 the iteration before anything is sent: the payouts exceed it (see ``.fields``), or two look the same.
         """
-        limits = PayoutLimits.checked(max_total, max_each)
+        limits = PayoutLimits.checked(max_total=max_total, max_each=max_each)
         kinds = (Iterable, AsyncIterable) if self._is_async else (Iterable,)
         if not isinstance(payouts, kinds) or isinstance(payouts, str | Mapping):
             raise RequestValidationError({"payouts": "must be an iterable; an asynchronous one needs an AsyncClient"})
