@@ -7,9 +7,12 @@ from threading import Timer
 from typing import Any
 
 import pytest
+from django.conf import settings
 from django.core.management import call_command
+from django.core.management.base import CommandError
 from django.db import connection
 from django.test import Client as Browser
+from django.test import override_settings
 
 from integrations.django.conftest import Project, collect
 from momopay import EntryKind
@@ -91,6 +94,13 @@ def test_a_sweep_that_is_repeated_ends_at_ctrl_c(project: Project) -> None:
     console = Console()
     call_command("momopay_sweep", every=60, stdout=console)
     assert "0 settled" in console.getvalue()
+
+
+@pytest.mark.usefixtures("project")
+def test_a_sweep_that_is_repeated_ends_with_a_revoked_key() -> None:
+    revoked = {**settings.MOMOPAY, "API_KEY": "pk_test_"}
+    with override_settings(MOMOPAY=revoked), pytest.raises(CommandError, match="INVALID_API_KEY"):
+        call_command("momopay_sweep", every=60)
 
 
 def test_an_order_ends_once_for_each_prompt(project: Project) -> None:

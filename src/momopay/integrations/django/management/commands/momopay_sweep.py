@@ -10,7 +10,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 from django.db import close_old_connections
 
-from momopay import ConfigurationError, MomoPayError
+from momopay import ConfigurationError, InvalidApiKeyError, MomoPayError
 from momopay.integrations.django.clients import client
 from momopay.integrations.django.views import send_end
 
@@ -34,7 +34,7 @@ class Command(BaseCommand):
                     report = client.transactions.sweep(handler=send_end)
                     self.stdout.write(", ".join(f"{number} {name}" for name, number in vars(report).items()))
                 except MomoPayError as error:
-                    if every is None or isinstance(error, ConfigurationError):
+                    if every is None or isinstance(error, ConfigurationError | InvalidApiKeyError):
                         raise CommandError(str(error)) from error
                     self.stderr.write(f"the next sweep goes on: {error}")
                 if every is None:
