@@ -1,6 +1,7 @@
 """Payments that were attempted before: read their transactions, search the list for them, let a person release them.
 
-Nothing here sends a payment. The next call may send one that was released.
+Nothing here sends a payment; the next call may send one that was released. Of what a search shows, only a match changes
+an entry: the list may lag, so absence proves nothing.
 """
 
 from __future__ import annotations
