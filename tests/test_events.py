@@ -13,16 +13,15 @@ from typing import Any
 import pytest
 
 import momopay
-from core.kit import NOT_SENT, SUCCESS, raw, reach
+from core.kit import NOT_SENT, SUCCESS, reach
 from drivers import LOOPBACK, Driver
 from durable.kit import long_ago
 from events_kit import Watcher
 from in_turn import in_turn
-from momopay import Journal, MomoPayError, OutcomeUnknownError, PollSchedule, RateBudget, events, parse_callback
+from momopay import Journal, MomoPayError, OutcomeUnknownError, PollSchedule, events, parse_callback
 from momopay.events import AttemptEnded, CallEnded, CallStarted, JournalChanged, SweepEnded, WaitEnded
 from momopay.sandbox import Fault, Outcome, Sandbox, phone_for
 from resources.kit import AT_ONCE, LOCAL_PHONE, pay, prompt
-from wire import Request, record_for
 
 PHONE = "254712345678"
 BY_HAND = phone_for(Outcome.by_hand)
@@ -74,16 +73,6 @@ def test_a_success(sdk: Driver, seen: Watcher) -> None:
     assert paid_as == (paid.transaction_id, "STK", "PENDING")
 
 
-@pytest.mark.parametrize("name", ["error", "payment"])
-def test_fields_that_the_service_adds_are_no_outcome(name: str, seen: Watcher) -> None:
-    record = record_for(Request("POST", "/v1/payments/stk", {}, b"", 0.0))
-    made = {"success": True, "data": {**record, name: "a text"}, "requestId": "9f1c"}
-    client, _ = reach(raw(200, json.dumps(made).encode()), on_event=seen)
-    paid = client.stk.initiate(amount=100, phone=PHONE)
-    ended = seen.of(CallEnded)[0]
-    assert (ended.error, ended.transaction_id, ended.transaction_status) == (None, paid.transaction_id, "PENDING")
-
-
 def test_an_attempt_that_is_not_sent(drive: Callable[..., Driver], seen: Watcher) -> None:
     unreachable = drive(base_url=LOOPBACK, max_attempts=1, on_event=seen)
     with pytest.raises(MomoPayError):
@@ -104,15 +93,6 @@ def test_an_unknown_outcome(sdk: Driver, sandbox: Sandbox, seen: Watcher) -> Non
         "AttemptEnded POST /payments/stk 1 500 ServerError",
         "CallEnded stk.initiate OutcomeUnknownError",
     ]
-
-
-def test_a_budget_that_is_exhausted(drive: Callable[..., Driver], sandbox: Sandbox, key: str, seen: Watcher) -> None:
-    short = drive(api_key=key, base_url=sandbox.base_url, budget=RateBudget(requests=1), deadline=0.5, on_event=seen)
-    short(lambda client: client.wallet.balance())
-    with pytest.raises(momopay.BudgetExhaustedError):
-        short(lambda client: client.wallet.balance())
-    ended = "CallEnded wallet.balance BudgetExhaustedError"
-    assert seen.take()[-2:] == ["BudgetWaited read BudgetExhaustedError", ended]
 
 
 def test_pay_once_and_its_replay(sdk: Driver, journal: Journal, seen: Watcher) -> None:

@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 import momopay
-from core.kit import SUCCESS, Answer, limited, lost, reach, read_balance, refusal, top_up
+from core.kit import SUCCESS, Answer, initiate_stk, limited, lost, reach, read_balance, refusal, top_up
 from drivers import KEY, LOOPBACK, Driver, learn_key, session_of
 from events_kit import Watcher
 from in_turn import in_turn
@@ -24,7 +24,7 @@ from momopay import AsyncClient, CallbackError, Client, ConfigurationError, Jour
 from momopay._core.events import Observer, outcome_of
 from momopay._core.operation import as_operation, run_sync
 from momopay._core.reads import read_balance as read_balance_of
-from momopay.events import AttemptEnded, BudgetWaited, CallEnded, CallStarted, Event
+from momopay.events import AttemptEnded, BudgetWaited, CallEnded, CallStarted, Event, RetryScheduled
 from momopay.sandbox import Sandbox
 from resources.kit import AT_ONCE, LOCAL_PHONE, pay, prompt
 
@@ -119,7 +119,9 @@ def test_of_a_callback_that_anybody_may_have_sent_only_its_id_is_reported(outcom
 
 def test_a_step_of_an_iterable_is_reported_as_an_operation() -> None:
     seen = Watcher()
-    run_sync(as_operation(session_of(reach(SUCCESS, on_event=seen)[0]), "transactions.wait_all", read_balance_of))
+    session = session_of(reach(SUCCESS, on_event=seen)[0])
+    run_sync(as_operation(session, "transactions.wait_all", read_balance_of, "INV-42"))
+    assert {each.reference for each in (*seen.of(CallStarted), *seen.of(CallEnded))} == {"INV-42"}
     started, attempt, ended = seen.take()
     assert (started, ended) == ("CallStarted transactions.wait_all", "CallEnded transactions.wait_all")
     assert attempt == "AttemptEnded GET /wallets/service/balance 1 200"
@@ -130,22 +132,30 @@ def test_events_that_were_held_back_come_in_their_order() -> None:
     operation = Observer(seen.append).start("payouts.pay_once", lambda: 0.0)
     with operation.held():
         operation.call_started()
-        operation.call_ended(None, None)
         assert seen == []
-    assert [type(each) for each in seen] == [CallStarted, CallEnded]
+        operation.retry_scheduled(method="POST", route="/b2c/payouts", attempt=1, seconds=0.5, error=None)
+        assert len(seen) == 2  # nothing is in flight
+        operation.call_ended(None, None)
+        assert len(seen) == 2
+    assert [type(each) for each in seen] == [CallStarted, RetryScheduled, CallEnded]
     assert abs(seen[0].at - datetime.now(UTC).timestamp()) < 60
 
 
 def test_the_error_and_the_payment_of_an_outcome_are_those_of_its_call() -> None:
     seen, outcome = list[Any](), SimpleNamespace(error=ValueError("no"), payment=callback().transaction)
-    Observer(seen.append).start("payouts.pay_all", lambda: 0.0).call_ended(None, outcome)
-    assert (seen[0].error, seen[0].transaction_id, seen[0].transaction_status) == (ValueError, ID, "SUCCESS")
+    for result in (outcome, callback(error="of the service", payment=7).transaction):
+        Observer(seen.append).start("payouts.pay_all", lambda: 0.0).call_ended(None, result)
+    ended = [(each.error, each.transaction_id, each.transaction_status) for each in seen]
+    assert ended == [(ValueError, ID, "SUCCESS"), (None, ID, "SUCCESS")]
 
 
-def test_the_id_of_a_wait_that_read_nothing_is_the_callers_text() -> None:
+def test_a_phone_in_the_callers_text_is_masked() -> None:
     seen = list[Any]()
-    Observer(seen.append).start("transactions.wait", lambda: 0.0).wait_ended(PHONE, 1.0, 0, None, None)
-    assert seen[0].transaction_id == "2547*****678"
+    operation = Observer(seen.append).start("transactions.wait", lambda: 0.0)
+    operation.wait_ended(PHONE, 1.0, 0, None, None)  # it read nothing
+    operation.journal_changed("PAYOUT", PHONE, None, "SENDING")
+    operation.callback_received("accepted", callback(external_reference=PHONE), None)
+    assert [seen[0].transaction_id, seen[1].reference, seen[2].reference] == ["2547*****678"] * 3
 
 
 @in_turn(
@@ -168,7 +178,7 @@ def test_a_second_attempt_and_a_wait_for_the_budget_are_reported() -> None:
     read_balance(client)
     ended = seen.of(CallEnded)[0]
     assert (ended.attempts, ended.status, ended.may_have_executed, ended.reference) == (2, 200, False, None)
-    assert [each.request_id for each in seen.of(AttemptEnded)] == ["9f1c"] * 2
+    assert [(each.request_id, each.seconds) for each in seen.of(AttemptEnded)] == [("9f1c", 0.0)] * 2
     (waited,) = seen.of(BudgetWaited)
     assert (waited.lane, waited.seconds, waited.error, waited.operation) == ("read", 5.0, None, "wallet.balance")
     route = "GET /wallets/service/balance"
@@ -180,6 +190,14 @@ def test_a_second_attempt_and_a_wait_for_the_budget_are_reported() -> None:
         f"AttemptEnded {route} 2 200",
         "CallEnded wallet.balance",
     ]
+    budget = momopay.RateBudget(2, 5.0)
+    client, _ = reach(refusal(500, "INTERNAL"), lost(), budget=budget, deadline=4.0, on_event=seen)
+    for raised in (momopay.APIConnectionError, momopay.BudgetExhaustedError):
+        with pytest.raises(raised):
+            read_balance(client)
+        assert [(each.status, each.request_id) for each in seen.of(CallEnded)] == [(None, None)]
+        ended = f"CallEnded wallet.balance {raised.__name__}"
+        assert seen.take()[-2:] == ["BudgetWaited read BudgetExhaustedError", ended]
 
 
 def test_the_trace_of_an_observer_shows_no_secret(caplog: pytest.LogCaptureFixture) -> None:
@@ -192,17 +210,22 @@ def test_the_trace_of_an_observer_shows_no_secret(caplog: pytest.LogCaptureFixtu
     assert PHONE not in caplog.text
 
 
-def test_the_error_that_an_observer_could_report_shows_no_phone(drive: Callable[..., Driver]) -> None:
+def confirm(client: Any) -> Any:
+    return client.transactions.confirm(callback(id=LOCAL_PHONE))
+
+
+@pytest.mark.parametrize("call", [partial(prompt, account_reference=LOCAL_PHONE), confirm], ids=["stk", "confirm"])
+def test_the_error_that_an_observer_could_report_shows_no_phone(drive: Callable[..., Driver], call: Any) -> None:
     """As a crash reporter does that an observer calls: it shows the locals of each frame of the current error."""
     shown = list[str]()
 
-    def on_event(event: object) -> None:
+    def on_event(_event: object) -> None:
         error = sys.exception()
-        if isinstance(event, CallEnded) and error is not None:
+        if error is not None:
             shown.extend(repr(frame.f_locals) for frame, _ in traceback.walk_tb(error.__traceback__))
 
     with pytest.raises(momopay.MomoPayError) as raised:
-        drive(base_url=LOOPBACK, max_attempts=1, on_event=on_event)(partial(prompt, account_reference=LOCAL_PHONE))
+        drive(base_url=LOOPBACK, max_attempts=1, on_event=on_event)(call)
     frames = [frame for frame, _ in traceback.walk_tb(raised.tb) if frame.f_globals["__name__"].startswith("momopay")]
     shown.extend(repr(frame.f_locals) for frame in frames)
     assert len(shown) > 2
@@ -232,6 +255,21 @@ def test_an_interrupt_in_on_event_names_the_payment_that_has_no_journal(
     assert "(POST /payments/stk) was interrupted: its outcome is unknown, reference '0712*****678'" in caplog.text
     assert [record.levelname for record in caplog.records] == ["ERROR"]
     assert seen.of(CallStarted)[0].reference == "0712*****678"
+
+
+def test_an_interrupt_in_on_event_forgets_no_pause() -> None:
+    client, service = reach(refusal(429, "STK_TEMP_BANNED"), on_event=Watcher(AttemptEnded=KeyboardInterrupt()))
+    for raised in (KeyboardInterrupt, momopay.StkTempBannedError):
+        with pytest.raises(raised):
+            initiate_stk(client)
+    assert len(service.sent) == 1
+
+
+def test_the_callers_reference_is_reported_and_not_that_of_the_wire() -> None:
+    seen, order = Watcher(), {"reference": "INV-42", "account_reference": "METER-7"}
+    with pytest.raises(ConfigurationError, match="journal"):
+        reach(SUCCESS, on_event=seen)[0].stk.collect_once(**order, amount=100, phone=PHONE)
+    assert {event.reference for event in seen.of(CallStarted)} == {"INV-42"}
 
 
 def interrupt(*_: object) -> NoReturn:
