@@ -255,6 +255,10 @@ def test_a_phone_with_separators_is_masked_too(text: str) -> None:
     assert "345" not in redact(text)
 
 
+def test_a_key_is_masked_to_its_end() -> None:
+    assert redact("Basic cGtf/b+c= and pk_live_a/b+c=") == "Basic cGtf***** and pk_live_*****"
+
+
 @in_turn(
     "text",
     [
