@@ -24,12 +24,10 @@ def test_key_and_address_come_from_the_environment_and_the_key_is_not_shown(monk
 
 
 def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("MOMOPAY_API_KEY", raising=False)
-    monkeypatch.delenv("MOMOPAY_BASE_URL", raising=False)
-    with pytest.raises(ConfigurationError, match="MOMOPAY_API_KEY"):
-        Account(None, BASE)
-    with pytest.raises(ConfigurationError, match="MOMOPAY_BASE_URL"):
-        Account(KEY, None)
+    for name, given in (("MOMOPAY_API_KEY", (None, BASE)), ("MOMOPAY_BASE_URL", (KEY, None))):
+        monkeypatch.delenv(name, raising=False)
+        with pytest.raises(ConfigurationError, match=name):
+            Account(*given)
 
 
 @in_turn("key", ["", "pk test", "pk_test_\u00e9", "pk_test_x\r\nX: y", "pk_test_x:y", "pk_test_x\x7f"])
