@@ -139,6 +139,7 @@ def test_an_error_says_whether_money_may_have_moved(name: str) -> None:
     [
         *(("OutcomeUnknownError", "do not send it again"), ("WaitTimeoutError", "do not pay it again")),
         *(("DuplicatePayoutError", "use a new reference"), ("DuplicateCollectionError", "use a new reference")),
+        *(("ChannelNotFoundError", "check --channel"), ("NoDefaultChannelError", "make a channel the default")),
         ("InsufficientServiceBalanceError", "top up the service wallet"),
         *(("InsufficientFundsError", "fund the B2C wallet"), ("KycNotVerifiedError", "complete KYC")),
         *(("RequestValidationError", "nothing was sent"), ("CallbackMismatchError", "do not act on it")),

@@ -50,6 +50,12 @@ def test_the_minimum_is_accepted_and_less_is_refused(kind: type[Request], minimu
     assert refused(kind, amount=minimum - Decimal("0.01")) == {"amount"}
 
 
+def test_the_one_field_in_snake_case_is_sent_so() -> None:
+    ids = {"channel_id": CHANNEL, "credential_id": ID}
+    sent = json.loads(StkRequest.checked(**VALID[StkRequest], **ids).to_json())
+    assert (sent["channelId"], sent["credential_id"]) == (CHANNEL, ID)
+
+
 @in_turn("name", ["amount_min", "amount_max"])
 def test_a_filter_by_amount_may_be_nothing_but_not_less(name: str) -> None:
     nothing: dict[str, Any] = {name: 0}

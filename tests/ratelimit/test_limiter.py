@@ -239,6 +239,10 @@ def test_a_call_that_joins_as_another_leaves_asks_again_at_once(clock: VirtualIO
     vars(clock)["signal"] = signal_meanwhile
     assert acquire(limiter)
     assert clock.slept == [10.0]
+    vars(clock)["signal"], vars(line)["leave"] = signal, None  # as if an exception kept a call from leaving the line
+    with pytest.raises(TypeError):
+        acquire(limiter)
+    assert line.place(Lane.READ, clock.now()).before == 0  # it holds nobody back
 
 
 # Who gives up.
