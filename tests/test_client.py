@@ -35,13 +35,14 @@ KINDS = in_turn("kind", [Client, AsyncClient])
 
 @KINDS
 def test_options_that_no_call_can_work_with_are_refused(kind: Any) -> None:
-    limits = {"timeout": 0, "deadline": 0.0, "max_attempts": 0, "max_wait": -1}
+    limits: dict[str, Any] = {"timeout": 0, "deadline": 0.0, "max_attempts": 0, "max_wait": -1}
     for name, value in {**limits, "default_headers": {"Host": "x"}}.items():
         for use in (partial(kind, KEY, base_url=BASE), kind(KEY, base_url=BASE).with_options):
             with pytest.raises(ConfigurationError, match=name):
                 use(**{name: value})
     of_the_other = httpx.HTTPTransport() if kind is AsyncClient else httpx.AsyncHTTPTransport()
-    for name, value in {"app_info": "shop\r\nX: 1", "transport": of_the_other}.items():
+    only_here: dict[str, Any] = {"app_info": "shop\r\nX: 1", "transport": of_the_other}
+    for name, value in only_here.items():
         with pytest.raises(ConfigurationError, match=name):
             kind(KEY, base_url=BASE, **{name: value})
 

@@ -28,6 +28,7 @@ from momopay import BudgetExhaustedError, Client, FileRateBudget, Journal, RateB
 from momopay._core.call import Call, Endpoint
 from momopay._core.operation import run_sync
 from momopay._core.reads import read_balance as read_balance_of
+from momopay._core.reads import read_transaction
 from momopay._core.retry import AT_MOST_ONCE, SAFE, FailureKind, RetryPolicy
 from momopay._transport.attempt import NotSentError
 from momopay.errors import ERRORS_BY_CODE
@@ -410,7 +411,7 @@ def test_the_answer_to_a_payment_measures_the_clock_of_the_service(column: Colum
 def test_no_retry_is_made_past_the_deadline(backoff: Callable[[float], None], deadline: float, until: float) -> None:
     backoff(3.0)
     client, service = reach(raw(500), deadline=deadline, max_attempts=10)
-    error = failure(client, lambda each: run_sync(read_balance_of(session_of(each), until=until)))
+    error = failure(client, lambda each: run_sync(read_transaction(session_of(each), "7d9a4a0e", until=until)))
     assert type(error) is momopay.ServerError
     assert (len(service.sent), service.slept) == (2, [3.0])
 
@@ -524,7 +525,8 @@ def test_each_attempt_and_each_retry_is_a_line_of_the_log(caplog: pytest.LogCapt
 def test_the_text_of_an_error_that_is_not_ours_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("DEBUG", "momopay")
     client, _ = reach(Answer(error=ValueError(PHONE[3:6])))
-    for call in (lambda each: each.transactions.get(PHONE), lambda each: each.transactions.list(q="Jane"), kit.top_up):
+    calls: list[kit.Call] = [lambda each: each.transactions.get(PHONE), lambda each: each.transactions.list(q="Jane")]
+    for call in (*calls, kit.top_up):
         with pytest.raises(ValueError, match=PHONE[3:6]):
             call(client)
     logged = [record.message.rpartition(": ")[2] for record in caplog.records]

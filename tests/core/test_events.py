@@ -223,6 +223,7 @@ def test_a_second_attempt_and_a_wait_for_the_budget_are_reported() -> None:
         with pytest.raises(raised):
             read_balance(client)
         assert [(each.status, each.request_id) for each in seen.of(CallEnded)] == [(None, None)]
+        assert seen.of(BudgetWaited)[-1].seconds == 0.0  # it was refused at once
         ended = f"CallEnded wallet.balance {raised.__name__}"
         assert seen.take()[-2:] == ["BudgetWaited read BudgetExhaustedError", ended]
 
@@ -293,9 +294,10 @@ def test_an_interrupt_in_on_event_forgets_no_pause() -> None:
 
 
 def test_the_callers_reference_is_reported_and_not_that_of_the_wire() -> None:
-    seen, order = Watcher(), {"reference": "INV-42", "account_reference": "METER-7"}
+    order: dict[str, Any] = {"reference": "INV-42", "account_reference": "METER-7", "amount": 100, "phone": PHONE}
+    client, _ = reach(SUCCESS, on_event=(seen := Watcher()))
     with pytest.raises(ConfigurationError, match="journal"):
-        reach(SUCCESS, on_event=seen)[0].stk.collect_once(**order, amount=100, phone=PHONE)
+        client.stk.collect_once(**order)
     assert {event.reference for event in seen.of(CallStarted)} == {"INV-42"}
 
 

@@ -343,9 +343,7 @@ def seen() -> Watcher:
 
 @each_way
 @pytest.mark.parametrize("known", [None, CALLBACK.transaction_id], ids=["unknown", "accepted"])
-def test_the_events_of_a_callback_and_its_repeat(
-    way: Receive, journal: Journal, seen: Watcher, known: str | None
-) -> None:
+def test_the_events_of_a_callback(way: Receive, journal: Journal, seen: Watcher, known: str | None) -> None:
     put(journal, "SAL-1", before := JournalState.ACCEPTED if known else JournalState.UNKNOWN, transaction_id=known)
     receive = way(Handler(), SIGNER, journal, seen)
     assert receive("POST", QUERY, BODY) == 200

@@ -51,8 +51,8 @@ def test_the_minimum_is_accepted_and_less_is_refused(kind: type[Request], minimu
 
 
 def test_the_one_field_in_snake_case_is_sent_so() -> None:
-    ids = {"channel_id": CHANNEL, "credential_id": ID}
-    sent = json.loads(StkRequest.checked(**VALID[StkRequest], **ids).to_json())
+    arguments: dict[str, Any] = {**VALID[StkRequest], "channel_id": CHANNEL, "credential_id": ID}
+    sent = json.loads(StkRequest.checked(**arguments).to_json())
     assert (sent["channelId"], sent["credential_id"]) == (CHANNEL, ID)
 
 
