@@ -211,9 +211,6 @@ def test_what_an_error_was_raised_in_the_handling_of_is_cleared_too() -> None:
     assert PHONE not in str(handled)
 
 
-# Texts.
-
-
 @in_turn(("phone", "shown"), [("254712345678", "2547*****678"), ("254112345678", "2541*****678")])
 def test_mask_shows_four_and_three(phone: str, shown: str) -> None:
     assert mask_phone(phone) == shown
