@@ -184,9 +184,6 @@ def test_what_the_service_says_cannot_forge_a_line_of_the_log_or_move_a_cursor()
     assert not {"\n", "\r", "\x1b", "\x9b", "\u202e", "\u2028"} & {*str(error), *error.message}
 
 
-# Details of refusals.
-
-
 def throttled(name: str, details: Mapping[str, Any]) -> Any:
     return getattr(momopay, name)("wait", code="X", status_code=429, details=details)
 

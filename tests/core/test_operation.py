@@ -124,7 +124,7 @@ class Numbers:
         self._number += 1
         if self._number == 3:
             raise ValueError("three")
-        return [self._number] if self._number > 1 else []  # as of a page with nothing new
+        return [1, 2] if self._number > 1 else []  # as of a page with nothing new
 
 
 def test_steps_are_dropped_however_their_loop_ends(drive: Callable[..., Driver]) -> None:
@@ -136,13 +136,15 @@ def test_steps_are_dropped_however_their_loop_ends(drive: Callable[..., Driver])
     assert len(ends) == 1
 
     async def leave_early() -> None:
-        async for _ in numbers:
-            break
+        async for number in numbers:
+            if number == 2:
+                break
 
     if driver.client_kind == "async":
         driver(lambda _client: leave_early())
     else:
-        for _ in numbers:
-            break
+        for number in numbers:
+            if number == 2:
+                break
     gc.collect()
     assert len(ends) == 2
