@@ -76,7 +76,7 @@ MADE: dict[str, Callable[[], Any]] = {
     "BudgetExhaustedError": lambda: momopay.BudgetExhaustedError(PLAIN, retry_after=12.5),
     "OutcomeUnknownError": lambda: momopay.OutcomeUnknownError(PLAIN, **UNKNOWN, matches=[MATCH]),
     "ProtocolError": lambda: momopay.ProtocolError(PLAIN, status_code=502, may_have_executed=True),
-    "WaitTimeoutError": lambda: momopay.WaitTimeoutError(PLAIN, last=LAST, pending=[ID]),
+    "WaitTimeoutError": lambda: momopay.WaitTimeoutError(PLAIN, last=LAST, pending=[ID, "b"]),
     "DuplicateCollectionError": lambda: momopay.DuplicateCollectionError(PLAIN, reference=PHONE),
     "DuplicatePayoutError": lambda: momopay.DuplicatePayoutError(PLAIN, reference=PHONE),
     "RateLimitExceededError": lambda: momopay.RateLimitExceededError(PLAIN, retry_after=5.0, **RESPONSE),
@@ -156,7 +156,7 @@ def test_errors_carry_what_they_were_made_with() -> None:
     assert {name: getattr(unknown, name) for name in UNKNOWN} == UNKNOWN
     assert unknown.matches == (MATCH,)
     waited = made("WaitTimeoutError")
-    assert (waited.last, waited.pending) == (LAST, (ID,))
+    assert (waited.last, waited.pending) == (LAST, (ID, "b"))
     assert made("BudgetExhaustedError").retry_after == 12.5
     assert made("RequestValidationError").fields == {"phone": f"not {PHONE}", "amount": "is low"}
     assert made("CallbackMismatchError").fields == ("amount", "phone")
