@@ -155,9 +155,6 @@ def test_every_other_field_may_be_missing_or_null(name: str) -> None:
         assert disagreement(callback, {"status": "PENDING"}) == ("status",)
 
 
-# Agreement with the service's record.
-
-
 def disagreement(callback: dict[str, Any], record: dict[str, Any]) -> tuple[str, ...]:
     """Return the names of the fields that differ."""
     stated = momopay.parse_callback(callback)
@@ -168,6 +165,7 @@ def disagreement(callback: dict[str, Any], record: dict[str, Any]) -> tuple[str,
     else:
         return ()
     assert mismatch.transaction_id == stated.transaction.id
+    assert str(mismatch).endswith(f"and the service's record differ in {', '.join(mismatch.fields)}")
     assert "712345678" not in repr(mismatch)
     return mismatch.fields
 

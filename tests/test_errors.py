@@ -76,7 +76,7 @@ MADE: dict[str, Callable[[], Any]] = {
     "BudgetExhaustedError": lambda: momopay.BudgetExhaustedError(PLAIN, retry_after=12.5),
     "OutcomeUnknownError": lambda: momopay.OutcomeUnknownError(PLAIN, **UNKNOWN, matches=[MATCH]),
     "ProtocolError": lambda: momopay.ProtocolError(PLAIN, status_code=502, may_have_executed=True),
-    "WaitTimeoutError": lambda: momopay.WaitTimeoutError(PLAIN, last=LAST, pending=[ID]),
+    "WaitTimeoutError": lambda: momopay.WaitTimeoutError(PLAIN, last=LAST, pending=[ID, "b"]),
     "DuplicateCollectionError": lambda: momopay.DuplicateCollectionError(PLAIN, reference=PHONE),
     "DuplicatePayoutError": lambda: momopay.DuplicatePayoutError(PLAIN, reference=PHONE),
     "RateLimitExceededError": lambda: momopay.RateLimitExceededError(PLAIN, retry_after=5.0, **RESPONSE),
@@ -139,6 +139,7 @@ def test_an_error_says_whether_money_may_have_moved(name: str) -> None:
     [
         *(("OutcomeUnknownError", "do not send it again"), ("WaitTimeoutError", "do not pay it again")),
         *(("DuplicatePayoutError", "use a new reference"), ("DuplicateCollectionError", "use a new reference")),
+        *(("ChannelNotFoundError", "check --channel"), ("NoDefaultChannelError", "make a channel the default")),
         ("InsufficientServiceBalanceError", "top up the service wallet"),
         *(("InsufficientFundsError", "fund the B2C wallet"), ("KycNotVerifiedError", "complete KYC")),
         *(("RequestValidationError", "nothing was sent"), ("CallbackMismatchError", "do not act on it")),
@@ -155,7 +156,7 @@ def test_errors_carry_what_they_were_made_with() -> None:
     assert {name: getattr(unknown, name) for name in UNKNOWN} == UNKNOWN
     assert unknown.matches == (MATCH,)
     waited = made("WaitTimeoutError")
-    assert (waited.last, waited.pending) == (LAST, (ID,))
+    assert (waited.last, waited.pending) == (LAST, (ID, "b"))
     assert made("BudgetExhaustedError").retry_after == 12.5
     assert made("RequestValidationError").fields == {"phone": f"not {PHONE}", "amount": "is low"}
     assert made("CallbackMismatchError").fields == ("amount", "phone")
@@ -181,9 +182,6 @@ def test_a_secret_in_any_part_of_a_refusal_is_masked() -> None:
 def test_what_the_service_says_cannot_forge_a_line_of_the_log_or_move_a_cursor() -> None:
     error = momopay.APIError("no\nERROR lost\x1b[2J\u202e\u2028", code="A\rB", status_code=400, request_id="r\x9b")
     assert not {"\n", "\r", "\x1b", "\x9b", "\u202e", "\u2028"} & {*str(error), *error.message}
-
-
-# Details of refusals.
 
 
 def throttled(name: str, details: Mapping[str, Any]) -> Any:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +22,17 @@ from core import kit
 from core.kit import GET, PAYOUT, PHONE, STK, SUCCESS, Answer, Column, limited, lost, raw, reach, read_balance, refusal
 from drivers import session_of
 from durable.kit import Lanes
+from events_kit import Watcher
 from in_turn import in_turn
 from momopay import BudgetExhaustedError, Client, FileRateBudget, Journal, RateBudget
 from momopay._core.call import Call, Endpoint
 from momopay._core.operation import run_sync
 from momopay._core.reads import read_balance as read_balance_of
+from momopay._core.reads import read_transaction
 from momopay._core.retry import AT_MOST_ONCE, SAFE, FailureKind, RetryPolicy
 from momopay._transport.attempt import NotSentError
 from momopay.errors import ERRORS_BY_CODE
+from momopay.events import AttemptEnded
 from momopay.resources.stk import INITIATE
 from wire import TRANSACTION_ID, envelope
 
@@ -137,10 +141,12 @@ def test_a_new_code_on_another_status_is_ambiguous(column: Column, status: int) 
     assert service.payments == (1 if column.pays and column is not GET else 0)
 
 
-def test_an_error_names_the_address_without_its_query() -> None:
-    client, _ = reach(raw(404, b"<html>"))
+def test_an_error_and_an_event_name_the_address_without_its_query() -> None:
+    seen = Watcher()
+    client, _ = reach(raw(404, b"<html>"), on_event=seen)
     error = failure(client, lambda each: each.transactions.list(q="Jane"))
     assert "https://api.example/v1/transactions answered HTTP 404" in str(error)
+    assert seen.of(AttemptEnded)[0].route == "/transactions"
 
 
 # DELETE: any 2xx but a refusal is success, and so is 404 after an ambiguous attempt.
@@ -167,17 +173,13 @@ def test_not_found_after_an_ambiguous_delete_is_success(answer: Answer, code: st
     assert len(service.sent) == 2
 
 
-@in_turn("first", [[], [limited(reset=0)], [kit.NOT_SENT]])
+@in_turn("first", [[], [limited(reset=0)], [kit.NOT_SENT], [lost()]])
 def test_not_found_without_an_ambiguous_delete_is_an_error(first: list[Answer]) -> None:
     client, _ = reach(*first, refusal(404, "CHANNEL_NOT_FOUND"))
-    error = failure(client, kit.delete_channel)
+    may_have_executed = bool(first) and first[0].commits
+    error = failure(client, kit.update_channel if may_have_executed else kit.delete_channel)
     assert type(error) is momopay.ChannelNotFoundError
-    assert not error.may_have_executed
-
-
-def test_not_found_after_an_ambiguous_update_is_an_error() -> None:
-    client, _ = reach(lost(), refusal(404, "CHANNEL_NOT_FOUND"))
-    assert type(failure(client, kit.update_channel)) is momopay.ChannelNotFoundError
+    assert error.may_have_executed is may_have_executed
 
 
 # 429 RATE_LIMIT_EXCEEDED.
@@ -192,7 +194,8 @@ def test_a_rate_limit_is_retried_when_it_is_over(column: Column) -> None:
     assert service.now() - before == 7
 
 
-def test_a_server_error_is_retried_no_earlier_than_the_service_asks() -> None:
+def test_a_server_error_is_retried_when_the_service_asks_for_it(backoff: Callable[[float], None]) -> None:
+    backoff(3.0)
     client, service = reach(raw(503, Retry_After="7"), SUCCESS)
     response = read_balance(client).response
     assert (service.slept, response.attempts, response.elapsed) == ([7.0], 2, 7.0)
@@ -266,10 +269,12 @@ def test_on_5xx_and_408_the_status_decides_and_no_pause_begins(answer: Answer) -
 
 def test_a_block_carries_its_figures_also_when_it_is_refused_locally() -> None:
     details = {"retryAfterSeconds": 1800, "blockedUntil": "2026-11-24T00:00:00Z", "successRate": 0.21}
-    client, service = reach(refusal(429, "TRANSACTION_HEALTH_BLOCKED", details))
+    blocked, budget = refusal(429, "TRANSACTION_HEALTH_BLOCKED", details), RateBudget(requests=1, window=30.0)
+    client, service = reach(SUCCESS, blocked, budget=budget)
+    read_balance(client)  # so that the prompt waits, and its block begins later
     for error in (failure(client, kit.initiate_stk), failure(client, kit.initiate_stk)):
         assert (error.details, error.success_rate, error.retry_after) == (details, 0.21, 1800)
-    assert len(service.sent) == 1
+    assert len(service.sent) == 2
 
 
 @answers(slot=SUCCESS, retry=limited(reset=20))
@@ -306,6 +311,7 @@ def test_an_unknown_outcome_carries_what_to_reconcile_with(column: Column, answe
     assert error.transaction_id is None
     assert error.idempotency_key == service.sent[0][2].get("idempotency-key")
     assert (error.idempotency_key is not None) == (column is kit.TOP_UP)
+    assert str(error).endswith(". Reconcile it before anything is sent again (reference 'INV-42')")
     assert PHONE not in f"{error} {error!r}"
 
 
@@ -331,11 +337,11 @@ def test_a_transaction_id_from_an_earlier_attempt_is_kept(answer: Answer) -> Non
 
 
 def test_each_top_up_has_one_key_its_own_or_a_given_one() -> None:
-    client, service = reach(lost(), raw(503), SUCCESS)
+    client, service = reach(lost(), raw(503), SUCCESS, default_headers={"User-Agent": "shop"})
     client.wallet.top_up(amount=5, phone=PHONE, idempotency_key="mine-1")
-    names = ("idempotency-key", "cache-control", "accept")
+    names = ("idempotency-key", "cache-control", "accept", "accept-encoding", "user-agent")
     sent = [[headers[name] for name in names] for _, _, headers, _ in service.sent]
-    assert sent == [["mine-1", "no-cache, no-store", "application/json"]] * 3
+    assert sent == [["mine-1", "no-cache, no-store", "application/json", "identity", "shop"]] * 3
     assert len({body for *_, body in service.sent}) == service.payments == 1
     for _ in range(2):
         kit.top_up(client)
@@ -402,10 +408,12 @@ def test_the_answer_to_a_payment_measures_the_clock_of_the_service(column: Colum
     assert session_of(client).clock.offset is not None
 
 
-def test_no_retry_is_waited_for_past_the_deadline(backoff: Callable[[float], None]) -> None:
+@pytest.mark.parametrize(("deadline", "until"), [(5.0, inf), (90.0, 1005.0)])
+def test_no_retry_is_made_past_the_deadline(backoff: Callable[[float], None], deadline: float, until: float) -> None:
     backoff(3.0)
-    client, service = reach(raw(500), deadline=5.0, max_attempts=10)
-    assert type(failure(client, read_balance)) is momopay.ServerError
+    client, service = reach(raw(500), deadline=deadline, max_attempts=10)
+    error = failure(client, lambda each: run_sync(read_transaction(session_of(each), "7d9a4a0e", until=until)))
+    assert type(error) is momopay.ServerError
     assert (len(service.sent), service.slept) == (2, [3.0])
 
 
@@ -413,8 +421,9 @@ def test_an_attempt_gets_what_is_left_of_the_deadline(backoff: Callable[[float],
     backoff(3.0)
     client, service = reach(raw(500), raw(500), SUCCESS, timeout=10.0, deadline=12.0)
     read_balance(client)
-    run_sync(read_balance_of(session_of(client), until=service.now() + 4.0))
-    assert service.timeouts == [10.0, 9.0, 6.0, 4.0]
+    for until in (4.0, 99.0):
+        run_sync(read_balance_of(session_of(client.with_options(timeout=50.0)), until=service.now() + until))
+    assert service.timeouts == [10.0, 9.0, 6.0, 4.0, 12.0]
 
 
 def test_backoff_has_full_jitter_from_half_a_second_to_eight(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -438,7 +447,8 @@ def test_a_payment_is_not_started_with_too_little_time_left(backoff: Callable[[f
     error = failure(client, kit.initiate_stk)
     assert (type(error), error.retry_after) == (momopay.BudgetExhaustedError, 85.0)
     assert len(service.sent) == 1
-    read_balance(client)  # a read may start so late
+    for call in (read_balance, kit.update_channel):  # which may start so late
+        call(client)
     backoff(9.5)
     client, service = reach(kit.NOT_SENT, SUCCESS, deadline=10.0)
     assert not failure(client, kit.initiate_stk).may_have_executed
@@ -472,7 +482,8 @@ def test_a_wait_beyond_max_wait_is_refused_at_once() -> None:
         error = failure(client, column.call)
         assert (type(error), error.retry_after) == (momopay.BudgetExhaustedError, 50.0)
         assert not error.may_have_executed
-    assert type(failure(client.with_options(max_wait=60.0, deadline=49.0), read_balance)) is BudgetExhaustedError
+    for other in (client.with_options(max_wait=60.0, deadline=49.0), client.with_options(max_wait=0)):
+        assert type(failure(other, read_balance)) is BudgetExhaustedError
     assert (len(service.sent), service.slept) == (1, [])
     read_balance(client.with_options(max_wait=50.0))
     assert service.slept == [50.0]
@@ -496,9 +507,10 @@ def test_a_pause_that_a_429_asks_for_is_bounded_by_max_wait() -> None:
     client, service = reach(limited(reset=5), max_wait=4.0)
     error = failure(client, read_balance)
     assert (type(error), error.retry_after, service.slept) == (momopay.RateLimitExceededError, 5.0, [])
-    client, service = reach(limited(reset=5), SUCCESS, max_wait=5.0)
-    read_balance(client)
-    assert service.slept == [5.0]
+    for answer, max_wait in ((limited(reset=5), 5.0), (raw(503, Retry_After="5"), 4.0)):  # of a 503, it is no wait
+        client, service = reach(answer, SUCCESS, max_wait=max_wait)
+        read_balance(client)
+        assert service.slept == [5.0]
 
 
 def test_each_attempt_and_each_retry_is_a_line_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
@@ -515,10 +527,14 @@ def test_each_attempt_and_each_retry_is_a_line_of_the_log(caplog: pytest.LogCapt
 def test_the_text_of_an_error_that_is_not_ours_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("DEBUG", "momopay")
     client, _ = reach(Answer(error=ValueError(PHONE[3:6])))
-    with pytest.raises(ValueError, match=PHONE[3:6]):
-        client.transactions.get(PHONE)
-    assert [record.message.rpartition(": ")[2] for record in caplog.records] == ["ValueError"]
+    calls: list[kit.Call] = [lambda each: each.transactions.get(PHONE), lambda each: each.transactions.list(q="Jane")]
+    for call in (*calls, kit.top_up):
+        with pytest.raises(ValueError, match=PHONE[3:6]):
+            call(client)
+    logged = [record.message.rpartition(": ")[2] for record in caplog.records]
+    assert logged == ["ValueError"] * 3 + ["its outcome is unknown, reference 'INV-42'"]
     assert "(GET /transactions/2547*****678): attempt 1" in caplog.text
+    assert "Jane" not in caplog.text
 
 
 def test_a_durable_call_without_a_journal_shows_both_ways() -> None:

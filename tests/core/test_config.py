@@ -8,7 +8,7 @@ import pytest
 import momopay
 from in_turn import in_turn
 from momopay import ConfigurationError
-from momopay._core.config import Account, Limits, check_transport, checked_headers, merged_headers
+from momopay._core.config import Account, Limits, check_budget, check_transport, checked_headers, merged_headers
 
 KEY = "pk_test_0123456789"
 BASE = "https://api.example/v1"
@@ -24,12 +24,10 @@ def test_key_and_address_come_from_the_environment_and_the_key_is_not_shown(monk
 
 
 def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("MOMOPAY_API_KEY", raising=False)
-    monkeypatch.delenv("MOMOPAY_BASE_URL", raising=False)
-    with pytest.raises(ConfigurationError, match="MOMOPAY_API_KEY"):
-        Account(None, BASE)
-    with pytest.raises(ConfigurationError, match="MOMOPAY_BASE_URL"):
-        Account(KEY, None)
+    for name, given in (("MOMOPAY_API_KEY", (None, BASE)), ("MOMOPAY_BASE_URL", (KEY, None))):
+        monkeypatch.delenv(name, raising=False)
+        with pytest.raises(ConfigurationError, match=name):
+            Account(*given)
 
 
 @in_turn("key", ["", "pk test", "pk_test_\u00e9", "pk_test_x\r\nX: y", "pk_test_x:y", "pk_test_x\x7f"])
@@ -71,7 +69,9 @@ def test_headers_that_would_change_a_request_are_refused(headers: Any) -> None:
 
 
 @in_turn(("transport", "is_async"), [(httpx.AsyncHTTPTransport(), False), (httpx.HTTPTransport(), True), (7, True)])
-def test_a_transport_of_the_other_client_is_refused(transport: object, is_async: bool) -> None:
+def test_a_transport_of_the_other_client_and_what_is_no_budget_are_refused(transport: object, is_async: bool) -> None:
+    with pytest.raises(ConfigurationError, match="budget must be"):
+        check_budget(momopay.RateBudget)  # the class
     check_transport(None, is_async=is_async)
     with pytest.raises(ConfigurationError, match="handle_async_request" if is_async else "handle_request"):
         check_transport(transport, is_async=is_async)

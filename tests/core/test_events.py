@@ -1,5 +1,7 @@
-"""Whatever an observer does, it changes no payment."""
+"""What `on_event` receives, in which order, and that nothing which it does changes a payment."""
 
+import asyncio
+import json
 import logging
 import sys
 import traceback
@@ -14,8 +16,10 @@ import httpx
 import pytest
 
 import momopay
-from core.kit import SUCCESS, Answer, limited, lost, reach, read_balance, refusal, top_up
+from core import kit
+from core.kit import NOT_SENT, SUCCESS, Answer, initiate_stk, limited, lost, reach, read_balance, refusal, top_up
 from drivers import KEY, LOOPBACK, Driver, learn_key, session_of
+from durable.kit import long_ago
 from events_kit import Watcher
 from in_turn import in_turn
 from models.kit import ID
@@ -24,11 +28,14 @@ from momopay import AsyncClient, CallbackError, Client, ConfigurationError, Jour
 from momopay._core.events import Observer, outcome_of
 from momopay._core.operation import as_operation, run_sync
 from momopay._core.reads import read_balance as read_balance_of
-from momopay.events import AttemptEnded, BudgetWaited, CallEnded, CallStarted, Event
-from momopay.sandbox import Sandbox
+from momopay.events import AttemptEnded, BudgetWaited, CallEnded, CallStarted, Event, JournalChanged
+from momopay.sandbox import Fault, Outcome, Sandbox, phone_for
 from resources.kit import AT_ONCE, LOCAL_PHONE, pay, prompt
 
 PHONE = "254712345678"
+BY_HAND = phone_for(Outcome.by_hand)
+READ_OF_THE_TENANT = "AttemptEnded GET /wallets/service/balance 1 200"
+"""The first durable call with a key that the journal does not know asks whose key it is."""
 
 
 @pytest.fixture
@@ -37,8 +44,24 @@ def url(tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path / 'payments.db'}"
 
 
-def pay_once(journal: Journal) -> Callable[[Any], Any]:
-    return lambda client: client.payouts.pay_once(journal=journal, reference="PAY-7", amount=100, phone=PHONE)
+@pytest.fixture
+def seen() -> Watcher:
+    return Watcher()
+
+
+@pytest.fixture
+def sdk(drive: Callable[..., Driver], sandbox: Sandbox, key: str, seen: Watcher) -> Driver:
+    return drive(api_key=key, base_url=sandbox.base_url, deadline=3.0, on_event=seen)
+
+
+def pay_once(journal: Journal, **fields: Any) -> Callable[[Any], Any]:
+    arguments: dict[str, Any] = {"reference": "PAY-7", "amount": 100, "phone": PHONE, **fields}
+    return lambda client: client.payouts.pay_once(journal=journal, **arguments)
+
+
+def collect(journal: Journal, **fields: Any) -> Callable[[Any], Any]:
+    arguments: dict[str, Any] = {"reference": "INV-42", "amount": 100, "phone": BY_HAND, **fields}
+    return lambda client: client.stk.collect_once(journal=journal, **arguments)
 
 
 @pytest.mark.parametrize("raised", [ValueError("a bug"), OutcomeUnknownError("not ours", sent_at=datetime.now(UTC))])
@@ -112,14 +135,18 @@ def test_an_awaitable_is_not_awaited(caplog: pytest.LogCaptureFixture) -> None:
 def test_of_a_callback_that_anybody_may_have_sent_only_its_id_is_reported(outcome: Any) -> None:
     seen = list[Any]()
     operation = Observer(seen.append).start("callbacks.receive", iter([10.0, 12.5]).__next__)
-    operation.callback_received(outcome, callback(), None)
-    status = "SUCCESS" if outcome in {"accepted", "duplicate"} else None
-    assert [(each.transaction_id, each.transaction_status, each.seconds) for each in seen] == [(ID, status, 2.5)]
+    operation.callback_received(outcome, callback(), None, 403)
+    stated = "SUCCESS" if outcome in {"accepted", "duplicate"} else None
+    (received,) = seen
+    assert (received.transaction_id, received.transaction_status) == (ID, stated)
+    assert (received.seconds, received.status) == (2.5, 403)
 
 
 def test_a_step_of_an_iterable_is_reported_as_an_operation() -> None:
     seen = Watcher()
-    run_sync(as_operation(session_of(reach(SUCCESS, on_event=seen)[0]), "transactions.wait_all", read_balance_of))
+    session = session_of(reach(SUCCESS, on_event=seen)[0])
+    run_sync(as_operation(session, "transactions.wait_all", read_balance_of, "INV-42"))
+    assert {each.reference for each in (*seen.of(CallStarted), *seen.of(CallEnded))} == {"INV-42"}
     started, attempt, ended = seen.take()
     assert (started, ended) == ("CallStarted transactions.wait_all", "CallEnded transactions.wait_all")
     assert attempt == "AttemptEnded GET /wallets/service/balance 1 200"
@@ -130,22 +157,31 @@ def test_events_that_were_held_back_come_in_their_order() -> None:
     operation = Observer(seen.append).start("payouts.pay_once", lambda: 0.0)
     with operation.held():
         operation.call_started()
-        operation.call_ended(None, None)
         assert seen == []
-    assert [type(each) for each in seen] == [CallStarted, CallEnded]
+        operation.retry_scheduled(method="POST", route="/b2c/payouts", attempt=1, seconds=0.5, error=None)
+        assert len(seen) == 2  # nothing is in flight
+        operation.call_ended(None, None)
+        assert len(seen) == 2
+    assert [type(each) for each in seen] == [CallStarted, momopay.events.RetryScheduled, CallEnded]
     assert abs(seen[0].at - datetime.now(UTC).timestamp()) < 60
 
 
 def test_the_error_and_the_payment_of_an_outcome_are_those_of_its_call() -> None:
     seen, outcome = list[Any](), SimpleNamespace(error=ValueError("no"), payment=callback().transaction)
-    Observer(seen.append).start("payouts.pay_all", lambda: 0.0).call_ended(None, outcome)
-    assert (seen[0].error, seen[0].transaction_id, seen[0].transaction_status) == (ValueError, ID, "SUCCESS")
+    for result in (outcome, callback(error="of the service", payment=7).transaction):
+        Observer(seen.append).start("payouts.pay_all", lambda: 0.0).call_ended(None, result)
+    ended = [(each.error, each.transaction_id, each.transaction_status) for each in seen]
+    assert ended == [(ValueError, ID, "SUCCESS"), (None, ID, "SUCCESS")]
 
 
-def test_the_id_of_a_wait_that_read_nothing_is_the_callers_text() -> None:
+def test_a_phone_in_the_callers_text_is_masked() -> None:
     seen = list[Any]()
-    Observer(seen.append).start("transactions.wait", lambda: 0.0).wait_ended(PHONE, 1.0, 0, None, None)
-    assert seen[0].transaction_id == "2547*****678"
+    operation = Observer(seen.append).start("transactions.wait", lambda: 0.0)
+    operation.wait_ended(PHONE, 1.0, 0, None, None)  # it read nothing
+    operation.journal_changed("PAYOUT", PHONE, None, "SENDING")
+    operation.callback_received("accepted", callback(external_reference=PHONE), None)
+    assert [seen[0].transaction_id, seen[1].reference, seen[2].reference] == ["2547*****678"] * 3
+    assert (seen[1].old_state, seen[1].new_state) == (None, "SENDING")
 
 
 @in_turn(
@@ -167,8 +203,9 @@ def test_a_second_attempt_and_a_wait_for_the_budget_are_reported() -> None:
     client, _ = reach(refusal(500, "INTERNAL"), SUCCESS, budget=momopay.RateBudget(1, 5.0), on_event=seen)
     read_balance(client)
     ended = seen.of(CallEnded)[0]
-    assert (ended.attempts, ended.status, ended.may_have_executed, ended.reference) == (2, 200, False, None)
-    assert [each.request_id for each in seen.of(AttemptEnded)] == ["9f1c"] * 2
+    assert (ended.attempts, ended.seconds, ended.status, ended.request_id) == (2, 5.0, 200, "9f1c")
+    assert (ended.may_have_executed, ended.reference) == (False, None)
+    assert [(each.request_id, each.seconds) for each in seen.of(AttemptEnded)] == [("9f1c", 0.0)] * 2
     (waited,) = seen.of(BudgetWaited)
     assert (waited.lane, waited.seconds, waited.error, waited.operation) == ("read", 5.0, None, "wallet.balance")
     route = "GET /wallets/service/balance"
@@ -180,6 +217,15 @@ def test_a_second_attempt_and_a_wait_for_the_budget_are_reported() -> None:
         f"AttemptEnded {route} 2 200",
         "CallEnded wallet.balance",
     ]
+    budget = momopay.RateBudget(2, 5.0)
+    client, _ = reach(refusal(500, "INTERNAL"), lost(), budget=budget, deadline=4.0, on_event=seen)
+    for raised in (momopay.APIConnectionError, momopay.BudgetExhaustedError):
+        with pytest.raises(raised):
+            read_balance(client)
+        assert [(each.status, each.request_id) for each in seen.of(CallEnded)] == [(None, None)]
+        assert seen.of(BudgetWaited)[-1].seconds == 0.0  # it was refused at once
+        ended = f"CallEnded wallet.balance {raised.__name__}"
+        assert seen.take()[-2:] == ["BudgetWaited read BudgetExhaustedError", ended]
 
 
 def test_the_trace_of_an_observer_shows_no_secret(caplog: pytest.LogCaptureFixture) -> None:
@@ -192,17 +238,22 @@ def test_the_trace_of_an_observer_shows_no_secret(caplog: pytest.LogCaptureFixtu
     assert PHONE not in caplog.text
 
 
-def test_the_error_that_an_observer_could_report_shows_no_phone(drive: Callable[..., Driver]) -> None:
+def confirm(client: Any) -> Any:
+    return client.transactions.confirm(callback(id=LOCAL_PHONE))
+
+
+@pytest.mark.parametrize("call", [partial(prompt, account_reference=LOCAL_PHONE), confirm], ids=["stk", "confirm"])
+def test_the_error_that_an_observer_could_report_shows_no_phone(drive: Callable[..., Driver], call: Any) -> None:
     """As a crash reporter does that an observer calls: it shows the locals of each frame of the current error."""
     shown = list[str]()
 
-    def on_event(event: object) -> None:
+    def on_event(_event: object) -> None:
         error = sys.exception()
-        if isinstance(event, CallEnded) and error is not None:
+        if error is not None:
             shown.extend(repr(frame.f_locals) for frame, _ in traceback.walk_tb(error.__traceback__))
 
     with pytest.raises(momopay.MomoPayError) as raised:
-        drive(base_url=LOOPBACK, max_attempts=1, on_event=on_event)(partial(prompt, account_reference=LOCAL_PHONE))
+        drive(base_url=LOOPBACK, max_attempts=1, on_event=on_event)(call)
     frames = [frame for frame, _ in traceback.walk_tb(raised.tb) if frame.f_globals["__name__"].startswith("momopay")]
     shown.extend(repr(frame.f_locals) for frame in frames)
     assert len(shown) > 2
@@ -234,19 +285,35 @@ def test_an_interrupt_in_on_event_names_the_payment_that_has_no_journal(
     assert seen.of(CallStarted)[0].reference == "0712*****678"
 
 
+def test_an_interrupt_in_on_event_forgets_no_pause() -> None:
+    client, service = reach(refusal(429, "STK_TEMP_BANNED"), on_event=Watcher(AttemptEnded=KeyboardInterrupt()))
+    for raised in (KeyboardInterrupt, momopay.StkTempBannedError):
+        with pytest.raises(raised):
+            initiate_stk(client)
+    assert len(service.sent) == 1
+
+
+def test_the_callers_reference_is_reported_and_not_that_of_the_wire() -> None:
+    order: dict[str, Any] = {"reference": "INV-42", "account_reference": "METER-7", "amount": 100, "phone": PHONE}
+    client, _ = reach(SUCCESS, on_event=(seen := Watcher()))
+    with pytest.raises(ConfigurationError, match="journal"):
+        client.stk.collect_once(**order)
+    assert {event.reference for event in seen.of(CallStarted)} == {"INV-42"}
+
+
 def interrupt(*_: object) -> NoReturn:
     raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize("call", ["initiate", "pay_once"])
-def test_an_interrupt_of_a_payment_that_was_sent_says_that_it_may_have_executed(
-    drive: Callable[..., Driver], journal: Journal, call: str
+@pytest.mark.parametrize("call", [pay, kit.update_channel, pay_once], ids=["initiate", "update", "pay_once"])
+def test_an_interrupt_of_a_request_that_was_sent_says_that_it_may_have_executed(
+    drive: Callable[..., Driver], journal: Journal, call: Any
 ) -> None:
     seen = Watcher()
     learn_key(journal, "https://api.example/v1")
     sdk = drive(transport=httpx.MockTransport(interrupt), on_event=seen)
     with pytest.raises(KeyboardInterrupt):
-        sdk(pay if call == "initiate" else pay_once(journal))
+        sdk(pay_once(journal) if call is pay_once else call)
     assert seen.of(CallEnded)[0].may_have_executed
 
 
@@ -284,3 +351,275 @@ def test_what_an_earlier_request_of_a_call_did_is_not_forgotten() -> None:
         type(client.stk)(session).initiate(amount=100, phone=PHONE)
     run_sync(read_balance_of(session))
     assert session.operation.may_have_executed
+
+
+# What is reported, and in which order.
+
+
+def test_a_success(sdk: Driver, seen: Watcher) -> None:
+    paid = sdk(prompt)
+    (started,), (attempt,), (ended,) = map(seen.of, (CallStarted, AttemptEnded, CallEnded))
+    assert seen.events == [started, attempt, ended]
+    assert {each.operation for each in seen.events} == {"stk.initiate"}
+    assert len({each.call_id for each in seen.events}) == 1
+    assert started.reference == ended.reference == "INV-42"
+    assert (attempt.method, attempt.route, attempt.attempt, attempt.status) == ("POST", "/payments/stk", 1, 200)
+    assert (attempt.error, attempt.is_sent) == (None, True)
+    assert attempt.request_id == ended.request_id == paid.response.request_id
+    assert 0 < attempt.seconds <= ended.seconds
+    assert started.at <= attempt.at <= ended.at
+    assert (ended.error, ended.may_have_executed, ended.attempts, ended.status) == (None, False, 1, 200)
+    paid_as = (ended.transaction_id, ended.transaction_type, ended.transaction_status)
+    assert paid_as == (paid.transaction_id, "STK", "PENDING")
+
+
+def test_an_unknown_outcome(sdk: Driver, sandbox: Sandbox, seen: Watcher) -> None:
+    sandbox.fail_next("POST", "/payments/stk", Fault.error_after_commit)
+    with pytest.raises(OutcomeUnknownError) as raised:
+        sdk(prompt)
+    assert f"request {seen.of(AttemptEnded)[0].request_id})" in str(raised.value)
+    assert seen.of(CallEnded)[0].may_have_executed
+    assert seen.take() == [
+        "CallStarted stk.initiate",
+        "AttemptEnded POST /payments/stk 1 500 ServerError",
+        "CallEnded stk.initiate OutcomeUnknownError",
+    ]
+
+
+def test_pay_once_and_its_replay(sdk: Driver, journal: Journal, seen: Watcher) -> None:
+    sdk(pay_once(journal))
+    assert seen.take() == [
+        "CallStarted payouts.pay_once",
+        READ_OF_THE_TENANT,
+        "JournalChanged -> SENDING",
+        "AttemptEnded POST /b2c/payouts 1 200",
+        "JournalChanged SENDING -> ACCEPTED PENDING",
+        "CallEnded payouts.pay_once",
+    ]
+    sdk(pay_once(journal))
+    assert seen.take() == [
+        "CallStarted payouts.pay_once",
+        "AttemptEnded GET /transactions/{id} 1 200",
+        "CallEnded payouts.pay_once",
+    ]
+
+
+def test_a_payout_in_doubt_that_a_search_finds(sdk: Driver, sandbox: Sandbox, journal: Journal, seen: Watcher) -> None:
+    sandbox.fail_next("POST", "/b2c/payouts", Fault.error_after_commit)
+    with pytest.raises(OutcomeUnknownError):
+        sdk(pay_once(journal))
+    assert seen.take()[1:] == [
+        READ_OF_THE_TENANT,
+        "JournalChanged -> SENDING",
+        "AttemptEnded POST /b2c/payouts 1 500 ServerError",
+        "JournalChanged SENDING -> UNKNOWN",
+        "CallEnded payouts.pay_once OutcomeUnknownError",
+    ]
+    sdk(pay_once(journal))
+    changes = seen.of(JournalChanged)
+    assert [(each.old_state, each.new_state) for each in changes] == [("UNKNOWN", "ACCEPTED")]
+    assert {each.operation for each in seen.events} == {"payouts.pay_once"}
+    assert (changes[0].kind, changes[0].reference) == ("PAYOUT", "PAY-7")
+
+
+@pytest.mark.usefixtures("no_backoff")
+def test_a_durable_call_that_repeats(journal: Journal, seen: Watcher) -> None:
+    client, _ = reach(SUCCESS, NOT_SENT, on_event=seen, max_attempts=2)
+    with pytest.raises(momopay.MomoPayError):
+        pay_once(journal)(client)
+    assert [each.is_sent for each in seen.of(AttemptEnded)] == [True, False, False]
+    assert not seen.of(CallEnded)[0].may_have_executed
+    assert seen.take() == [
+        "CallStarted payouts.pay_once",
+        READ_OF_THE_TENANT,
+        "JournalChanged -> SENDING",
+        "AttemptEnded POST /b2c/payouts 1 APIConnectionError",
+        "RetryScheduled POST /b2c/payouts 1 APIConnectionError",
+        "AttemptEnded POST /b2c/payouts 2 APIConnectionError",
+        "JournalChanged SENDING -> NOT_SENT",
+        "CallEnded payouts.pay_once APIConnectionError",
+    ]
+    seen.troubles["RetryScheduled"] = KeyboardInterrupt()
+    with pytest.raises(KeyboardInterrupt):
+        pay_once(journal, reference="PAY-8")(client)
+    entry = journal.get("PAY-8")
+    assert entry is not None
+    assert entry.state is momopay.JournalState.NOT_SENT
+    assert "JournalChanged SENDING -> NOT_SENT" in seen.take()
+
+
+def test_collect_once_from_a_cancelled_prompt_to_a_paid_one(
+    sdk: Driver, sandbox: Sandbox, journal: Journal, seen: Watcher
+) -> None:
+    first = sdk(collect(journal))
+    sandbox.cancel(first)
+    seen.take()
+    second = sdk(collect(journal))
+    assert seen.take() == [
+        "CallStarted stk.collect_once",
+        "AttemptEnded GET /transactions/{id} 1 200",
+        "JournalChanged ACCEPTED -> ACCEPTED CANCELLED",
+        "JournalChanged ACCEPTED -> SENDING",
+        "AttemptEnded POST /payments/stk 1 200",
+        "JournalChanged SENDING -> ACCEPTED PENDING",
+        "CallEnded stk.collect_once",
+    ]
+    sandbox.enter_pin(second)
+    sandbox.advance(60)
+    sdk(collect(journal))
+    assert seen.of(CallEnded)[0].transaction_status == "SUCCESS"
+    (change,) = seen.of(JournalChanged)
+    changed = (change.kind, change.transaction_id, change.transaction_status)
+    assert changed == ("COLLECTION", second.transaction_id, "SUCCESS")
+
+
+def test_a_sweep(sdk: Driver, sandbox: Sandbox, journal: Journal, seen: Watcher) -> None:
+    for number in range(2):
+        sdk(pay_once(journal, reference=f"PAY-{number}"))
+    sdk(pay_once(journal, reference="PAY-F", phone=phone_for(Outcome.insufficient_funds)))
+    sandbox.fail_next("POST", "/b2c/payouts", Fault.error_before_commit)
+    with pytest.raises(OutcomeUnknownError):
+        sdk(pay_once(journal, reference="PAY-L"))
+    sandbox.advance(3600)
+    seen.take()
+    report = sdk(lambda client: client.transactions.sweep(journal=journal))
+    (swept,) = seen.of(momopay.events.SweepEnded)
+    assert (swept.settled, swept.open, swept.unknown) == (report.settled, report.open, report.unknown) == (3, 0, 1)
+    changes = {each.reference: each.transaction_status for each in seen.of(JournalChanged)}
+    assert changes == {"PAY-0": "SUCCESS", "PAY-1": "SUCCESS", "PAY-F": "REVERSED"}
+    assert {each.operation for each in seen.events} == {"transactions.sweep"}
+    assert seen.take()[-2:] == ["SweepEnded", "CallEnded transactions.sweep"]
+
+
+def test_releases_and_reconciliations(sdk: Driver, sandbox: Sandbox, journal: Journal, seen: Watcher) -> None:
+    for reference, fault in (("PAY-L", Fault.error_before_commit), ("PAY-M", Fault.error_after_commit)):
+        sandbox.fail_next("POST", "/b2c/payouts", fault)
+        with pytest.raises(OutcomeUnknownError):
+            sdk(pay_once(journal, reference=reference))
+    seen.take()
+    sdk(journal.reconcile_all)
+    assert {each.operation for each in seen.events} == {"payouts.reconcile_all"}
+    assert [each for each in seen.take() if "Journal" in each] == ["JournalChanged UNKNOWN -> ACCEPTED PENDING"]
+    long_ago(journal)
+    sdk(lambda client: client.payouts.release(journal=journal, reference="PAY-L", by="Wanjiku"))
+    assert [each for each in seen.take() if "Journal" in each] == ["JournalChanged UNKNOWN -> NOT_SENT"]
+
+
+def test_a_payroll_reports_each_payout(sdk: Driver, journal: Journal, seen: Watcher) -> None:
+    payroll = [{"reference": f"PAY-{number}", "amount": 100, "phone": PHONE} for number in range(2)]
+    payroll.append({"reference": "PAY-X", "amount": 1, "phone": PHONE})
+    outcomes = sdk.collect(lambda client: client.payouts.pay_all(payroll, journal=journal))
+    assert [outcome.state for outcome in outcomes] == ["ACCEPTED", "ACCEPTED", "NOT_SENT"]
+    ended = seen.of(CallEnded)
+    assert {each.operation for each in ended} == {"payouts.pay_all"}
+    assert [each.reference for each in ended] == ["PAY-0", "PAY-1", "PAY-X"]
+    assert [each.transaction_id for each in ended[:2]] == [outcome.payment.transaction_id for outcome in outcomes[:2]]
+    assert ended[2].error.__name__ == "RequestValidationError"
+    assert len({each.call_id for each in ended}) == 3
+
+
+def test_a_wait(sdk: Driver, sandbox: Sandbox, seen: Watcher) -> None:
+    paid, briefly = sdk(partial(prompt, phone=BY_HAND)), momopay.PollSchedule(first=0, every=0.05, limit=0.08)
+    seen.take()
+    with pytest.raises(momopay.WaitTimeoutError):
+        sdk(lambda client: client.transactions.wait(paid, schedule=briefly))
+    (timeout,) = seen.of(momopay.events.WaitEnded)
+    assert (timeout.error, timeout.transaction_status) == (momopay.WaitTimeoutError, "PENDING")
+    assert timeout.polls >= 1
+    sandbox.enter_pin(paid)
+    sandbox.advance(60)
+    seen.take()
+    sdk(lambda client: client.transactions.wait(paid, schedule=AT_ONCE))
+    (waited,) = seen.of(momopay.events.WaitEnded)
+    waited_for = (waited.transaction_id, waited.transaction_type, waited.polls, waited.error)
+    assert waited_for == (paid.transaction_id, "STK", 1, None)
+    assert seen.take() == [
+        "CallStarted transactions.wait",
+        "AttemptEnded GET /transactions/{id} 1 200",
+        "WaitEnded SUCCESS",
+        "CallEnded transactions.wait",
+    ]
+
+
+def test_waits_for_many_are_a_call_for_each_end(sdk: Driver, sandbox: Sandbox, seen: Watcher) -> None:
+    prompts = [sdk(partial(prompt, amount=number + 1)) for number in range(3)]
+    sandbox.advance(600)
+    seen.take()
+    ends = sdk.collect(lambda client: client.transactions.wait_all(prompts, schedule=AT_ONCE))
+    assert [each.transaction_id for each in seen.of(momopay.events.WaitEnded)] == [each.transaction_id for each in ends]
+    assert [each.transaction_id for each in seen.of(CallEnded)] == [each.transaction_id for each in ends]
+    assert seen.take() == [
+        "CallStarted transactions.wait_all",
+        "AttemptEnded GET /transactions 1 200",
+        *["WaitEnded SUCCESS", "CallEnded transactions.wait_all", "CallStarted transactions.wait_all"] * 2,
+        "WaitEnded SUCCESS",
+        "CallEnded transactions.wait_all",
+    ]
+
+
+def test_confirmations(sdk: Driver, sandbox: Sandbox, seen: Watcher) -> None:
+    paid = sdk(prompt)
+    sandbox.advance(600)
+    body = {"id": paid.transaction_id, "status": "SUCCESS", "type": "STK", "external_reference": "INV-42"}
+
+    def confirm(**fields: Any) -> Callable[[Any], Any]:
+        content = {"event_type": "stk.success", "transaction": body | fields}
+        return lambda client: client.transactions.confirm(momopay.parse_callback(json.dumps(content)))
+
+    sdk(confirm())
+    with pytest.raises(momopay.CallbackMismatchError):
+        sdk(confirm(amount=7))
+    with pytest.raises(momopay.MomoPayError):
+        sdk(confirm(id="254712345678"))
+    received = seen.of(momopay.events.CallbackReceived)
+    assert {(each.operation, each.status) for each in received} == {("transactions.confirm", None)}
+    assert [each.outcome for each in received] == ["accepted", "mismatch", "mismatch"]
+    assert [(each.transaction_id, each.transaction_status) for each in received] == [
+        (paid.transaction_id, "SUCCESS"),
+        (paid.transaction_id, None),
+        ("2547*****678", None),
+    ]
+
+
+def test_no_event_shows_a_key_or_a_whole_phone(
+    sdk: Driver, sandbox: Sandbox, journal: Journal, key: str, seen: Watcher
+) -> None:
+    """Where a phone can be given, it is: as the reference, in a search and in a callback."""
+    reference = f"for {PHONE}"
+    sdk(partial(prompt, account_reference=LOCAL_PHONE))
+    sdk(partial(pay, reference=PHONE))
+    sdk(pay_once(journal, reference=reference))
+    sandbox.fail_next("POST", "/b2c/payouts", Fault.error_after_commit)
+    with pytest.raises(OutcomeUnknownError):
+        sdk(pay_once(journal, reference=PHONE))
+    sdk(collect(journal, reference=PHONE))
+    sdk(lambda client: client.transactions.list(q=PHONE))
+    with pytest.raises(momopay.MomoPayError):
+        sdk(lambda client: client.transactions.get(PHONE))
+    with pytest.raises(momopay.MomoPayError):
+        sdk(lambda client: client.transactions.wait(PHONE, schedule=AT_ONCE))
+    sandbox.advance(600)
+    sdk(lambda client: client.transactions.sweep(journal=journal))
+    shown = seen.texts()
+    for secret in (key, PHONE, PHONE[3:], LOCAL_PHONE):
+        assert secret not in shown
+    assert len(seen.events) > 30
+    kinds = {CallStarted, AttemptEnded, JournalChanged, momopay.events.SweepEnded, momopay.events.WaitEnded}
+    assert {type(each) for each in seen.events} >= kinds
+
+
+def test_a_cancelled_call_is_reported(sandbox: Sandbox, key: str, seen: Watcher) -> None:
+    sandbox.fail_next("GET", "/wallets/service/balance", Fault.hang_after_commit)
+
+    async def main() -> None:
+        async with momopay.AsyncClient(key, base_url=sandbox.base_url, on_event=seen) as client:
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(client.wallet.balance(), 0.2)
+
+    asyncio.run(main())
+    assert not seen.of(CallEnded)[0].may_have_executed
+    assert seen.take() == [
+        "CallStarted wallet.balance",
+        "AttemptEnded GET /wallets/service/balance 1 CancelledError",
+        "CallEnded wallet.balance CancelledError",
+    ]

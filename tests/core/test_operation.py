@@ -40,7 +40,8 @@ def test_an_operation_has_its_signature_and_documentation() -> None:
         assert list(inspect.signature(bound).parameters) == names
         assert "at most once" in (inspect.getdoc(bound) or "")
     assert not inspect.iscoroutinefunction(client.stk.initiate)
-    assert inspect.iscoroutinefunction(async_client.stk.initiate)
+    kind: Any = AsyncClient
+    assert all(inspect.iscoroutinefunction(each.stk.initiate) for each in (async_client, kind))
     shown = re.sub(r"[\s|]", "", pydoc.plain(pydoc.render_doc(Stk)))  # Python 3.13 gives each parameter a line
     assert "initiate(self,*,amount:" in shown
     read_balance: Any = Wallet.balance
@@ -123,7 +124,7 @@ class Numbers:
         self._number += 1
         if self._number == 3:
             raise ValueError("three")
-        return [self._number] if self._number > 1 else []  # as of a page with nothing new
+        return [1, 2] if self._number > 1 else []  # as of a page with nothing new
 
 
 def test_steps_are_dropped_however_their_loop_ends(drive: Callable[..., Driver]) -> None:
@@ -135,13 +136,15 @@ def test_steps_are_dropped_however_their_loop_ends(drive: Callable[..., Driver])
     assert len(ends) == 1
 
     async def leave_early() -> None:
-        async for _ in numbers:
-            break
+        async for number in numbers:
+            if number == 2:
+                break
 
     if driver.client_kind == "async":
         driver(lambda _client: leave_early())
     else:
-        for _ in numbers:
-            break
+        for number in numbers:
+            if number == 2:
+                break
     gc.collect()
     assert len(ends) == 2

@@ -47,11 +47,9 @@ def test_a_walk_ends_after_the_last_page(last: str | None) -> None:
         assert len(list(TransactionIterator(session_of(client), fetch).pages())) == 3  # without a transaction, too
 
 
-def test_the_whole_list_is_read_in_pages_of_the_largest_size() -> None:
+def test_a_walk_has_no_more_pages_than_it_may_and_these_are_of_the_largest_size() -> None:
     assert EVERYTHING.to_query() == "?limit=100"
 
-
-def test_a_walk_has_no_more_pages_than_it_may() -> None:
     async def fetch(cursor: str | None) -> TransactionPage:
         return page(f"after {cursor}")
 

@@ -15,9 +15,6 @@ def test_a_payment_is_repeated_only_where_it_surely_did_not_execute() -> None:
     assert AT_MOST_ONCE.retries_on == {FailureKind.NOT_SENT, FailureKind.RATE_LIMITED}
 
 
-# Headers.
-
-
 @in_turn(
     ("text", "seconds"),
     [

@@ -100,11 +100,16 @@ def test_threads_that_come_together_make_it_once() -> None:
 
 
 def test_a_closed_journal_is_not_opened_and_the_users_own_stays_open(tmp_path: Path) -> None:
-    journal = ClientJournal(f"sqlite:///{tmp_path / 'payments.db'}")
+    url = f"sqlite:///{tmp_path / 'payments.db'}"
+    journal, opened = ClientJournal(url), ClientJournal(url)
     journal.close()
     with pytest.raises(momopay.ConfigurationError, match="closed"):
         journal.get()
     assert list(tmp_path.iterdir()) == []
+    made = opened.get()
+    opened.close()
+    with pytest.raises(momopay.ConfigurationError, match="this journal is closed"):
+        made.unresolved()
     with momopay.Journal(f"sqlite:///{tmp_path / 'own.db'}") as own:
         kept = ClientJournal(own)
         assert kept.get() is own

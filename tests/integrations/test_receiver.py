@@ -215,9 +215,7 @@ def test_the_receipt_of_a_signed_callback_is_kept(journal: Journal) -> None:
     put(journal, "SAL-1", JournalState.ACCEPTED, transaction_id="the-id")
     body = json.dumps(callback_body("SAL-1", momo_receipt="QK12", type=None)).encode()
     assert blocking(Handler(), SIGNER, journal)("POST", QUERY, body) == 200
-    entry = journal.by_receipt("QK12")
-    assert entry is not None
-    assert entry == found(journal, "SAL-1")
+    assert journal.by_receipt("QK12") == (entry := found(journal, "SAL-1"))
     assert entry.status == "SUCCESS"
 
 
@@ -344,14 +342,15 @@ def seen() -> Watcher:
 
 
 @each_way
-def test_the_events_of_a_callback_and_its_repeat(way: Receive, journal: Journal, seen: Watcher) -> None:
-    put(journal, "SAL-1", JournalState.UNKNOWN)
+@pytest.mark.parametrize("known", [None, CALLBACK.transaction_id], ids=["unknown", "accepted"])
+def test_the_events_of_a_callback(way: Receive, journal: Journal, seen: Watcher, known: str | None) -> None:
+    put(journal, "SAL-1", before := JournalState.ACCEPTED if known else JournalState.UNKNOWN, transaction_id=known)
     receive = way(Handler(), SIGNER, journal, seen)
     assert receive("POST", QUERY, BODY) == 200
     changed, received = seen.events
     assert isinstance(changed, JournalChanged)
     states = changed.old_state, changed.new_state, changed.transaction_status
-    assert (changed.kind, changed.reference, *states) == ("PAYOUT", "SAL-1", "UNKNOWN", "ACCEPTED", "SUCCESS")
+    assert (changed.kind, changed.reference, *states) == ("PAYOUT", "SAL-1", before, "ACCEPTED", "SUCCESS")
     assert isinstance(received, CallbackReceived)
     assert (received.outcome, received.status, received.error, received.reference) == ("accepted", 200, None, "SAL-1")
     stated = received.transaction_id, received.transaction_type, received.transaction_status

@@ -43,16 +43,17 @@ def test_a_page_size_is_the_limit_of_each_page() -> None:
     assert query.to_query() == "?q=jane&limit=7"
 
 
-@in_turn("name", ["limit", "page_size"])
-def test_a_senseless_page_size_is_refused_by_the_name_that_the_caller_used(name: str) -> None:
-    assert refused(TransactionQuery, **{name: 101}) == {name}
-
-
 @in_turn(("kind", "minimum"), [(StkRequest, 1), (requests.PayoutRequest, 10), (TopUpRequest, 1)])
 def test_the_minimum_is_accepted_and_less_is_refused(kind: type[Request], minimum: int) -> None:
     least: dict[str, Any] = {**VALID[kind], "amount": minimum}
     assert json.loads(kind.checked(**least).to_json())["amount"] == minimum
     assert refused(kind, amount=minimum - Decimal("0.01")) == {"amount"}
+
+
+def test_the_one_field_in_snake_case_is_sent_so() -> None:
+    arguments: dict[str, Any] = {**VALID[StkRequest], "channel_id": CHANNEL, "credential_id": ID}
+    sent = json.loads(StkRequest.checked(**arguments).to_json())
+    assert (sent["channelId"], sent["credential_id"]) == (CHANNEL, ID)
 
 
 @in_turn("name", ["amount_min", "amount_max"])
@@ -172,8 +173,9 @@ def test_a_search_that_begins_earlier_reaches_further_back() -> None:
 
 
 def test_where_no_clock_was_compared_a_search_reaches_a_day_further() -> None:
-    assert SEARCH.earliest == SENT
-    assert SEARCH.model_copy(update={"is_measured": False}).earliest == SENT - timedelta(days=1)
+    unmeasured, early = SEARCH.model_copy(update={"is_measured": False}), SENT - timedelta(hours=1)
+    assert (SEARCH.earliest, unmeasured.earliest) == (SENT, SENT - timedelta(days=1))
+    assert unmeasured.fit(item(createdAt=early.isoformat())) is Fit.NEAR  # what it finds there, a person compares
 
 
 @in_turn("offset", [-3, 0, 3])

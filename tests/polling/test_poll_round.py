@@ -69,11 +69,19 @@ def test_one_that_is_due_shares_a_page_with_those_due_within_an_interval() -> No
     assert service.requests == [(15.0, LIST)]
 
 
-def test_many_waits_for_one_transaction_are_one_read() -> None:
+@pytest.mark.parametrize(("notified_at", "read_at"), [(99.0, 15.0), (2.0, 2.0)])
+def test_many_waits_for_one_transaction_are_one_read(notified_at: float, read_at: float) -> None:
     service = Service()
     service.add("a", (0.0, "SUCCESS"))
-    in_trio(service, lambda client: wait_for_each(client, ["a"] * 50))
-    assert service.paths == ["/transactions/a"]
+
+    async def work(client: AsyncClient) -> None:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(wait_for_each, client, ["a"] * 50)
+            await anyio.sleep(notified_at)
+            client.transactions.notify("a")
+
+    in_trio(service, work)
+    assert service.requests == [(read_at, "/transactions/a")]
 
 
 @pytest.mark.parametrize("kind", ["waits", "confirmations"])

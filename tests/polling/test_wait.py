@@ -115,6 +115,19 @@ def test_a_known_end_is_returned_even_if_its_reason_cannot_be_read(sdk: MakeSdk)
     assert sorted(set(service.paths)) == ["/transactions", *(f"/transactions/t{number}" for number in range(3))]
 
 
+def test_a_known_end_is_returned_though_two_reads_in_a_row_are_malformed() -> None:
+    service = Service()
+    for identity, status in (("t0", "SUCCESS"), ("t1", "FAILED"), ("b", "SUCCESS")):
+        service.add(identity, (0.0, status))
+    service.broken["t1"] = HTML
+    client, _ = waiting_client(service)
+    ends = iter(client.transactions.wait_all(["t0", "t1"]))
+    assert next(ends).transaction_id == "t0"
+    client.transactions.notify(parse_callback(callback("t1", "FAILED")))
+    client.transactions.wait("b")
+    assert (next(ends).status, service.paths.count("/transactions/t1")) == ("FAILED", 2)
+
+
 @pytest.mark.parametrize("status", ["SUCCESS", "FAILED"])
 @pytest.mark.parametrize("failures", [[], [(200, b"junk")]], ids=["not yet ended", "failed"])
 def test_a_read_after_a_callback_that_shows_no_end_leaves_the_wait_to_its_schedule(

@@ -216,6 +216,10 @@ def test_a_call_keeps_its_place_until_it_is_a_second_late() -> None:
     line.join(leaving := Ticket(Lane.READ, signal, asks_at=200.0))
     line.leave(leaving, 150.0)  # so the first is woken, and should ask now
     assert [line.place(Lane.READ, now).before for now in (151.0, 151.1)] == [1, 0]
+    late, next_one = (Ticket(Lane.READ, signal, asks_at) for asks_at in (100.0, 200.0))
+    line.join(late)
+    line.join(next_one)
+    assert [line.place(Lane.READ, 199.0, each).same for each in (next_one, late)] == [0, 0]  # the late one goes first
 
 
 def test_a_payment_that_comes_counts_as_one_that_waits() -> None:
@@ -239,6 +243,10 @@ def test_a_call_that_joins_as_another_leaves_asks_again_at_once(clock: VirtualIO
     vars(clock)["signal"] = signal_meanwhile
     assert acquire(limiter)
     assert clock.slept == [10.0]
+    vars(clock)["signal"], vars(line)["leave"] = signal, None  # as if an exception kept a call from leaving the line
+    with pytest.raises(TypeError):
+        acquire(limiter)
+    assert line.place(Lane.READ, clock.now()).before == 0  # it holds nobody back
 
 
 # Who gives up.

@@ -242,6 +242,7 @@ def test_while_redis_is_away_the_process_keeps_to_its_share(
     assert len(warnings) == 1
     assert "4 of 12 requests in 60 s" in warnings[0]
     assert ("(ResponseError: WRONGTYPE)" in warnings[0]) == (break_it is change_the_type)
+    assert ("(ConnectionError)" in warnings[0]) == (break_it is RedisServer.kill)
 
 
 def test_a_process_that_never_met_redis_takes_an_eighth(caller: MakeCaller) -> None:

@@ -128,6 +128,9 @@ def test_a_payment_that_has_its_slot_or_gave_up_holds_back_nobody() -> None:
     reserve(state, NOW, Lane.PAYMENT, waits, "other")
     reserve(state, NOW, Lane.READ, ALONE, "other")  # its process asks again, without that payment
     assert reserve(state, NOW + WINDOW, Lane.READ) == 0.0
+    state = SharedState.full(2, WINDOW, NOW)
+    reserve(state, NOW, Lane.PAYMENT, waits)
+    assert reserve(state, NOW + WINDOW, Lane.READ, waits._replace(before=1)) == 0.0  # its own counts once
 
 
 @given(seed=st.integers(0, 2**32), requests=st.integers(1, 60), lanes=st.lists(st.sampled_from(Lane), max_size=100))

@@ -221,6 +221,8 @@ class Session(Generic[BackendT]):
         return waited
 
     async def close(self) -> None:
-        if self.budget is not None:
-            self.budget.close()
-        await self.backend.close()
+        try:
+            if self.budget is not None:
+                self.budget.close()
+        finally:
+            await self.backend.close()
