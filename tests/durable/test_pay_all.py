@@ -11,7 +11,7 @@ from uuid import uuid4
 import pytest
 
 import momopay
-from drivers import LOOPBACK, Drive
+from drivers import LOOPBACK, Drive, session_of
 from durable.kit import KEY_CHECK, PAYOUTS, Lanes, Shop, balance, over_both_clients, page, record, requests
 from journal.kit import ACCEPTED, NOT_SENT, PHONE, REFUSED, UNKNOWN, execute, just_before, put, put_collection
 from momopay import Journal, JournalState, PayoutItem, RateBudget
@@ -40,13 +40,14 @@ def states(outcomes: list[PayoutOutcome]) -> list[JournalState]:
 
 
 def test_mappings_carry_all_arguments_of_pay_once(shop: Shop) -> None:
+    session_of(shop.sdk.client).make_callback_url = "https://shop.example/{}".format
     given = {"reference": "R", "amount": Decimal("10.50"), "phone": PHONE, "description": "d"}
     (outcome,) = pay(shop, (each for each in [given | {"metadata": {"file": "a"}}]))
     assert outcome.payment is not None
     assert isinstance(outcome.payment.transaction, momopay.Payout)
     assert (outcome.payment.amount, outcome.payment.transaction.description) == (Decimal("10.50"), "d")
-    assert shop.entry("R").metadata == {"file": "a"}
-    assert paid(shop.sandbox) == {"R": 1}
+    assert (shop.entry("R").metadata, paid(shop.sandbox)) == ({"file": "a"}, {"R": 1})
+    assert "'callbackUrl': 'https://shop.example/R'" in str(shop.sandbox.requests[-1].json), "made by an integration"
 
 
 def test_a_run_again_costs_no_request_for_what_was_accepted(shop: Shop) -> None:
@@ -334,21 +335,18 @@ def test_a_payout_that_another_process_attempts_meanwhile(journal: Journal) -> N
 
 
 def test_a_payout_that_is_searched_for_waits_for_the_budget_too(journal: Journal) -> None:
+    """A search that the budget never allows ends the run."""
     for number in range(3):
         put(journal, f"SAL-{number}", JournalState.REFUSED, code="INSUFFICIENT_FUNDS")
-    client, port = virtual_client(accepting(), budget=RateBudget(requests=2, window=100.0), deadline=20.0)
-    outcomes = list(client.payouts.pay_all(SAME[:4], journal=journal))
-    assert states(outcomes) == [ACCEPTED] * 4
-    assert [method for _, method, _ in port.requests].count("POST") == 4
-
-
-def test_a_search_that_the_budget_never_allows_ends_the_run(journal: Journal) -> None:
-    put(journal, "SAL-0", JournalState.REFUSED, code="INSUFFICIENT_FUNDS")
     client, port = virtual_client(accepting(), budget=RateBudget(requests=1, window=100.0), deadline=20.0)
     (outcome,) = client.payouts.pay_all(SAME[:4], journal=journal)
     assert (outcome.state, outcome.stops) == (REFUSED, True)
     assert isinstance(outcome.error, momopay.BudgetExhaustedError)
     assert "POST" not in {method for _, method, _ in port.requests}
+    client, port = virtual_client(accepting(), budget=RateBudget(requests=2, window=100.0), deadline=20.0)
+    outcomes = list(client.payouts.pay_all(SAME[:4], journal=journal))
+    assert states(outcomes) == [ACCEPTED] * 4
+    assert [method for _, method, _ in port.requests].count("POST") == 4
 
 
 def test_an_interrupt_while_it_waits_leaves_nothing_unresolved(journal: Journal) -> None:

@@ -50,9 +50,7 @@ def test_a_payment_in_the_journal_is_that_of_the_transaction_that_counts() -> No
     assert (known.transaction_id, known.status, known.is_new, known.transaction) == ("t-1", "SUCCESS", False, None)
     assert (known.kind, known.type, known.reference) == (EntryKind.COLLECTION, "STK", "o")
     assert payment_in(entry_of(state=UNKNOWN)) is None
-    pending = payment_in(entry_of(None))
-    assert pending is not None
-    assert pending.status == "PENDING"
+    assert getattr(payment_in(entry_of(None)), "status", None) == "PENDING"
 
 
 def test_what_only_the_journal_knows_is_added_to_a_record() -> None:
@@ -91,6 +89,7 @@ ITEM = PayoutItem(reference="SAL-1", amount=10, phone="0712 345 678", metadata={
     [
         ({"reference": "SAL-1"}, {"amount", "phone"}),
         ({"reference": "SAL-1", "amount": 10, "phone": "0712345678", "amont": 10}, {"amont"}),
+        ({"reference": "SAL-1", "amount": 10, "phone": "0712345678", "0712345678": 10}, {"0712*****678"}),
         ("SAL-1", {"payouts"}),
         (None, {"payouts"}),
     ],

@@ -119,9 +119,10 @@ def test_an_acceptance_of_another_payment_is_not_believed(drive: Drive, url: str
         with Journal(url, account=f"shop {number}") as journal:
             put(journal, "another", ACCEPTED, transaction_id="t-other")
             service = Service(record(**calls.fields | mismatch), pages=[[listed(**calls.fields)]])
-            sdk = drive(transport=service.transport)
+            sdk, begun = drive(transport=service.transport), datetime.now(UTC)
             with pytest.raises(OutcomeUnknownError) as caught:
                 sdk(calls.once(journal))
+            assert caught.value.sent_at >= begun, "and not when the service made the other one"
             assert caught.value.transaction_id == found(journal).transaction_id == mismatch.get("transactionId", "t-1")
             assert (found(journal).state, found(journal).transactions) == (UNKNOWN, ()), mismatch
             assert sdk(calls.once(journal)).amount == Decimal(10)  # the list shows the payment itself
@@ -129,16 +130,15 @@ def test_an_acceptance_of_another_payment_is_not_believed(drive: Drive, url: str
             assert service.sent == 1
 
 
-def initiated(_journal: Journal) -> Call:
-    return initiate("r")
+def prompted(client: Any) -> Any:
+    return client.stk.initiate(account_reference="r", amount=10, phone=BY_HAND)
 
 
-def prompted(_journal: Journal) -> Call:
-    return lambda client: client.stk.initiate(account_reference="r", amount=10, phone=BY_HAND)
+UNJOURNALED: list[Callable[[Journal], Call]] = [lambda _: initiate("r"), lambda _: prompted]
 
 
 @pytest.mark.usefixtures("no_backoff")
-@pytest.mark.parametrize("call", [pay, collect, initiated, prompted])
+@pytest.mark.parametrize("call", [pay, collect, *UNJOURNALED])
 def test_an_unknown_outcome_is_dated_by_the_first_attempt(
     drive: Drive, journal: Journal, call: Callable[[Journal], Call]
 ) -> None:
@@ -175,14 +175,17 @@ def test_a_limit_that_came_after_the_commit_is_searched_for_before_the_next_send
     assert service.requests == ["POST /b2c/payouts", "GET /transactions"] + ["POST /b2c/payouts"] * (not executed)
 
 
-@pytest.mark.parametrize(("pause", "attempts", "is_sent"), [(60, 4, False), (1, 1, False), (1, 2, True)])
+@pytest.mark.parametrize(
+    ("pause", "attempts", "max_wait", "is_sent"),
+    [(60, 4, None, False), (1, 1, None, False), (1, 4, 0.0, False), (1, 2, None, True), (1, 2, 1.0, True)],
+)
 def test_a_limit_is_waited_for_if_it_ends_within_the_call(
-    drive: Drive, journal: Journal, pause: int, attempts: int, is_sent: bool
+    drive: Drive, journal: Journal, pause: int, attempts: int, max_wait: float | None, is_sent: bool
 ) -> None:
     service = Service(record(), pages=[[]])
     service.refusals = [limit(429, limit=60, remaining=0, resetInSeconds=pause)]
     seen, begun = Watcher(), time.monotonic()
-    sdk = drive(transport=service.transport, deadline=10, max_attempts=attempts, on_event=seen)
+    sdk = drive(transport=service.transport, deadline=10, max_attempts=attempts, max_wait=max_wait, on_event=seen)
     if is_sent:
         assert sdk(pay(journal)).is_new
         assert pause <= time.monotonic() - begun < 9
@@ -194,15 +197,6 @@ def test_a_limit_is_waited_for_if_it_ends_within_the_call(
     assert (caught.value.retry_after, caught.value.may_have_executed) == (pause, False)
     assert (found(journal).state, found(journal).code) == (REFUSED, "RATE_LIMIT_EXCEEDED")
     assert service.requests == ["POST /b2c/payouts"]
-
-
-def test_a_limit_is_not_waited_for_beyond_max_wait(drive: Drive, journal: Journal) -> None:
-    for max_wait, sent in ((0.0, 1), (1.0, 2)):
-        service = Service(record(), pages=[[]])
-        service.refusals = [limit(429, limit=60, remaining=0, resetInSeconds=1)]
-        with nullcontext() if max_wait else pytest.raises(momopay.RateLimitExceededError):
-            drive(transport=service.transport, max_wait=max_wait)(pay(journal))
-        assert service.sent == sent
 
 
 def test_a_pause_that_the_service_ordered_sends_nothing_and_leaves_the_order(shop: Shop) -> None:
@@ -562,6 +556,31 @@ def test_a_cancelled_task_does_not_wait_for_a_locked_journal_and_leaves_nothing_
     # The statement that waited comes through, finds that its call is over, and undoes itself.
     until(lambda: (entry := shop.journal.get("r")) is None or entry.state is NOT_SENT, "the row is free")
     assert PAYOUTS.paid(shop.sandbox) == []
+
+
+def test_a_row_that_a_cancelled_call_still_writes_is_not_sent(shop: Shop) -> None:
+    """The outcome is recorded first, and finds no row. Then the statement that waited comes through."""
+    waiting, tried, undone = threading.Lock(), threading.Event(), threading.Event()
+
+    def look(statement: str) -> None:
+        if statement.startswith("UPDATE momopay_payments"):
+            (undone if tried.is_set() else tried).set()
+            undone.wait(0.5)
+
+    async def main() -> None:
+        async with AsyncClient(shop.key, base_url=shop.sandbox.base_url) as client:
+            await shop.journal.reconcile_all(client)
+            held = just_before("BEGIN", shop.journal, lambda: waiting.acquire() and tried.wait(30))
+            with before_each(look, shop.journal, "after"), held:
+                task = asyncio.create_task(pay(shop.journal)(client))
+                while not waiting.locked():  # noqa: ASYNC110  the journal has no event
+                    await asyncio.sleep(0.01)
+                task.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await task
+
+    asyncio.run(main())
+    until(lambda: shop.journal.get("r") is not None and shop.state() is NOT_SENT, "the row is free")
 
 
 @of_both_kinds

@@ -15,6 +15,7 @@ from durable.kit import (
     ORDERS,
     PAYOUTS,
     Handler,
+    Lanes,
     Service,
     Shop,
     ago,
@@ -40,7 +41,7 @@ from momopay import (
     parse_callback,
 )
 from momopay.sandbox import Fault
-from momopay.types import SweepReport
+from momopay.types import Lane, SweepReport
 from virtual import refusal
 
 HOUR = 3600.0
@@ -104,8 +105,9 @@ def test_pages_that_show_less_than_they_cost_are_not_read(drive: Drive, journal:
         [listed("other", transactionId=f"o{each}", age=timedelta(seconds=each)) for each in range(start, start + 100)]
         for start in range(0, 1200, 100)
     ]
-    service = Service(pages=others, read=listed(status="SUCCESS", transactionId="r"))
-    assert drive(transport=service.transport)(sweep(journal)).settled == 1
+    service, lanes = Service(pages=others, read=listed(status="SUCCESS", transactionId="r")), Lanes()
+    assert drive(transport=service.transport, budget=lanes)(sweep(journal)).settled == 1
+    assert lanes.taken == [Lane.PAYMENT, *[Lane.POLL] * 3], "after the check of its key, it waits for every payment"
     assert sorted(service.requests) == ["GET /transactions", "GET /transactions/r", "GET /transactions/s"]
 
 
@@ -125,6 +127,18 @@ def test_what_is_unresolved_is_searched_for_as_far_as_a_pass_reaches(
     drive(transport=service.transport)(sweep(journal))
     assert state_of(journal) is state
     assert service.requests == ["GET /transactions"] * pages
+
+
+def test_what_was_released_takes_no_others(drive: Drive, journal: Journal, caplog: pytest.LogCaptureFixture) -> None:
+    """Two orders share a reference. What only looks like a released one is a warning."""
+    for reference, state in (("r", JournalState.NOT_SENT), ("s", UNKNOWN), ("looks alike", JournalState.NOT_SENT)):
+        put(journal, reference, state, COLLECTION)
+    execute(journal, "UPDATE momopay_payments SET search_after = 0 WHERE state = 'NOT_SENT'")
+    execute(journal, "UPDATE momopay_payments SET wire_reference = 'METER' WHERE reference IN ('r', 's')")
+    rows = [listed("METER", type="STK"), listed("looks alike", type="STK", amount=11, transactionId="t-2")]
+    drive(transport=Service(pages=[rows]).transport)(sweep(journal))
+    assert [found(journal, each).transaction_ids for each in ("r", "s", "looks alike")] == [(), ("t-1",), ()]
+    assert "'looks alike' was released, and may have been made: a transaction has its reference" in caplog.text
 
 
 # Records that are not what they seem.

@@ -31,7 +31,7 @@ def opened(path: Path, account: str = "default") -> Journal:
     return Journal(f"sqlite:///{path}", account=account, create=False)
 
 
-def test_a_backup_has_everything(url: str, journal: Journal, tmp_path: Path) -> None:
+def test_a_backup_has_everything_and_overwrites_nothing(url: str, journal: Journal, tmp_path: Path) -> None:
     path = tmp_path / "copy.db"
     put(journal, "a")
     put_collection(journal, statuses=["FAILED", "SUCCESS"])
@@ -43,6 +43,10 @@ def test_a_backup_has_everything(url: str, journal: Journal, tmp_path: Path) -> 
         journal.backup(path)
         assert state_of(other, "b") is SENDING
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    content = path.read_bytes()
+    with pytest.raises(RequestValidationError):
+        journal.backup(path)
+    assert path.read_bytes() == content
     assert {each.name for each in tmp_path.iterdir() if "copy" in each.name} == {"copy.db"}
     with opened(path) as copy:
         assert list(copy.entries()) == list(journal.entries())
@@ -55,15 +59,6 @@ def test_a_backup_has_everything(url: str, journal: Journal, tmp_path: Path) -> 
     with opened(path, account="other") as copy:
         assert state_of(copy, "b") is UNKNOWN  # its sender is not alive in the copy
     assert journal.get("c") is None
-
-
-def test_a_backup_overwrites_nothing(journal: Journal, tmp_path: Path) -> None:
-    put(journal, "a")
-    path = tmp_path / "copy.db"
-    path.write_text("mine")
-    with pytest.raises(RequestValidationError):
-        journal.backup(path)
-    assert path.read_text() == "mine"
 
 
 def test_a_backup_that_fails_leaves_nothing(journal: Journal, tmp_path: Path) -> None:

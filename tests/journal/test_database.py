@@ -153,6 +153,7 @@ def test_connections_that_cannot_be_made_take_no_place() -> None:
 
 
 def test_one_connection_is_used_again_and_again_and_closed_with_the_journal(journal: Journal) -> None:
+    put(journal)
     seen = set[int]()
     for _ in range(10):
         with database_of(journal).connection() as connection:
@@ -161,8 +162,11 @@ def test_one_connection_is_used_again_and_again_and_closed_with_the_journal(jour
     assert (len(seen), *count_in(pool)) == (1, 1, 1)
     in_threads(3, lambda: journal.get("r"))
     assert pool.recreate() is pool, "an engine uses it again after `dispose`"
-    journal.close()
-    assert count_in(pool)[1] == 0
+    for _ in range(2):
+        journal.close()
+        assert count_in(pool)[1] == 0
+        with pytest.raises(ConfigurationError, match="closed"):
+            journal.get("r")
 
 
 # Transactions
@@ -248,14 +252,6 @@ def test_text_that_no_database_holds_is_a_journal_error(journal: Journal) -> Non
         put(journal, f"{PHONE}\ud800")
     assert isinstance(caught.value.__cause__, UnicodeError)
     assert PHONE not in "".join(f"{each!r} {each}" for each in chain(caught.value))
-
-
-def test_a_closed_journal_is_not_used(journal: Journal) -> None:
-    journal.get("r")
-    journal.close()
-    with pytest.raises(ConfigurationError, match="closed"):
-        journal.get("r")
-    journal.close()
 
 
 # Forks

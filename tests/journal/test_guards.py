@@ -87,7 +87,7 @@ def test_a_key_is_asked_for_its_tenant_until_an_answer_shows_one(journal: Journa
         assert accounts_of(later).learn(OTHER_KEY, "ours")
         assert check(later, OTHER_KEY)
     with Journal(url, account="shop 2") as other:
-        check(other, replace(HERE, mode="test"))
+        assert not check(other, replace(HERE, mode="test"))
         assert accounts_of(other).learn(replace(HERE, mode="test"), "theirs"), "each name is an account of its own"
 
 
@@ -118,12 +118,16 @@ def test_what_was_checked_costs_no_statement(journal: Journal) -> None:
 def test_a_key_of_another_tenant_is_refused_from_then_on_and_the_others_go_on(journal: Journal, url: str) -> None:
     check(journal)
     assert accounts_of(journal).learn(HERE, "ours")
-    check(journal, OTHER_KEY)
-    assert not accounts_of(journal).learn(OTHER_KEY, "theirs")
+    moved = replace(HERE, key="c")
+    assert accounts_of(journal).learn(moved, "ours")
+    for key in (OTHER_KEY, moved):
+        check(journal, key)
+        assert not accounts_of(journal).learn(key, "theirs")
     with Journal(url) as later:
         for each in (journal, later):
-            with pytest.raises(ConfigurationError, match=r"'ours'.*'theirs'"):
-                check(each, OTHER_KEY)
+            for key in (OTHER_KEY, moved):
+                with pytest.raises(ConfigurationError, match=r"'ours'.*'theirs'"):
+                    check(each, key)
             assert check(each)
             assert accounts_of(each).learn(HERE, "ours")
 

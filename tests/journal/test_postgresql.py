@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import cast
 from uuid import uuid4
 
 import psycopg
@@ -131,6 +132,10 @@ def test_a_schema_that_the_url_names_is_used(postgresql: PostgresqlServer, url: 
         # Each connection finds it, not only the first.
         with store_of(other).database.connection():
             assert found(other, "s").reference == "s"
+    own = make_url(url).update_query_dict({"keepalives_idle": "7"}).render_as_string()
+    with Journal(own) as journal, store_of(journal).database.connection() as connection:
+        parameters = cast("BoundedConnection", connection.connection.dbapi_connection).info.get_parameters()
+    assert (parameters["keepalives_idle"], parameters["keepalives_interval"]) == ("7", "10"), "what it says counts"
 
 
 def test_no_transaction_is_idle_while_the_disk_takes_a_backup(url: str, tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from momopay.journal.rules import (
     Step,
     blocks,
     check_sharing,
+    is_contested,
     may_have_executed,
     next_step,
     proof,
@@ -250,11 +251,11 @@ def test_one_that_may_come_back_is_explained() -> None:
 
 
 def test_the_remedy_names_the_first_free_reference_and_the_amount() -> None:
-    refunds = [refund(1, 30, paid_before=200), refund(3, 10, "REVERSED", paid_before=200)]
-    assert Refundable(TWICE, refunds).free_reference() == "o-R2"
+    refunds = [refund(1, 30, paid_before=200), *(refund(each, 10, "REVERSED", paid_before=200) for each in (2, 4))]
+    assert Refundable(TWICE, refunds).free_reference() == "o-R3"
     said = Refundable(TWICE, refunds).remedy()
     assert said.startswith("pay back KES 70, with")
-    assert "client.payouts.refund(of='o', reference='o-R2', amount=Decimal('70'))" in said
+    assert "client.payouts.refund(of='o', reference='o-R3', amount=Decimal('70'))" in said
     cents = entry_of("SUCCESS", "SUCCESS", reference=PHONE).model_copy(update={"amount": ONCE.amount / 3})
     assert PHONE not in Refundable(cents, []).remedy()
 
@@ -290,3 +291,6 @@ def test_an_order_that_is_open_or_unresolved_keeps_its_amount_for_itself(
     check(amount=101)
     check(reference="theirs")
     check(kind=PAYOUT)
+    theirs = [entry_of(*statuses, kind=each, state=state, reference="theirs") for each in (COLLECTION, PAYOUT)]
+    contested = [is_contested(entry_of(state=mine), [each]) for mine in (REFUSED, UNKNOWN) for each in theirs]
+    assert contested == [state in {SENDING, UNKNOWN}, False, False, False], "what a search shows may be that one's"

@@ -1,7 +1,7 @@
 """B2C payouts, from the call to the request and back to the record."""
 
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from journal.kit import found, put_collection
 from models.kit import CHANNEL, ID, PAYOUT, PHONE
 from momopay import Journal, RequestValidationError
 from momopay.sandbox import Fault, Sandbox
-from momopay.types import Lane
+from momopay.types import BookedOrder, Lane
 from resources.kit import UNRESOLVED, exchange, paid, pay, prompt, pushed, top_up
 
 PATH = "/v1/b2c/payouts"
@@ -98,9 +98,25 @@ def test_every_argument_of_a_durable_call_reaches_the_service_or_the_journal(
         body |= {"channelId": channel, "amount": 10, "callbackUrl": f"{HOOK}/c"}
         assert sandbox.requests[-1].json == body
         assert [found(journal, each).metadata for each in ("p", "o-R1", "c")] == [{"n": 1}, {"n": 2}, {"n": 3}]
+        assert sdk(collect(journal, "c", abandon_after=0.001, channel_id=channel, **order)).is_new
+        for once, reference in ((pay, "PAY-7"), (prompt, "INV-42")):
+            sdk(once)
+            assert f"'callbackUrl': '{HOOK}/{reference}'" in str(sandbox.requests[-1].json)
+        sandbox.advance(120)
+        limits: dict[str, Any] = {"budget": momopay.RateBudget(1, 0.5), "deadline": 0.8}
+        with pytest.raises(momopay.MomoPayError):  # it reads two prompts, and has one deadline for all its requests
+            sdk(lambda client: refund(journal, "c")(client.with_options(**limits)))
+        assert pushed(sandbox, "/b2c/payouts") == 3
+        days: dict[str, Any] = {"day": date(2026, 1, 1), "last_day": date(2026, 1, 2), "utc": True}
+        orders, alike = [BookedOrder("lost", Decimal(5), "WAITING")], [{"reference": "P", "amount": 10, "phone": PHONE}]
+        report = sdk(lambda client: client.transactions.reconcile(**days, orders=orders, journal=journal))
+        assert (report.since, report.until) == tuple(datetime(2026, 1, day, tzinfo=UTC) for day in (1, 3))
+        assert [each.remedy for each in report.differences] == ["never paid: close"]
+        (outcome,) = sdk.collect(lambda client: client.payouts.pay_all(alike, journal=journal))
+        assert outcome.stops, "it looks like p"
         with pytest.raises(RequestValidationError, match="accepted"):
             sdk(release(journal, "p"))
-    assert asked == ["p", "o-R1", "c", "p"]
+    assert asked[:4] + asked[-1:] == ["p", "o-R1", "c", "c", "p"]
 
 
 @pytest.mark.parametrize(

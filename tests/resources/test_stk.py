@@ -10,9 +10,9 @@ import pytest
 from drivers import LOOPBACK, Drive, Driver
 from in_turn import in_turn
 from models.kit import CHANNEL, ID, PAYBILL, PHONE, STK, parse
-from momopay import ConfigurationError, Journal
+from momopay import ConfigurationError, Journal, StkTempBannedError
 from momopay.sandbox import Sandbox
-from resources.kit import Recorder, exchange
+from resources.kit import Recorder, exchange, prompt, pushed
 
 PATH = "/v1/payments/stk"
 HOOK = "https://shop.example/momo?order=42"
@@ -46,6 +46,14 @@ def test_the_sandbox_may_call_back_to_loopback(drive: Drive) -> None:
     assert b"http://localhost:8000/momo" in service.requests[0].content
     with pytest.raises(ConfigurationError, match="journal"):  # and not for the address
         driver(lambda client: client.stk.collect_once(reference="r", **local))
+
+
+def test_a_pause_that_the_service_ordered_refuses_the_next_prompt_here(sdk: Driver, sandbox: Sandbox, key: str) -> None:
+    sandbox.ban_stk(key)
+    for _ in range(2):
+        with pytest.raises(StkTempBannedError):
+            sdk(prompt)
+    assert pushed(sandbox, "/payments/stk") == 1
 
 
 @in_turn(("given", "sent"), [(None, "ORDER-1"), ("", "ORDER-1"), ("METER-7", "METER-7")])

@@ -9,11 +9,11 @@ import pytest
 import momopay
 from drivers import Drive, Driver
 from in_turn import in_turn
-from models.kit import CHANNEL, ID, ITEM, PAGE, PAYBILL, PAYOUT, READ, parse
+from models.kit import CHANNEL, ID, ITEM, PAGE, PAYBILL, PAYOUT, PHONE, READ, parse
 from models.test_callbacks import callback
 from momopay.models.callbacks import is_confirmed
 from momopay.sandbox import Sandbox
-from resources.kit import Recorder, assert_came_with_its_response, assert_sent, exchange
+from resources.kit import AT_ONCE, Recorder, assert_came_with_its_response, assert_sent, exchange
 
 
 def test_the_id_of_a_callback_stays_one_segment_of_the_path(drive: Drive) -> None:
@@ -22,6 +22,10 @@ def test_the_id_of_a_callback_stays_one_segment_of_the_path(drive: Drive) -> Non
     drive(transport=service.transport)(lambda client: client.transactions.confirm(told))
     assert_sent(service.requests[0], "GET", "/v1/transactions/..%2Fwallets%3Fx%3D1")
     assert is_confirmed(told)
+    other = callback(id="../wallets?x=1", amount=7)
+    with pytest.raises(momopay.CallbackMismatchError):
+        drive(transport=service.transport)(lambda client: client.transactions.confirm(other))
+    assert not is_confirmed(other)
 
 
 async def never(_: momopay.Transaction) -> bool:
@@ -34,6 +38,15 @@ def test_a_wait_that_could_not_end_rightly_is_refused_at_once(drive: Drive, wron
     with pytest.raises(momopay.ConfigurationError, match=f"{next(iter(wrong))} must be"):
         drive(transport=service.transport)(lambda client: client.transactions.wait(ID, **wrong))
     assert service.requests == []
+
+
+@in_turn(("status", "requests"), [("SUCCESS", 0), ("FAILED", 1)])
+def test_a_wait_for_a_payment_reads_what_a_callback_knew_better(drive: Drive, status: str, requests: int) -> None:
+    known: dict[str, Any] = {"kind": "COLLECTION", "reference": "r", "transaction_id": ID, "amount": 1, "phone": PHONE}
+    known |= {"status": status, "is_new": False, "transaction": parse(READ.kind, READ.camel)}
+    service, paid = Recorder(READ.camel), momopay.Payment.model_validate(known)
+    drive(transport=service.transport)(lambda client: client.transactions.wait(paid, schedule=AT_ONCE))
+    assert len(service.requests) == requests
 
 
 def test_a_notice_of_nobody_by_id_or_by_record_sends_nothing(drive: Drive) -> None:
@@ -140,16 +153,11 @@ def test_a_walk_refuses_wrong_arguments_before_it_begins(drive: Drive) -> None:
 
 
 def test_the_list_is_walked_page_by_page(sdk: Driver, sandbox: Sandbox, listed: list[str]) -> None:
-    before = len(sandbox.requests)
-    items = sdk.collect(lambda client: client.transactions.iter(page_size=10))
-    assert [item.transaction_id for item in items] == listed[::-1]
-    assert len(sandbox.requests) - before == 3
+    """Each loop walks anew."""
+    before, iterator = len(sandbox.requests), sdk(lambda client: client.transactions.iter(page_size=10))
+    for number in (1, 2):
+        assert [item.transaction_id for item in sdk.collect(lambda _client: iterator)] == listed[::-1]
+        assert len(sandbox.requests) - before == 3 * number
     pages = sdk.collect(lambda client: client.transactions.iter(page_size=10).pages())
     assert [len(page.items) for page in pages] == [10, 10, 5]
     assert {page.overview.total for page in pages} == {25}
-
-
-def test_each_loop_walks_anew(sdk: Driver, listed: list[str]) -> None:
-    iterator = sdk(lambda client: client.transactions.iter(page_size=20))
-    for _ in range(2):
-        assert [item.transaction_id for item in sdk.collect(lambda _client: iterator)] == listed[::-1]

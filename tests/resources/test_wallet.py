@@ -38,6 +38,8 @@ def test_a_top_up_is_sent_as_the_service_states(drive: Drive) -> None:
     assert request.headers["idempotency-key"] == "attempt-2025/7"
     assert type(top_up) is TOP_UP.kind
     assert_came_with_its_response(top_up)
+    with pytest.raises(momopay.RequestValidationError, match="idempotency_key"):
+        drive()(lambda client: client.wallet.top_up(amount=1, phone=PHONE, idempotency_key=""))
 
 
 # Against the sandbox, whose ledger is the only witness of what was paid.

@@ -186,7 +186,7 @@ class PayAll(Generic[BackendT]):
             try:
                 return await call.run(has_slot=is_new)
             except errors.BudgetExhaustedError as error:
-                if error.may_have_executed or tries == _MAX_TRIES:
+                if tries == _MAX_TRIES:
                     raise
                 await self._waited_for(self._session.backend.sleep(error.retry_after))
 
