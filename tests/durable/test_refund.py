@@ -77,6 +77,8 @@ def test_each_payment_goes_back_to_the_phone_that_made_it(shop: Shop, refused: b
     if refused:
         put(shop.journal, "o-R1", REFUSED, amount=100, refund_of="o")
     execute(shop.journal, "UPDATE momopay_transactions SET phone = '254722000111' WHERE transaction_id = 'o-1'")
+    with pytest.raises(RequestValidationError, match=r"KES 100 of the KES 200 .* to 2547"):
+        shop.refund(reference="both", amount=200)
     phones = [shop.refund(reference=each).phone for each in ("o-R1", "o-R2")]
     assert phones == ([PHONE, "254722000111"] if refused else ["254722000111", PHONE])
 

@@ -186,14 +186,22 @@ def test_a_refund_counts_as_often_as_it_was_paid_or_may_be(
 
 
 @pytest.mark.parametrize(
-    ("refunds", "expected"),
-    [([], "b"), ([("b", 30)], "b"), ([("b", 100)], "a"), ([("b", 100), ("a", 100)], "b"), ([("a", 100)], "b")],
+    ("payers", "refunds", "expected"),
+    [
+        *(("ab", "", ("b", 100)), ("abc", "", ("c", 100)), ("aba", "", ("a", 200)), ("aba", "a", ("a", 100))),
+        *(("ab", "b", ("a", 100)), ("ab", "ba", ("b", 0)), ("ab", "a", ("b", 100)), ("abc", "c", ("b", 100))),
+    ],
 )
-def test_who_paid_last_and_has_not_had_all_back_is_paid_back(refunds: list[tuple[str, int]], expected: str) -> None:
-    order = entry_of("SUCCESS", "SUCCESS")
-    paid = [each.model_copy(update={"phone": phone}) for each, phone in zip(order.transactions, "ab", strict=True)]
-    made = [refund(number, amount, phone=phone) for number, (phone, amount) in enumerate(refunds)]
-    assert Refundable(order.model_copy(update={"transactions": tuple(paid)}), made).phone == expected
+def test_who_paid_last_and_has_not_had_all_back_is_paid_back(
+    payers: str, refunds: str, expected: tuple[str, int]
+) -> None:
+    """Up to what this phone paid: the rest goes to the others."""
+    order = entry_of(*["SUCCESS"] * len(payers))
+    paid = [each.model_copy(update={"phone": phone}) for each, phone in zip(order.transactions, payers, strict=True)]
+    made = [refund(number, 100, phone=phone) for number, phone in enumerate(refunds)]
+    refundable = Refundable(order.model_copy(update={"transactions": tuple(paid)}), made)
+    assert (refundable.phone, refundable.by_default) == expected
+    assert f"pay back KES {expected[1]}," in refundable.remedy()
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from enum import Enum, auto
 from itertools import count
 from typing import Final
 
-from momopay._redaction import redacted_repr
+from momopay._redaction import mask_phone, redacted_repr
 from momopay.errors import RequestValidationError
 from momopay.journal.entries import MAY_BE_SENT, UNRESOLVED, EntryKind, JournalEntry, JournalState
 from momopay.models.enums import Stage, TransactionStatus, stage_of
@@ -163,16 +163,17 @@ class Refundable:
 
     @property
     def phone(self) -> str:
-        """The phone to refund: that of the latest payment which was not paid back completely."""
-        back: dict[str, Decimal] = {}
-        for each in self.counting:
-            back[each.phone] = back.get(each.phone, Decimal(0)) + refunded(each)
-        payments = self.order.counting[::-1]
-        for paid in payments:
-            if back.get(paid.phone, Decimal(0)) < paid.amount:
-                return paid.phone
-            back[paid.phone] -= paid.amount
-        return payments[0].phone
+        """The phone to refund: of those that paid and did not get all back, the one that paid last."""
+        phones = [each.phone for each in self.order.counting[::-1]]
+        return next((each for each in phones if self.left_to(each) > 0), phones[0])
+
+    def left_to(self, phone: str) -> Decimal:
+        """Return the amount that may still be refunded to this phone, in KES."""
+        if self.order.is_anonymised:  # nothing shows who paid
+            return self.left
+        paid = sum((each.amount for each in self.order.counting if each.phone == phone), Decimal(0))
+        back = sum((refunded(each) for each in self.counting if each.phone == phone), Decimal(0))
+        return min(self.left, paid - back)
 
     @property
     def overpaid(self) -> Decimal:
@@ -185,8 +186,9 @@ class Refundable:
 
     @property
     def by_default(self) -> Decimal:
-        """The default amount of a refund, in KES: what was overpaid, else all that is left."""
-        return self.overpaid or self.left
+        """The default amount of a refund, in KES: what was overpaid, else what is left, as far as `phone` paid it."""
+        amount = self.overpaid or self.left
+        return min(amount, self.left_to(self.phone)) if amount > 0 else amount
 
     def free_reference(self) -> str:
         """Return the first default reference that no refund has."""
@@ -194,16 +196,18 @@ class Refundable:
         references = (refund_reference(self.order.reference, number) for number in count(1))
         return next(each for each in references if each not in taken)
 
-    def check(self, amount: Decimal) -> None:
+    def check(self, amount: Decimal, phone: str | None = None) -> None:
         """Raise RequestValidationError if this amount may not be refunded."""
-        if 0 < amount <= self.left:
+        left = self.left if phone is None else self.left_to(phone)
+        if 0 < amount <= left:
             return
         counted = ", ".join(
             f"{redacted_repr(each.reference)} KES {format_amount(refunded(each))} ({each.status or each.state})"
             for each in self.counting
         )
+        to = "" if left == self.left else f" to {mask_phone(phone or '')}; refund each other phone by itself"
         problem = (
-            f"KES {format_amount(self.left)} of the KES {format_amount(self.paid)} that was paid is left to refund."
+            f"KES {format_amount(left)} of the KES {format_amount(self.paid)} that was paid is left to refund{to}."
             f" These refunds count: {counted or 'none'}"
         )
         if not all(each.has_settled for each in self.counting):
@@ -212,7 +216,7 @@ class Refundable:
 
     def remedy(self) -> str:
         """Return the remedy for an order that was paid again, as text."""
-        amount = format_amount(self.overpaid)
+        amount = format_amount(self.by_default)
         call = f"of={redacted_repr(self.order.reference)}, reference={redacted_repr(self.free_reference())}"
         return f"pay back KES {amount}, with client.payouts.refund({call}, amount=Decimal({amount!r}))"
 

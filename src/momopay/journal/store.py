@@ -203,7 +203,7 @@ class Store:
         if draft.refund_of is None:
             return None
         refundable = self.refundable(draft.refund_of, draft.reference, connection=connection)
-        refundable.check(draft.amount)
+        refundable.check(draft.amount, draft.phone)
         return format_amount(refundable.paid)
 
     def refundable(self, of: str, besides: str = "", *, connection: Connection | None = None) -> Refundable:
