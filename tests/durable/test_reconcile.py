@@ -25,7 +25,7 @@ from durable.kit import (
     requests,
 )
 from events_kit import Watcher
-from journal.kit import ACCEPTED, PHONE, UNKNOWN, execute, fill, put, state_of
+from journal.kit import ACCEPTED, PHONE, UNKNOWN, execute, fill, put, put_collection, state_of
 from momopay import Journal, OutcomeUnknownError, RequestValidationError
 from momopay.durable.reconcile import Difference, day_bounds
 from momopay.sandbox import Fault
@@ -211,7 +211,10 @@ def test_every_difference_of_a_payout_is_found(shop: Shop) -> None:
     shop.pay("GOOD")
     shop.pay("BACK", phone=FAILING)
     shop.pay("AGAIN")
-    for reference, amount in (("STRANGER", 10), ("AGAIN", 77)):
+    shop.pay("TWICE")
+    shop.sandbox.end_next("insufficient_funds", kind="payout")
+    shop.pay("MADE")
+    for reference, amount in (("STRANGER", 10), ("AGAIN", 77), ("TWICE", 10), ("MADE", 10)):
         shop(initiate(reference, amount))
     for reference, fault in (("WATER", Fault.reset_after_commit), ("GAS", Fault.reset_before_read)):
         PAYOUTS.fail_next(shop.sandbox, fault)
@@ -227,6 +230,8 @@ def test_every_difference_of_a_payout_is_found(shop: Shop) -> None:
         "BACK": "the money came back",
         "STRANGER": "not in our journal",
         "AGAIN": "not the payout that we sent under this reference",
+        "TWICE": "paid more than once",
+        "MADE": "now ACCEPTED in the journal",  # and not: pay it, because the first attempt came back
         "WATER": "now ACCEPTED in the journal",
         "GAS": "it may have been paid",
         "NEVER": "the service does not have it",
@@ -234,13 +239,27 @@ def test_every_difference_of_a_payout_is_found(shop: Shop) -> None:
     assert remedies(report)["BACK"].endswith("came back: pay under a new reference")
     ours = {each.reference: each.ours for each in report.differences}
     assert (ours["BACK"], ours["GAS"], ours["STRANGER"]) == ("REVERSED 10", "UNKNOWN 10", "nothing")
-    assert report.came_back == 10
+    assert report.came_back == 20
     assert not report.agrees
     assert shop.state("WATER") is ACCEPTED
     execute(shop.journal, "UPDATE momopay_payments SET refund_of = 'GOOD' WHERE reference = 'BACK'")
     again = remedies(reconcile(shop))
     assert ("WATER" in again, again["BACK"]) == (False, "the money came back: refund under a new reference")
     assert reconcile(shop, day=today(shop) - timedelta(days=9)).agrees, "what is unresolved began later"
+
+
+@pytest.mark.parametrize(("status", "why"), [("CANCELLED", "it was cancelled:"), ("REVERSED", "the money came back:")])
+def test_a_refund_that_was_not_paid_is_a_difference_until_it_is_paid(
+    drive: Drive, journal: Journal, status: str, why: str
+) -> None:
+    put_collection(journal, amount=10)
+    sdk = drive(transport=Service(pages=[[listed(transactionId="t-r", status=status)]]).transport)
+    day = (datetime.now(UTC) + timedelta(hours=3)).date()
+    days = {"day": day - timedelta(days=1), "last_day": day, "journal": journal}
+    for reference, expected in (("r", [f"{why} refund under a new reference"]), ("r-2", [])):
+        put(journal, reference, amount=10, refund_of="o", transaction_id=f"t-{reference}")
+        found = sdk(lambda client: client.transactions.reconcile(**days)).differences
+        assert [each.remedy for each in found if each.reference == "r"] == expected
 
 
 def test_what_the_service_does_not_have_is_of_the_day_on_which_it_was_sent(shop: Shop) -> None:

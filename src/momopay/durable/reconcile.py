@@ -304,7 +304,7 @@ def _differences(
         if remedy := _of_order(journal, reference, booked, prompts, has_books=orders is not None):
             yield _difference(reference, booked, prompts, remedy)
     for each in seen:
-        if each.transaction.type is TransactionType.B2C and (remedy := _of_payout(each)):
+        if each.transaction.type is TransactionType.B2C and (remedy := _of_payout(journal, each)):
             yield _difference(each.reference, None, [each], remedy)
     for entry, problem in missing:
         remedy = f"{problem}: look into the account console"
@@ -314,17 +314,23 @@ def _differences(
         yield Difference(entry.reference, _ours(None, entry), "nothing", remedy, "")
 
 
-def _of_payout(seen: Seen) -> str:
-    entry = seen.entry
+def _of_payout(journal: Journal, seen: Seen) -> str:
+    # Read again: what came later in the list may have changed it.
+    entry = seen.entry and journal.get(seen.entry.reference, EntryKind.PAYOUT)
+    status = seen.transaction.status
     if entry is None:
         if seen.namesake is not None:
             return "not the payout that we sent under this reference: paid twice, or another amount or phone"
         return "not in our journal: find out who sent it"
-    again = "refund" if entry.refund_of else "pay"
-    if seen.transaction.status is TransactionStatus.REVERSED:
-        return f"the money came back: {again} under a new reference"
-    if seen.transaction.status is TransactionStatus.FAILED:
-        return f"it failed: once it is REVERSED, {again} under a new reference"
+    if entry.paid_twice:
+        return "paid more than once: ask the recipient for the rest back"
+    if status.ended_without_success and not entry.counting and entry.state not in UNRESOLVED:
+        store, of = parts_of(journal).store, entry.refund_of
+        if of is not None and not store.refundable(of, entry.reference).left > 0:
+            return ""  # another refund has paid it back since
+        why = {TransactionStatus.REVERSED: "the money came back:", TransactionStatus.CANCELLED: "it was cancelled:"}
+        again = "refund" if of else "pay"
+        return f"{why.get(status, 'it failed: once it is REVERSED,')} {again} under a new reference"
     return "now ACCEPTED in the journal: nothing to do" if seen.is_new else ""
 
 
