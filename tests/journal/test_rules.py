@@ -165,7 +165,8 @@ ONCE, TWICE = entry_of("SUCCESS"), entry_of("SUCCESS", "FAILED", "SUCCESS")
         (ACCEPTED, ["PENDING"], 1),
         (ACCEPTED, ["SUCCESS"], 1),
         (ACCEPTED, ["FAILED"], 1),  # until the money is back
-        (ACCEPTED, ["CANCELLED"], 1),
+        (ACCEPTED, ["EXPIRED"], 1),
+        (ACCEPTED, ["CANCELLED"], 0),
         (ACCEPTED, ["REVERSED"], 0),
         (ACCEPTED, ["SUCCESS", "SUCCESS"], 2),  # released, and made after all
         (ACCEPTED, ["PENDING", "REVERSED"], 1),

@@ -227,9 +227,10 @@ def refund_reference(of: str, number: int = 1) -> str:
 
 
 def refunded(refund: JournalEntry) -> Decimal:
-    """Return what a refund paid or may have paid, in KES: 0 if it was refused, not sent or REVERSED."""
+    """Return what a refund paid or may have paid, in KES: 0 if it was refused, not sent, REVERSED or CANCELLED."""
     # A refund that a person released, and that was sent again, may have been made twice.
-    made = sum(each.status is not TransactionStatus.REVERSED for each in refund.transactions)
+    unpaid = {TransactionStatus.REVERSED, TransactionStatus.CANCELLED}
+    made = sum(each.status not in unpaid for each in refund.transactions)
     return refund.amount * (made + (refund.state in UNRESOLVED))
 
 
