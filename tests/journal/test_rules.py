@@ -201,7 +201,7 @@ def test_who_paid_last_and_has_not_had_all_back_is_paid_back(
     paid = [each.model_copy(update={"phone": phone}) for each, phone in zip(order.transactions, payers, strict=True)]
     made = [refund(number, 100, phone=phone) for number, phone in enumerate(refunds)]
     refundable = Refundable(order.model_copy(update={"transactions": tuple(paid)}), made)
-    assert (refundable.phone, refundable.by_default) == expected
+    assert (refundable.phone, int(refundable.by_default)) == expected
     assert f"pay back KES {expected[1]}," in refundable.remedy()
 
 

@@ -316,8 +316,7 @@ def _differences(
 
 def _of_payout(journal: Journal, seen: Seen) -> str:
     # Read again: what came later in the list may have changed it.
-    entry = seen.entry and journal.get(seen.entry.reference, EntryKind.PAYOUT)
-    status = seen.transaction.status
+    entry, status = seen.entry and journal.get(seen.entry.reference, EntryKind.PAYOUT), seen.transaction.status
     if entry is None:
         if seen.namesake is not None:
             return "not the payout that we sent under this reference: paid twice, or another amount or phone"
@@ -326,11 +325,10 @@ def _of_payout(journal: Journal, seen: Seen) -> str:
         return "paid more than once: ask the recipient for the rest back"
     if status.ended_without_success and not entry.counting and entry.state not in UNRESOLVED:
         store, of = parts_of(journal).store, entry.refund_of
-        if of is not None and not store.refundable(of, entry.reference).left > 0:
+        if of is not None and store.refundable(of, entry.reference).left <= 0:
             return ""  # another refund has paid it back since
         why = {TransactionStatus.REVERSED: "the money came back:", TransactionStatus.CANCELLED: "it was cancelled:"}
-        again = "refund" if of else "pay"
-        return f"{why.get(status, 'it failed: once it is REVERSED,')} {again} under a new reference"
+        return f"{why.get(status, 'it failed: once it is REVERSED,')} {'refund' if of else 'pay'} under a new reference"
     return "now ACCEPTED in the journal: nothing to do" if seen.is_new else ""
 
 

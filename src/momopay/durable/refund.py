@@ -65,8 +65,7 @@ async def _plan(
     if not refundable.paid:
         status = f"its last known status is {order.status}" if order.status else "its outcome is not known"
         raise RequestValidationError({"of": f"was not paid: {status}. If it was paid since, sweep, then try again"})
-    entry = await access.run(store.get, EntryKind.PAYOUT, name)
-    known = entry if entry is not None and entry.refund_of == of else None
+    known = next((each for each in refundable.refunds if each.reference == name), None)
     if known is not None:
         if is_default:
             _check_is_latest(refundable, known)

@@ -196,9 +196,8 @@ class Payouts(Resource[BackendT]):
 
         Args:
             of: The reference of a collection of ``stk.collect_once``. If the journal has it as open, it is read first.
-            amount: KES, at least 10, with at most two decimals. By default all that is left to refund; if more than one
-                prompt was paid, what was paid beyond one; if the reference already has a refund, its amount. Of several
-                phones that paid, a refund goes to the last one, up to what it paid, and the next refund to another.
+            amount: KES, at least 10, with at most two decimals. By default what is left to the phone that paid last;
+                if more than one prompt was paid, what was paid beyond one; if the reference has a refund, its amount.
             reference: The refund's own reference, by default ``<of>-R1``. A second refund needs another one.
             description: A short purpose.
             channel_id: A payment channel, or its id.
