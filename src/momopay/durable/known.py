@@ -1,7 +1,6 @@
 """Payments that were attempted before: read their transactions, search the list for them, let a person release them.
 
-Nothing here sends a payment; the next call may send one that was released. Of what a search shows, only a match changes
-an entry: the list may lag, so absence proves nothing.
+Nothing here sends a payment; the next call may send one that was released. Only a listed match changes an entry.
 """
 
 from __future__ import annotations
