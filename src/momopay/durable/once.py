@@ -67,7 +67,6 @@ class DurableCall(Generic[BackendT]):
         self._call = Call(session, *ENDPOINTS[self._kind], until=until)
         self._journal = JournalAccess(session, journal, reference, self._call.deadline)
         self._store = self._journal.store
-        self._known = KnownPayment(self._journal)
         self._sender = Sender(self._journal, self._call, self._identity)
         self._has_read_others = False
         # The ids of open prompts that this call has read and found older than `abandon_after`.
@@ -127,7 +126,7 @@ class DurableCall(Generic[BackendT]):
                 # A proxy may have refused it, and what a transport reported as not sent may have been sent. Without the
                 # clock's offset at that time, nothing is sent unless the search reaches the end of the list.
                 whole_list = entry.attempts > 0 and entry.clock_offset is None
-                found = await self._known.search(entry, whole_list=whole_list)
+                found = await KnownPayment(self._journal).search(entry, whole_list=whole_list)
                 if found is not None:
                     return self._unless_ended(entry, found)
             record = await self._sender.try_to_send(self._draft, entry)
@@ -138,7 +137,7 @@ class DurableCall(Generic[BackendT]):
             self._has_read_others = True
             for other in await self._journal.run(self._store.by_wire_reference, self._draft.wire_reference):
                 if other.kind is EntryKind.COLLECTION and other.reference != self._reference:
-                    await self._known.refresh(other)
+                    await KnownPayment(self._journal).refresh(other)
             return None
         return None if record is None else payment_of(self._kind, self._reference, record, is_new=True)
 
@@ -149,7 +148,7 @@ class DurableCall(Generic[BackendT]):
         for known in paid or entry.transactions:
             if known.transaction_id in self._abandoned or not blocks(self._kind, stage_of(known.status)):
                 continue
-            transaction = await self._known.read(entry, known)
+            transaction = await KnownPayment(self._journal).read(entry, known)
             stage = stage_of(transaction.status)
             if paid or stage is Stage.PAID:
                 return self._existing(entry, transaction)
@@ -161,7 +160,7 @@ class DurableCall(Generic[BackendT]):
 
     async def _reconcile(self, entry: JournalEntry) -> Payment | None:
         """Search for an unresolved attempt. If the list does not show it, never send again."""
-        found = await self._known.reconcile(entry)
+        found = await KnownPayment(self._journal).reconcile(entry)
         if found is not None:
             return self._unless_ended(entry, found)
         # The search may have recorded that an earlier prompt was paid.
