@@ -303,8 +303,10 @@ def _differences(
         booked, prompts = None if orders is None else orders.get(reference), collections[reference]
         if remedy := _of_order(journal, reference, booked, prompts, has_books=orders is not None):
             yield _difference(reference, booked, prompts, remedy)
+    # By the last transaction of each payout that was looked up, as one may change the entry of an earlier one.
+    latest = {each.entry.reference: each.entry for each in seen if each.entry and each.entry.kind is EntryKind.PAYOUT}
     for each in seen:
-        if each.transaction.type is TransactionType.B2C and (remedy := _of_payout(journal, each)):
+        if each.transaction.type is TransactionType.B2C and (remedy := _of_payout(journal, each, latest)):
             yield _difference(each.reference, None, [each], remedy)
     for entry, problem in missing:
         remedy = f"{problem}: look into the account console"
@@ -314,9 +316,8 @@ def _differences(
         yield Difference(entry.reference, _ours(None, entry), "nothing", remedy, "")
 
 
-def _of_payout(journal: Journal, seen: Seen) -> str:
-    # Read again: what came later in the list may have changed it.
-    entry, status = seen.entry and journal.get(seen.entry.reference, EntryKind.PAYOUT), seen.transaction.status
+def _of_payout(journal: Journal, seen: Seen, latest: Mapping[str, JournalEntry]) -> str:
+    entry, status = seen.entry and latest[seen.entry.reference], seen.transaction.status
     if entry is None:
         if seen.namesake is not None:
             return "not the payout that we sent under this reference: paid twice, or another amount or phone"
