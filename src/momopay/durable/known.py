@@ -1,6 +1,6 @@
 """Payments that were attempted before: read their transactions, search the list for them, let a person release them.
 
-Nothing here sends a payment; the next call may send one that was released. Only a listed match changes an entry.
+Nothing here sends a payment; the next call may send one that was released. Absence from the list proves nothing.
 """
 
 from __future__ import annotations

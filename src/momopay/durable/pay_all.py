@@ -103,7 +103,7 @@ class PayAll(Generic[BackendT]):
         )
         self._store = parts_of(journal).store
         self._is_account_checked = False
-        self._reads_first = bool(limits.given())
+        self._reads_first = bool(limits.model_fields_set)
         self._has_ended = False
         self._unknown_in_a_row = 0
         self.waiting: bool = False

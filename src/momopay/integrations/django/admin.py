@@ -69,7 +69,7 @@ class PaymentAdmin(_Model):
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         """Return the payments of the database that has the journal."""
-        return super().get_queryset(request).using(database()).defer("search_text")  # slow, not shown
+        return super().get_queryset(request).using(database()).defer("search_text")  # slow, and no column
 
     @without_transaction
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
