@@ -1,5 +1,7 @@
 """Which rule allows what, and times in headers."""
 
+import subprocess
+import sys
 from datetime import UTC, datetime
 
 from hypothesis import given
@@ -50,3 +52,33 @@ NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)
 )
 def test_a_date_has_a_zone_and_anything_else_is_none(text: str, found: datetime | None) -> None:
     assert http_date(text) == found
+
+
+INTERRUPTED = """
+import signal, sys
+import httpx
+from momopay import Client, MomoPayError
+
+class Ctrl_C:
+    def find_spec(name, path, target=None):
+        if name == "tenacity.asyncio":  # the last part of it
+            sys.meta_path.remove(Ctrl_C)
+            signal.raise_signal(signal.SIGINT)
+
+sys.meta_path.insert(0, Ctrl_C)
+def down(request):
+    print("request")
+    return httpx.Response(503)
+
+client = Client("pk_test_x", base_url="http://127.0.0.1:1/v1", transport=httpx.MockTransport(down), max_attempts=2)
+for _ in range(2):
+    try:
+        client.wallet.balance()
+    except (KeyboardInterrupt, MomoPayError) as error:
+        print(type(error).__name__)
+"""
+
+
+def test_a_signal_during_the_first_retry_does_not_break_the_next_ones() -> None:
+    done = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["request", "KeyboardInterrupt", "request", "request", "ServerError"]

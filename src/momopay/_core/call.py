@@ -34,6 +34,7 @@ from momopay._core.retry import (
     AttemptFailed,
     FailureKind,
     RetryPolicy,
+    load_tenacity,
 )
 from momopay._core.session import Session
 from momopay._ratelimit.budget import Lane
@@ -202,7 +203,8 @@ class Call(Generic[R]):
         limits, now, retries_on = self.session.limits, self.session.backend.now, self.endpoint.retry_policy.retries_on
         if first.kind not in retries_on or limits.max_attempts == 1:
             raise first
-        # Imported here because most calls succeed at once, and tenacity costs a cold start several milliseconds.
+        # Loaded here because most calls succeed at once, and tenacity costs a cold start several milliseconds.
+        load_tenacity()
         import tenacity  # noqa: PLC0415
 
         made = [first]

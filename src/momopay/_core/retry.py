@@ -1,4 +1,4 @@
-"""The retry table: which failures may be retried. Pure.
+"""The retry table: which failures may be retried.
 
 A payment is never retried once it may have been sent. The service has no idempotency key for payments, so its advice
 to retry every 5xx would pay twice. Times are in seconds.
@@ -6,8 +6,12 @@ to retry every 5xx would pay twice. Times are in seconds.
 
 from __future__ import annotations
 
+import sys
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import Enum, auto
+from importlib import import_module
+from threading import Thread
 from typing import Final
 
 from momopay.errors import MomoPayError
@@ -83,3 +87,15 @@ class AttemptFailed(Exception):  # noqa: N818  an attempt failed; the call may s
         self.error = error  # to raise if no retry follows
         self.retry_after = retry_after  # the pause that the service asked for, seconds
         self.body = body  # as much of the response's body as arrived
+
+
+def load_tenacity() -> None:
+    """Import tenacity in a thread, because handlers of signals run in the main thread only.
+
+    One that raises while the main thread imports leaves half of tenacity. Every later import of it would then fail.
+    """
+    if "tenacity" not in sys.modules:
+        loading = Thread(target=import_module, args=("tenacity",))
+        with suppress(RuntimeError):  # Python is ending and starts no thread
+            loading.start()
+            loading.join()
