@@ -13,7 +13,7 @@ import momopay
 from in_turn import in_turn
 from momopay import Callback, CallbackSigner, Client, InvalidApiKeyError, Journal, MomoPayError, RequestValidationError
 from momopay._transport.sync_backend import SyncBackend
-from momopay.integrations._listener import Delivery, EndWatch, Listener
+from momopay.integrations._listener import EndWatch, ForwardedEnd, Listener
 from momopay.integrations.flask import callback_endpoint
 from momopay.sandbox import Account, Outcome, Sandbox, phone_for
 from sandbox.kit import Receiver
@@ -56,7 +56,7 @@ def client(sandbox: Sandbox, account: Account, key: str) -> Iterator[Client]:
 
 def listen(
     client: Client, sandbox: Sandbox, url: str, *, seconds: float = 120.0, **options: Any
-) -> Generator[Delivery | MomoPayError]:
+) -> Generator[ForwardedEnd | MomoPayError]:
     listener = Listener(client, url, backend=SandboxTime(sandbox, seconds), **options)
     try:
         yield from listener.run()
@@ -64,8 +64,8 @@ def listen(
         return
 
 
-def deliveries(*arguments: Any, **options: Any) -> list[Delivery]:
-    return [each for each in listen(*arguments, **options) if isinstance(each, Delivery)]
+def deliveries(*arguments: Any, **options: Any) -> list[ForwardedEnd]:
+    return [each for each in listen(*arguments, **options) if isinstance(each, ForwardedEnd)]
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,7 @@ def test_a_poll_that_fails_is_reported_and_repeated(client: Client, sandbox: San
                 client.stk.initiate(amount=100, phone=PHONE)
     except Over:
         pass
-    assert yielded == ["Delivery", "ServerError", "ServerError", "Delivery"]
+    assert yielded == ["ForwardedEnd", "ServerError", "ServerError", "ForwardedEnd"]
 
 
 def test_a_revoked_key_ends_it(sandbox: Sandbox, receiver: Receiver) -> None:

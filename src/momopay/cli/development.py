@@ -36,7 +36,7 @@ from momopay.errors import MomoPayError, RequestValidationError
 from momopay.urls import check_callback_url, is_loopback
 
 if TYPE_CHECKING:  # at run time it would load the modules that send
-    from momopay.integrations._listener import Delivery, Listener
+    from momopay.integrations._listener import ForwardedEnd, Listener
 
 _VARIABLE = "MOMOPAY_CALLBACK_SECRET"
 app: typer.Typer = typer.Typer(
@@ -235,7 +235,7 @@ def _forward(output: Output, listener: Listener) -> None:
         )
 
 
-def _show(output: Output, delivery: Delivery) -> None:
+def _show(output: Output, delivery: ForwardedEnd) -> None:
     result = delivery.http_status or f"no response ({output.text(delivery.problem)})"
     again = ""
     if not delivery.is_acknowledged:

@@ -98,7 +98,7 @@ class EndWatch:
 
 
 @dataclass(frozen=True)
-class Delivery:
+class ForwardedEnd:
     """One POST of one end. `problem` is why no whole response came; the next attempt is in `retry_in` seconds."""
 
     at: datetime
@@ -146,7 +146,7 @@ class Listener:
         self._backend = backend or SyncBackend()
         self._pending = list[_Pending]()
 
-    def run(self) -> Iterator[Delivery | MomoPayError]:
+    def run(self) -> Iterator[ForwardedEnd | MomoPayError]:
         """Forward ends for ever; yield each delivery, and each transient error of a poll."""
         now = self._backend.now
         self._add(self._watch.poll())
@@ -170,12 +170,12 @@ class Listener:
             url = self._signer.url(self._url, reference=reference) if self._signer and reference else self._url
             self._pending.append(_Pending(transaction, url, callback_body(transaction), self._backend.now()))
 
-    def _deliver(self, pending: _Pending) -> Delivery:
+    def _deliver(self, pending: _Pending) -> ForwardedEnd:
         at = datetime.now(UTC)
         status, _, problem = post_callback(pending.url, pending.body, self._backend)
         pending.attempts += 1
         ended = pending.transaction
-        delivery = Delivery(
+        delivery = ForwardedEnd(
             at=at,
             transaction_id=ended.transaction_id,
             reference=ended.account_reference,
