@@ -88,7 +88,7 @@ def test_malformed_answers_that_are_not_in_a_row_do_not_end_a_wait(between: list
     assert client.transactions.wait("a").status == "SUCCESS"
 
 
-@pytest.mark.parametrize("of", ["pages", "one transaction"])
+@pytest.mark.parametrize("of", ["pages", "one transaction", "another transaction"])
 def test_malformed_answers_end_the_waits_that_they_were_read_for(of: str) -> None:
     service = Service()
     waits = Concurrent(service)
@@ -97,7 +97,8 @@ def test_malformed_answers_end_the_waits_that_they_were_read_for(of: str) -> Non
         service.failures = [HTML] * 2
     else:
         service.unlisted.add("t0")
-        service.broken["t0"] = HTML
+        another = (200, envelope(transaction("another", status="SUCCESS")))
+        service.broken["t0"] = HTML if of == "one transaction" else another
 
     in_trio(service, waits.wait_for_all)
     ended = service.moves if of == "pages" else ["t0"]

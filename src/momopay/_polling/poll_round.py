@@ -225,7 +225,10 @@ class Caller:
 
     async def read_by_id(self, transaction_id: str, until: float) -> Transaction:
         has_slot, self._has_slot = self._has_slot, False
-        return await read_transaction(self.session, transaction_id, lane=_LANE, until=until, has_slot=has_slot)
+        read = await read_transaction(self.session, transaction_id, lane=_LANE, until=until, has_slot=has_slot)
+        if read.transaction_id.casefold() != transaction_id.casefold():
+            raise ProtocolError(f"the read of transaction {transaction_id} shows {read.transaction_id}, another one")
+        return read
 
     async def _run_round(self) -> None:
         now = self.now()
