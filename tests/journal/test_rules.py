@@ -62,7 +62,7 @@ def test_the_next_step(state: JournalState | None, stages: list[Stage], attempts
 @pytest.mark.parametrize("stages", [[PAID], [PAID, ENDED], [ENDED, PAID], [PAID, OPEN], [OPEN, PAID], [PAID, PAID]])
 def test_what_was_paid_is_read_for_ever(kind: EntryKind, stages: list[Stage]) -> None:
     for state in JournalState:
-        assert next_step(kind, state, stages, 9, passed_over=[0, 1]) is Step.READ
+        assert next_step(kind, state, stages, 9) is Step.READ
 
 
 @both_kinds
@@ -70,12 +70,6 @@ def test_what_was_paid_is_read_for_ever(kind: EntryKind, stages: list[Stage]) ->
 def test_an_open_transaction_blocks_another_attempt(kind: EntryKind, stages: list[Stage]) -> None:
     for state in JournalState:
         assert next_step(kind, state, stages, len(stages)) not in SENDS
-
-
-def test_what_a_call_passed_over_blocks_it_no_more() -> None:
-    assert next_step(COLLECTION, ACCEPTED, [OPEN], 1, passed_over=[0]) is Step.SEND
-    assert next_step(COLLECTION, ACCEPTED, [OPEN, OPEN], 2, passed_over=[0]) is Step.READ
-    assert next_step(COLLECTION, UNKNOWN, [OPEN], 1, passed_over=[0]) is Step.RECONCILE
 
 
 def test_the_kinds_differ_only_in_what_may_follow_an_end() -> None:
@@ -183,7 +177,7 @@ def test_a_refund_counts_as_often_as_it_was_paid_or_may_be(
     one = refund(1, 40, *statuses, state=state)
     assert refunded(one) == 40 * times
     assert Refundable(ONCE, [one]).left == 100 - 40 * times
-    assert Refundable(ONCE, [one], besides="o-R1").left == 100
+    assert Refundable(ONCE, [one], excluding="o-R1").left == 100
 
 
 @pytest.mark.parametrize(
@@ -201,7 +195,7 @@ def test_who_paid_last_and_has_not_had_all_back_is_paid_back(
     paid = [each.model_copy(update={"phone": phone}) for each, phone in zip(order.transactions, payers, strict=True)]
     made = [refund(number, 100, phone=phone) for number, phone in enumerate(refunds)]
     refundable = Refundable(order.model_copy(update={"transactions": tuple(paid)}), made)
-    assert (refundable.phone, int(refundable.by_default)) == expected
+    assert (refundable.phone, int(refundable.default_amount)) == expected
     assert f"pay back KES {expected[1]}," in refundable.remedy()
 
 
@@ -213,7 +207,7 @@ def test_all_paid_prompts_together_may_be_paid_back(order: JournalEntry, paid: i
 
 
 @pytest.mark.parametrize(
-    ("order", "refunds", "overpaid", "by_default"),
+    ("order", "refunds", "overpaid", "default_amount"),
     [
         (ONCE, [], 0, 100),
         (ONCE, [refund(1, 30)], 0, 70),
@@ -229,10 +223,10 @@ def test_all_paid_prompts_together_may_be_paid_back(order: JournalEntry, paid: i
     ],
 )
 def test_what_was_paid_beyond_the_order_comes_back_first(
-    order: JournalEntry, refunds: list[JournalEntry], overpaid: Decimal, by_default: Decimal
+    order: JournalEntry, refunds: list[JournalEntry], overpaid: Decimal, default_amount: Decimal
 ) -> None:
     refundable = Refundable(order, refunds)
-    assert (refundable.overpaid, refundable.by_default) == (overpaid, by_default)
+    assert (refundable.overpaid, refundable.default_amount) == (overpaid, default_amount)
 
 
 @pytest.mark.parametrize(("amount", "fits"), [(1, True), (40, True), (41, False), (0, False), (-1, False)])

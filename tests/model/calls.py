@@ -163,12 +163,14 @@ class Calls:
         overlooked = [
             stage for stage, kept in ((Stage.OPEN, rules.open_blocks), (Stage.PAID, rules.paid_blocks)) if not kept
         ]
-        stages = [Stage.ENDED if stage in overlooked else stage for stage in row.stages]
+        over = [number in passed and stage is Stage.OPEN for number, stage in row.known]
+        stages = [
+            Stage.ENDED if stage in overlooked or gone else stage for stage, gone in zip(row.stages, over, strict=True)
+        ]
         if self._is_payout and Stage.OPEN in overlooked:
             stages = []
         read = JournalState.NOT_SENT if row.state is JournalState.SENDING and not rules.sending_blocks else row.state
-        over = [place for place, (number, _) in enumerate(row.known) if number in passed]
-        step = next_step(self._kind, read, stages, row.attempts, passed_over=over)
+        step = next_step(self._kind, read, stages, row.attempts)
         seen = Call("begin", saw=row, passed=passed)
         match step:
             case Step.READ if self._is_payout:

@@ -192,7 +192,7 @@ class Call(Generic[R]):
             return record
         self.last_failure = failure
         self.may_have_executed = self.may_have_executed or failure.kind in MAY_HAVE_EXECUTED
-        # After `may_have_executed` is set, so that an interrupt between the two lines finds one of them.
+        # Not before the line above: an interrupt between the two must still see that the request may have been sent.
         self.progress = None
         await self._apply_pauses(failure)
         self._report_attempt(started, response, failure)

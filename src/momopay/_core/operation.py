@@ -53,6 +53,7 @@ class Resource(Generic[BackendT]):
             vars(resource)["_session"] = of_call
             return method(resource, *args, **kwargs)
 
+        # Public: events, spans and logs carry this name.
         name = f"{type(self).__name__.lower()}.{method.__name__}"
         return _observed(self._session, name, work, kwargs.get("reference", kwargs.get("account_reference")))
 

@@ -77,7 +77,10 @@ def check_success(response: RawResponse, url: str) -> None:
 
 
 def failure_from_response(response: RawResponse, url: str, problem: str = "not an envelope") -> AttemptFailed:
-    """Return the failure that a response describes. The error's class depends on its code first, then on its status."""
+    """Return the failure that a response describes.
+
+    Its kind, by which it is retried, depends on the status first. The class of its error depends on the code first.
+    """
     refusal = _refusal(response.body)
     # Even with a refusal in the body: the server may have committed the payment before it failed.
     if response.status >= HTTPStatus.INTERNAL_SERVER_ERROR or response.status == HTTPStatus.REQUEST_TIMEOUT:

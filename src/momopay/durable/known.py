@@ -74,12 +74,12 @@ class KnownPayment:
             matches = matches or await self._matches(entry)
         except MomoPayError as error:
             raise outcome_unknown(entry, f"the search failed: {error.message}") from error
-        return await self._proven(entry, matches)
+        return await self._resolve(entry, matches)
 
     async def search(self, entry: JournalEntry, *, whole_list: bool) -> Transaction | None:
         """Return the payment's transaction, None if not found. Raise OutcomeUnknownError if a listed one may be it."""
         matches = await self._find_by_id(entry) or await self._matches(entry, whole_list=whole_list)
-        return await self._proven(entry, matches)
+        return await self._resolve(entry, matches)
 
     async def refresh(self, entry: JournalEntry) -> None:
         """Read open transactions and search for an unresolved attempt. An outcome that stays unknown does not raise."""
@@ -118,7 +118,7 @@ class KnownPayment:
         # The response was broken, so its id may belong to another payment.
         return Matches(exact=[transaction]) if search_for(entry).fit(transaction) is Fit.EXACT else None
 
-    async def _proven(self, entry: JournalEntry, matches: Matches) -> Transaction | None:
+    async def _resolve(self, entry: JournalEntry, matches: Matches) -> Transaction | None:
         found = proof(entry.kind, matches.exact, matches.near)
         if found is Proof.MADE:
             return await self._adopt(entry, matches)
@@ -168,7 +168,7 @@ async def release(
     store = access.store
     entry = await access.run(journal.get, reference, kind)
     if entry is None or entry.state is not JournalState.UNKNOWN:
-        return _check_free(entry)
+        return _require_sendable(entry)
     # A request may still be on its way, and a frozen sender may resume.
     seconds = await access.run(store.seconds_to_release, entry)
     if seconds > 0:
@@ -184,10 +184,10 @@ async def release(
     if found is None and await in_thread(store.release, entry, by):
         logger.warning("reference %s was released by %s: it may be sent", redacted_repr(reference), by)
         report_change(session, entry, entry.state, JournalState.NOT_SENT)
-    return _check_free(await in_thread(store.get, entry.kind, reference))
+    return _require_sendable(await in_thread(store.get, entry.kind, reference))
 
 
-def _check_free(entry: JournalEntry | None) -> JournalEntry:
+def _require_sendable(entry: JournalEntry | None) -> JournalEntry:
     """Return the entry if its payment may be sent, else raise RequestValidationError."""
     if entry is None:
         raise RequestValidationError({"reference": "is not in the journal"})

@@ -95,7 +95,7 @@ class DurableCall(Generic[BackendT]):
                 payment = await (self._send(None) if entry is None else self._take_next_step(entry))
                 if payment is not None:
                     return payment
-                self._call.has_slot = False  # as above
+                self._call.has_slot = False  # by now it may be too old to send
                 entry = await self._journal.run(self._store.get, self._kind, self._reference)
         except errors.MomoPayError as error:
             await self._journal.note_earlier_attempts(error, self._kind, self._reference)
@@ -104,9 +104,8 @@ class DurableCall(Generic[BackendT]):
     async def _take_next_step(self, entry: JournalEntry) -> Payment | None:
         """Take the next step for a payment that has a row. Return None if the row must be read again."""
         self._check_same_payment(entry)
-        stages = [stage_of(each.status) for each in entry.transactions]
-        passed_over = [index for index, each in enumerate(entry.transaction_ids) if each in self._abandoned]
-        match next_step(self._kind, entry.state, stages, entry.attempts, passed_over=passed_over):
+        stages = [self._stage(each) for each in entry.transactions]
+        match next_step(self._kind, entry.state, stages, entry.attempts):
             case Step.SEND | Step.SEARCH_THEN_SEND as step:
                 return await self._send(entry, search=step is Step.SEARCH_THEN_SEND)
             case Step.WAIT:
@@ -128,7 +127,7 @@ class DurableCall(Generic[BackendT]):
                 whole_list = entry.attempts > 0 and entry.clock_offset is None
                 found = await KnownPayment(self._journal).search(entry, whole_list=whole_list)
                 if found is not None:
-                    return self._unless_ended(entry, found)
+                    return self._existing_if_blocking(entry, found)
             record = await self._sender.try_to_send(self._draft, entry)
         except errors.RequestValidationError:
             # As far as the journal knows, another order is open under this account_reference. It may have ended since.
@@ -146,7 +145,7 @@ class DurableCall(Generic[BackendT]):
         paid = [each for each in entry.transactions if each.is_paid][:1]
         blocking: Transaction | None = None
         for known in paid or entry.transactions:
-            if known.transaction_id in self._abandoned or not blocks(self._kind, stage_of(known.status)):
+            if not blocks(self._kind, self._stage(known)):
                 continue
             transaction = await KnownPayment(self._journal).read(entry, known)
             stage = stage_of(transaction.status)
@@ -162,13 +161,13 @@ class DurableCall(Generic[BackendT]):
         """Search for an unresolved attempt. If the list does not show it, never send again."""
         found = await KnownPayment(self._journal).reconcile(entry)
         if found is not None:
-            return self._unless_ended(entry, found)
+            return self._existing_if_blocking(entry, found)
         # The search may have recorded that an earlier prompt was paid.
         if await self._journal.run(self._store.get, self._kind, self._reference) == entry:
             raise outcome_unknown(entry, "the list does not show it, which proves nothing")
         return None
 
-    def _unless_ended(self, entry: JournalEntry, found: Transaction) -> Payment | None:
+    def _existing_if_blocking(self, entry: JournalEntry, found: Transaction) -> Payment | None:
         """Return the payment, or None if the transaction ended in a way that allows another attempt."""
         return self._existing(entry, found) if blocks(self._kind, stage_of(found.status)) else None
 
@@ -186,6 +185,11 @@ class DurableCall(Generic[BackendT]):
                 how = f"has an open prompt on {mask_phone(phone)} since {since}; wait for its end"
                 raise self._duplicate(entry, how)
         return payment_of(self._kind, self._reference, transaction, entry=entry)
+
+    def _stage(self, known: JournalTransaction) -> Stage:
+        """Return the stage of a transaction. An open prompt that this call treats as abandoned has ended."""
+        stage = stage_of(known.status)
+        return Stage.ENDED if stage is Stage.OPEN and known.transaction_id in self._abandoned else stage
 
     def _is_abandoned(self, known: JournalTransaction, transaction: Transaction) -> bool:
         """Return whether an open prompt was sent at least `abandon_after` seconds ago."""

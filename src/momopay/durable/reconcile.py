@@ -219,7 +219,7 @@ async def reconcile_days(
         else:
             if since <= found.created_at < until:
                 theirs.append(found)
-    seen = await in_thread(lambda: [_look_up(journal, each, session.clock.ahead) for each in theirs])
+    seen = await in_thread(lambda: [_record_and_look_up(journal, each, session.clock.ahead) for each in theirs])
     for each in seen:
         if each.entry is not None and (each.before is None or each.before.status != each.entry.status):
             old = None if each.before is None else each.before.state
@@ -266,7 +266,7 @@ def _unseen(journal: Journal, since: datetime, until: datetime, ids: set[str]) -
     ]
 
 
-def _look_up(journal: Journal, transaction: TransactionSummary, ahead: float) -> Seen:
+def _record_and_look_up(journal: Journal, transaction: TransactionSummary, ahead: float) -> Seen:
     """Record a transaction in the journal, which may resolve an unknown outcome. Return what the journal has for it."""
     kind = next((each for each in EntryKind if each.transaction_type is transaction.type), None)
     if kind is None:  # a top-up, or a new type

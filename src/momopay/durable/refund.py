@@ -71,8 +71,8 @@ async def _plan(
             _check_is_latest(refundable, known)
         amount = known.amount if amount is None else amount
     elif amount is None or order.is_anonymised:
-        refundable.check(refundable.by_default)
-        amount = refundable.by_default if amount is None else amount
+        refundable.check(refundable.default_amount)
+        amount = refundable.default_amount if amount is None else amount
     phone = None if known is None or known.is_anonymised else known.phone
     if known is not None and phone is None and known.state not in MAY_BE_SENT:
         raise RequestValidationError({"of": f"was paid back as {name!r} ({known.status}), and anonymised since"})

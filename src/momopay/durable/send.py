@@ -162,7 +162,7 @@ class JournalAccess:
         write = partial(self._bounded, _LEAST_SECONDS, work, args, kwargs)
         try:
             await self.session.backend.finish_in_thread(lambda: done.append(write()))
-        except Exception as error:  # noqa: BLE001  as above
+        except Exception as error:  # noqa: BLE001  the call ends with `cause`
             self._log(error)
         return any(done)
 
@@ -232,7 +232,7 @@ class Sender:
         seconds, now = self._session.limits.deadline + _GRACE, self._session.clock.service_now_if_known()
         try:
             may_send = await self._journal.run(self._store.begin, lease, draft, seconds, read=read, service_now=now)
-        except GeneratorExit:  # as above
+        except GeneratorExit:  # a discarded coroutine cannot await
             raise
         except BaseException as error:
             # The statement may still wait for a lock in its thread, and rolls back once the lease has ended. If it was

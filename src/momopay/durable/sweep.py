@@ -200,7 +200,7 @@ class Sweep:
         found = await search(self._session, [wanted for _, wanted in self._searched], walk=walk)
         for (entry, _), matches in zip(self._searched, found, strict=True):
             if matches.is_complete:
-                await self._write_and_report(self._record_found, entry, matches)
+                await self._write_and_report(self._record_matches, entry, matches)
             else:
                 why = "older than a sweep reaches, which reconcile_all searches too"
                 logger.info("reference %s stays unknown: %s", redacted_repr(entry.reference), why)
@@ -223,7 +223,7 @@ class Sweep:
         self._requests += 1
         page = await read_page(self._session, EVERYTHING, cursor, lane=Lane.POLL)
         self._session.clock.observe(page.response.headers)
-        await self._write_and_report(self._record_all, page.items)
+        await self._write_and_report(self._record_rows, page.items)
         return page
 
     async def _read_by_id(self, transaction_id: str) -> None:
@@ -233,7 +233,7 @@ class Sweep:
             logger.warning("the service knows no transaction %s, which is in the journal", transaction_id)
             return
         self._session.clock.observe(transaction.response.headers)
-        await self._write_and_report(self._record_all, [transaction])
+        await self._write_and_report(self._record_rows, [transaction])
 
     async def _write_and_report(self, record: Callable[..., None], *args: object) -> None:
         """Write to the journal in a thread, then report what has changed."""
@@ -242,7 +242,7 @@ class Sweep:
             entry, new, shown = self._changes.pop(0)
             report_change(self._session, entry, entry.state, new, shown)
 
-    def _record_found(self, entry: JournalEntry, matches: Matches) -> None:
+    def _record_matches(self, entry: JournalEntry, matches: Matches) -> None:
         made = record_made(self._parts.store, entry, matches, self._session.clock.service_now_if_known())
         is_released = entry.state is not JournalState.UNKNOWN
         if is_released:
@@ -256,7 +256,7 @@ class Sweep:
             self._settled += has_settled(entry.kind.transaction_type, record.status)
             self._note_end(record, needs_code=True)
 
-    def _record_all(self, records: Iterable[TransactionSummary]) -> None:
+    def _record_rows(self, records: Iterable[TransactionSummary]) -> None:
         """Record what a page or a read by id shows."""
         checked = list[str]()
         for record in records:
@@ -265,16 +265,17 @@ class Sweep:
                 if not isinstance(record, Transaction) and differences(followed.entry, record):
                     continue  # a page may show a different amount, such as one with the fee, so it is read by id
                 self._unread.discard(record.transaction_id)
-                self._record(followed, record)
-                if record.status.is_terminal and self._is_due_again(record.transaction_id):  # else a late PIN is open
+                self._record_change(followed, record)
+                # A prompt that reads as open again may still be paid, so it is read once more.
+                if record.status.is_terminal and self._is_due_again(record.transaction_id):
                     checked.append(record.transaction_id)
             elif isinstance(record, Transaction):  # its id was in a broken response; `_search` covers the pages
                 for entry, wanted in self._searched:
                     if entry.seen_id == record.transaction_id and wanted.fit(record) is Fit.EXACT:
-                        self._record_found(entry, Matches(exact=[record]))
+                        self._record_matches(entry, Matches(exact=[record]))
         self._parts.reports.mark_checked(checked)
 
-    def _record(self, followed: Followed, record: TransactionSummary) -> None:
+    def _record_change(self, followed: Followed, record: TransactionSummary) -> None:
         entry, known = followed.entry, followed.transaction
         if (known.is_open or record.status != known.status) and (differing := differences(entry, record)):
             text = "transaction %s is not the payment of reference %s: the service's record has another %s"

@@ -69,7 +69,7 @@ class _Reception:
     """One request, and what its events report."""
 
     callback: Callback | None = None
-    order: str | None = None
+    signed_reference: str | None = None
     """The reference that its URL was signed for, if that is not the callback's."""
     error: BaseException | None = None
     status: HTTPStatus | None = None
@@ -170,7 +170,7 @@ class CallbackReceiver:
             if reference is not None and normalize("NFC", reference) != reference_of(callback.transaction):
                 if self._journal is None:
                     raise ForgedCallbackError(_OTHER_REFERENCE)
-                reception.order = reference
+                reception.signed_reference = reference
         except (ForgedCallbackError, InvalidCallbackError) as error:
             reception.error = error
             logger.warning("a callback was refused: %s", error)
@@ -227,7 +227,7 @@ class CallbackReceiver:
             return
         recorder, is_signed = parts_of(journal).recorder, self._signer is not None
         if is_signed:
-            _check_order(journal, reception.order, callback)
+            _check_order(journal, reception.signed_reference, callback)
         if is_signed or self._client is None:  # else it is checked once it is confirmed
             recorder.check(callback)  # before the handler acts on a callback that is wrong
         with journal.handling(callback) as is_first:
@@ -246,14 +246,14 @@ class CallbackReceiver:
                 recorder.add_receipt(callback)
 
 
-def _check_order(journal: Journal, order: str | None, callback: Callback) -> None:
+def _check_order(journal: Journal, signed_reference: str | None, callback: Callback) -> None:
     """Raise ForgedCallbackError unless the callback is of a prompt for the order that its URL was signed for.
 
     The service may know an order by another reference: by a token if the reference is longer than the service allows,
     or by an `account_reference`. The URL is signed for the order, and the callback has what the service knows.
     """
-    if order is not None:
-        entry, found = journal.get(order, kind=EntryKind.COLLECTION), callback.transaction
+    if signed_reference is not None:
+        entry, found = journal.get(signed_reference, kind=EntryKind.COLLECTION), callback.transaction
         # A payout may have the same reference as the prompts of an order.
         is_prompt = found.type in {None, EntryKind.COLLECTION.transaction_type}
         if entry is None or not is_prompt or entry.wire_reference != reference_of(found):

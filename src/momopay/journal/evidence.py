@@ -1,4 +1,4 @@
-"""The journal's form of data from outside: drafts and keys of clients, and records of the service. No I/O.
+"""Convert the payments of clients and the records of the service into what the journal stores. No I/O.
 
 No text from the service may make recording fail. What cannot be stored, such as a time at the edge of the calendar or a
 text with a NUL, is left out with a WARNING.

@@ -3,11 +3,14 @@
 Payouts and orders follow the same state machine. They differ in one policy: whether another attempt may follow a
 transaction that ended without success. `momopay.journal.statements` derives the conditions of its SQL from
 `transitions`. `tests/model` explores every order in which calls, crashes, callbacks and people can use the rules.
+
+A status is the service's word for a transaction, and a stage its summary in three steps. A state is that of our row,
+and a `Step` is what a call does next.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import Enum, auto
@@ -83,18 +86,10 @@ def blocks(kind: EntryKind, stage: Stage) -> bool:
     return stage is not Stage.ENDED or not REPEATS[kind]
 
 
-def next_step(
-    kind: EntryKind,
-    state: JournalState | None,
-    stages: Sequence[Stage],
-    attempts: int,
-    *,
-    passed_over: Collection[int] = (),
-) -> Step:
+def next_step(kind: EntryKind, state: JournalState | None, stages: Sequence[Stage], attempts: int) -> Step:
     """Return what a call does next about a payment with these stages of its known transactions.
 
-    `state` is how the row reads, None if there is none. `passed_over` are the indexes of open transactions that the
-    call has read and treats as abandoned.
+    `state` is how the row reads, None if there is none.
     """
     if Stage.PAID in stages:
         return Step.READ
@@ -106,7 +101,7 @@ def next_step(
         case JournalState.UNKNOWN:
             return Step.RECONCILE
         case JournalState.ACCEPTED | JournalState.REFUSED | JournalState.NOT_SENT:
-            if any(blocks(kind, stage) for index, stage in enumerate(stages) if index not in passed_over):
+            if any(blocks(kind, stage) for stage in stages):
                 return Step.READ
             # An attempt without a transaction was refused or released. It may have been executed even so.
             unaccounted = state in MAY_BE_SENT or attempts > len(stages)
@@ -144,7 +139,7 @@ class Refundable:
 
     order: JournalEntry
     refunds: Sequence[JournalEntry]  # all, oldest first
-    besides: str = ""  # the reference of a refund that is not counted
+    excluding: str = ""  # the reference of a refund that is not counted
 
     @property
     def paid(self) -> Decimal:
@@ -152,14 +147,14 @@ class Refundable:
         return sum((each.amount for each in self.order.counting), Decimal(0))
 
     @property
-    def counting(self) -> list[JournalEntry]:
+    def counted_refunds(self) -> list[JournalEntry]:
         """The refunds that were paid, or may be."""
-        return [each for each in self.refunds if each.reference != self.besides and refunded(each)]
+        return [each for each in self.refunds if each.reference != self.excluding and refunded(each)]
 
     @property
     def left(self) -> Decimal:
         """The amount that may still be refunded, in KES."""
-        return self.paid - sum(map(refunded, self.counting), Decimal(0))
+        return self.paid - sum(map(refunded, self.counted_refunds), Decimal(0))
 
     @property
     def phone(self) -> str:
@@ -172,7 +167,7 @@ class Refundable:
         if self.order.is_anonymised:  # nothing shows who paid
             return self.left
         paid = sum((each.amount for each in self.order.counting if each.phone == phone), Decimal(0))
-        back = sum((refunded(each) for each in self.counting if each.phone == phone), Decimal(0))
+        back = sum((refunded(each) for each in self.counted_refunds if each.phone == phone), Decimal(0))
         return min(self.left, paid - back)
 
     @property
@@ -180,12 +175,12 @@ class Refundable:
         """The amount that was paid in excess of the order and not paid back, in KES."""
         # A refund that began before a second payment was of the order itself: it reduces what is to be kept of that.
         amount = self.order.amount
-        early = [each for each in self.counting if each.paid_before is not None and each.paid_before <= amount]
+        early = [each for each in self.counted_refunds if each.paid_before is not None and each.paid_before <= amount]
         wanted = max(Decimal(0), amount - sum(map(refunded, early), Decimal(0)))
         return max(Decimal(0), self.left - wanted)
 
     @property
-    def by_default(self) -> Decimal:
+    def default_amount(self) -> Decimal:
         """The default amount of a refund, in KES: what was overpaid, else what is left, as far as `phone` paid it."""
         amount = self.overpaid or self.left
         return min(amount, self.left_to(self.phone)) if amount > 0 else amount
@@ -203,20 +198,20 @@ class Refundable:
             return
         counted = ", ".join(
             f"{redacted_repr(each.reference)} KES {format_amount(refunded(each))} ({each.status or each.state})"
-            for each in self.counting
+            for each in self.counted_refunds
         )
         to = "" if left == self.left else f" to {mask_phone(phone or '')}; refund each other phone by itself"
         problem = (
             f"KES {format_amount(left)} of the KES {format_amount(self.paid)} that was paid is left to refund{to}."
             f" These refunds count: {counted or 'none'}"
         )
-        if not all(each.has_settled for each in self.counting):
+        if not all(each.has_settled for each in self.counted_refunds):
             problem += ". One that fails counts until it reads as REVERSED: sweep, then try again"
         raise RequestValidationError({"amount": problem})
 
     def remedy(self) -> str:
         """Return the remedy for an order that was paid again, as text."""
-        amount = format_amount(self.by_default)
+        amount = format_amount(self.default_amount)
         call = f"of={redacted_repr(self.order.reference)}, reference={redacted_repr(self.free_reference())}"
         return f"pay back KES {amount}, with client.payouts.refund({call}, amount=Decimal({amount!r}))"
 

@@ -73,7 +73,7 @@ def end_of(status: TransactionStatus) -> TransactionStatus:
 
 
 def outranks(status: TransactionStatus, other: TransactionStatus) -> bool:
-    """Return whether `other` is old news once `status` was handled: FAILED after SUCCESS, or PENDING after an end."""
+    """Return whether `other` must not be handled after `status`, as FAILED after SUCCESS, or PENDING after an end."""
     if not other.is_terminal:
         return status.is_terminal
     return other in FAILURES and status.is_terminal and status not in FAILURES

@@ -251,7 +251,7 @@ class Search(Request):
     amount: Annotated[Decimal, arguments.kes(minimum=0)] | None = None  # no endpoint's minimum applies to a search
     phone: arguments.Phone | None = None
     type: arguments.Text | None = None
-    is_measured: bool = True
+    is_measured: bool = True  # whether the clock of `since` was compared with the service's; if not, a day earlier
     known: frozenset[str] = frozenset()
 
     @property

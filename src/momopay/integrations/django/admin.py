@@ -101,7 +101,7 @@ class PaymentAdmin(_Model):
 
         def suggest(payment: Payment) -> dict[str, object]:
             refundable = parts_of(the_journal()).store.refundable(payment.reference)
-            return {"reference": refundable.free_reference(), "amount": refundable.by_default}
+            return {"reference": refundable.free_reference(), "amount": refundable.default_amount}
 
         def pay(client: Client, payment: Payment, **chosen: Any) -> Any:
             return client.payouts.refund(of=payment.reference, **chosen)
