@@ -25,7 +25,10 @@ def record(identity: str, status: str = "PENDING") -> bytes:
 
 @pytest.fixture
 def port(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
-    """A TLS server that sends two responses to the first request, each in its own record, and all in one write."""
+    """A TLS server that sends two responses to the first request, each in its own record, and all in one write.
+
+    A test asks for it before its client: the client is closed first, and the server waits for that.
+    """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(own_certificate(tmp_path, monkeypatch))
     answers = [[record("first"), record("stale", "SUCCESS")], [record("second")]]
@@ -58,12 +61,12 @@ def read_two(driver: Driver) -> list[tuple[str, str]]:
     return [(each.transaction_id, each.status) for each in (first, second)]
 
 
-def test_a_record_that_follows_a_response_is_not_the_next_response(drive: Drive, port: int) -> None:
+def test_a_record_that_follows_a_response_is_not_the_next_response(port: int, drive: Drive) -> None:
     driver = drive(base_url=f"https://localhost:{port}/v1", max_attempts=1)
     assert read_two(driver) == [("first", "PENDING"), ("second", "PENDING")]
 
 
-def test_without_the_check_a_stale_success_is_read(drive: Drive, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_check_a_stale_success_is_read(port: int, drive: Drive, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second record is still in the socket, where a poll finds it before the connection is used again."""
 
     def nothing(_self: object) -> bool:
