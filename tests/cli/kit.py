@@ -63,6 +63,14 @@ class Done:
         """Everything on stdout, without the line breaks of the terminal."""
         return " ".join(self.out.split())
 
+    def prints(self, code: int, *texts: str) -> bool:
+        """Return whether it ended with this status, and each of these texts is on stdout, line breaks aside."""
+        return self.code == code and all(text in self.words for text in texts)
+
+    def says(self, code: int, *texts: str) -> bool:
+        """Return whether it ended with this status, and each of these texts is on stderr."""
+        return self.code == code and all(text in self.err for text in texts)
+
 
 class Keyboard(io.BytesIO):
     """What a person types, at a terminal."""
