@@ -24,7 +24,7 @@ from typer.testing import CliRunner
 from momopay import Journal, JournalState
 from momopay.cli.app import app
 from momopay.sandbox import Sandbox
-from patience import until
+from patience import beside, until
 from sandbox.kit import execute
 
 PHONE = "0712345678"
@@ -192,8 +192,6 @@ def signalling(numbers: list[signal.Signals], when: Callable[[], object]) -> Gen
         while len(numbers) > 1 and not ended.wait(3.0):
             signal.pthread_kill(main, numbers[-1])
 
-    thread = threading.Thread(target=send)
-    thread.start()
-    yield
-    ended.set()
-    thread.join()
+    with beside(send):
+        yield
+        ended.set()

@@ -1,6 +1,5 @@
 """Orders collected once at a time; transactions listed, read and waited for; the wallet and the channels."""
 
-import threading
 from datetime import datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -10,7 +9,7 @@ import pytest
 from cli.kit import LIVE, NORMALISED, PHONE, Shell
 from momopay import Client, Journal, JournalState, parse_callback
 from momopay.sandbox import Account, Fault, Outcome, Sandbox, phone_for
-from patience import until
+from patience import beside, until
 from sandbox.kit import Receiver
 
 LIST = ("transactions", "list", "--json")
@@ -53,10 +52,8 @@ def test_a_wait_records_the_end(momopay: Shell, sandbox: Sandbox, journal: str) 
         until(lambda: len(sandbox.requests) > before + 1)
         sandbox.advance(60)
 
-    paying = threading.Thread(target=pay)
-    paying.start()
-    assert momopay(*collect(journal, "--wait", "--every", "0.1", phone=phone_for(Outcome.by_hand))).code == 0
-    paying.join()
+    with beside(pay):
+        assert momopay(*collect(journal, "--wait", "--every", "0.1", phone=phone_for(Outcome.by_hand))).code == 0
     assert momopay("journal", "list", "--json", "--journal", journal).json["status"] == "SUCCESS"
     assert posts(sandbox) == 2
 

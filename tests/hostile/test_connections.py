@@ -5,7 +5,6 @@ In TLS or not, over our connections or a transport of one's own.
 
 import socket
 import ssl
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -22,6 +21,7 @@ from drivers import Drive, Driver
 from hostile.endpoints import PAYOUT, TRANSACTION, Call, outcome
 from hostile.tls import dripping, own_certificate
 from momopay._transport.sockets import AttemptSocket
+from patience import beside
 from wire import Step
 
 TIMEOUT = 0.2
@@ -145,12 +145,9 @@ def port(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(own_certificate(tmp_path, monkeypatch))
     answers = [[record("first"), record("stale", "SUCCESS")], [record("second")]]
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        thread = threading.Thread(target=serve, args=(listener, context, answers))
-        thread.start()
+    with socket.create_server(("127.0.0.1", 0)) as listener, beside(serve, listener, context, answers):
         yield listener.getsockname()[1]
         listener.shutdown(socket.SHUT_RDWR)
-        thread.join(wire.PATIENCE)
 
 
 def serve(listener: socket.socket, context: ssl.SSLContext, answers: list[list[bytes]]) -> None:
