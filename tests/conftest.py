@@ -25,7 +25,6 @@ WHOLE = (
     "docs/test_connections.py",
     "docs/test_pages.py",
     "docs/test_site.py",
-    "docs/test_site_in_chromium.py",
     "examples",
     "hostile",
     "integrations/test_callback_campaign.py",

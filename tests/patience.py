@@ -1,9 +1,11 @@
 """Waiting for what another thread, process or server brings about."""
 
 import sys
+import threading
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from typing import Any
 
 LONGEST = 30.0
 """Seconds; so long that only a defect reaches it, however busy the machine is."""
@@ -15,6 +17,15 @@ def until(holds: Callable[[], object], what: str = "it", longest: float = LONGES
     while not holds():
         assert time.monotonic() < give_up, f"not within {longest} s: {what}"
         time.sleep(0.01)
+
+
+@contextmanager
+def beside(work: Callable[..., object], *arguments: Any) -> Generator[threading.Thread]:
+    """Run this in a thread of its own, which has ended when the context does."""
+    thread = threading.Thread(target=work, args=arguments)
+    thread.start()
+    yield thread
+    thread.join()
 
 
 @contextmanager

@@ -5,6 +5,7 @@ The simulation runs by default, the campaign over sockets under the marker `camp
 
 import os
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -58,26 +59,20 @@ def run_plan(plan: Plan, folder: Path) -> tuple[Result, str]:
     return result, told
 
 
-DATABASES = pytest.mark.parametrize("database", ["sqlite", "postgresql"])
-
-
 @pytest.mark.campaign
-@DATABASES
-def test_payouts_over_sockets_are_paid_once(database: str, seed: int, tmp_path: Path) -> None:
-    result, told = run_plan(Plan("payouts", 500, seconds=60, seed=seed, database=database), tmp_path)
+@pytest.mark.parametrize("database", ["sqlite", "postgresql"])
+@pytest.mark.parametrize("what", ["payouts", "orders"])
+def test_what_is_paid_over_sockets_is_paid_once(
+    what: Literal["payouts", "orders"], database: str, seed: int, tmp_path: Path
+) -> None:
+    size, seconds, kinds = 500, 60, ["kills", "frozen senders", "releases", "faults struck"]
+    if what == "orders":
+        size, seconds, kinds = 100, 30, ["kills"]
+    result, told = run_plan(Plan(what, size, seconds, seed, database), tmp_path)
     assert result.verdict.holds, told
-    assert result.verdict.paid_once == 500
-    for kind in ("kills", "frozen senders", "releases", "faults struck"):
+    assert result.verdict.paid_once == size if what == "payouts" else result.verdict.payments > size, told
+    for kind in kinds:
         assert result.counts[kind].total(), told
-
-
-@pytest.mark.campaign
-@DATABASES
-def test_orders_are_collected_once(database: str, seed: int, tmp_path: Path) -> None:
-    result, told = run_plan(Plan("orders", 100, seconds=30, seed=seed, database=database), tmp_path)
-    assert result.verdict.holds, told
-    assert result.verdict.payments > 100, told
-    assert result.counts["kills"].total(), told
 
 
 def with_fault(fault: str, seed: int, control: str | None = None) -> Plan:

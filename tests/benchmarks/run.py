@@ -17,33 +17,22 @@ from statistics import median
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks import (
-    callback_bodies,
-    get_one,
-    imports,
-    pay_once,
-    rate_budget,
-    sandbox_reads,
-    soak,
-    sweeps,
-    waits,
-    walk,
-)
+from benchmarks import at_scale, callback_bodies, imports, pay_once, rate_budget, reads, sandbox_reads
 from benchmarks.measure import Row, Scale
 
 BENCHMARKS: dict[str, Callable[[Scale], list[Row]]] = {
     "imports": imports.measure,
     "cold_start": imports.measure_cold_start,
-    "get": get_one.measure,
-    "list": walk.measure,
-    "in_flight": get_one.measure_in_flight,
+    "get": reads.measure,
+    "list": reads.measure_walk,
+    "in_flight": reads.measure_in_flight,
     "callback": callback_bodies.measure,
     "events": pay_once.measure_events,
     "pay_once": pay_once.measure,
-    "sweep": sweeps.measure,
+    "sweep": at_scale.measure_sweep,
     "rate_budget": rate_budget.measure,
-    "waits": waits.measure,
-    "soak": soak.measure,
+    "waits": at_scale.measure_waits,
+    "soak": at_scale.measure_soak,
     "sandbox": sandbox_reads.measure,
 }
 HEADINGS = ("work", "against", "goal", "median", "min", "max", "", "ours", "theirs", "unit")

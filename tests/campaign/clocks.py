@@ -77,8 +77,12 @@ def own_time(clock: Any, *, hastened: bool) -> Generator[None]:
             return now.astimezone(tz)
 
     changed: list[tuple[Any, str, Any]] = [(service_clock, "now", clock.boot)]
-    for module in _modules():
-        changed += [(module, "datetime", Wound)] if _reads_the_clock(module) else []
+    ours = [name for name in sys.modules if name.startswith("momopay.") and not name.startswith("momopay.sandbox")]
+    for module in map(sys.modules.__getitem__, ours):
+        # Models keep the class itself: pydantic knows no subclass of it.
+        has_class = getattr(module, "datetime", None) is datetime
+        if has_class and "datetime.now(" in inspect.getsource(module):
+            changed.append((module, "datetime", Wound))
         changed += [(module, name, SPED_UP[name]) for name in SPED_UP if hastened and name in vars(module)]
     with ExitStack() as stack:
         for module, name, instead in changed:
@@ -99,13 +103,3 @@ def settle_near(journal: Journal, error: OutcomeUnknownError) -> int:
     Return how many were settled.
     """
     return sum(journal.settle(near) is not None for near in error.near_matches)
-
-
-def _modules() -> list[Any]:
-    names = [name for name in sys.modules if name.startswith("momopay.") and not name.startswith("momopay.sandbox")]
-    return [sys.modules[name] for name in names]
-
-
-def _reads_the_clock(module: Any) -> bool:
-    # Models keep the class itself: pydantic knows no subclass of it.
-    return getattr(module, "datetime", None) is datetime and "datetime.now(" in inspect.getsource(module)

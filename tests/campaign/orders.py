@@ -9,16 +9,8 @@ from functools import partial
 from inspect import isawaitable
 from typing import Any, TypeVar
 
+import momopay
 from campaign.judge import Order, Said, Word
-from momopay import (
-    ConfigurationError,
-    DuplicateCollectionError,
-    DuplicatePayoutError,
-    EntryKind,
-    JournalError,
-    MomoPayError,
-    Payment,
-)
 from strikes import StruckError
 
 T = TypeVar("T")
@@ -27,7 +19,7 @@ BY_HAND = "9945"
 """The last digits of a phone whose owner decides at the time."""
 
 
-def orders_of(kind: EntryKind, seed: int, count: int) -> list[Order]:
+def orders_of(kind: momopay.EntryKind, seed: int, count: int) -> list[Order]:
     """Make so many orders of a kind; the same ones for the same seed. Some pay the same amount to the same phone.
 
     Every third of a collection has a reference that is too long for the wire.
@@ -36,17 +28,17 @@ def orders_of(kind: EntryKind, seed: int, count: int) -> list[Order]:
     phones = [f"2547{rng.randrange(10**8):08}" for _ in range(max(1, count // 2))]
     amounts = [Decimal(rng.randrange(10_00, 999_99)) / 100 for _ in range(max(1, count // 2))]
     made = [Order(f"S{seed}-{number:06}", rng.choice(amounts), rng.choice(phones)) for number in range(count)]
-    if kind is EntryKind.PAYOUT:
+    if kind is momopay.EntryKind.PAYOUT:
         return made
     references = [f"{each.reference}-of-a-shop" if n % 3 == 0 else each.reference[-12:] for n, each in enumerate(made)]
     phones = [f"{each.phone[:8]}{BY_HAND}" for each in made]
     return [Order(name, each.amount, phone) for name, each, phone in zip(references, made, phones, strict=True)]
 
 
-def asking(client: Any, kind: EntryKind, order: Order, call: str, **options: Any) -> Callable[[], Any]:
+def asking(client: Any, kind: momopay.EntryKind, order: Order, call: str, **options: Any) -> Callable[[], Any]:
     """Return what makes one call for an order; the service keeps the name of the call."""
-    once = client.payouts.pay_once if kind is EntryKind.PAYOUT else client.stk.collect_once
-    described = {"description" if kind is EntryKind.PAYOUT else "transaction_desc": call}
+    once = client.payouts.pay_once if kind is momopay.EntryKind.PAYOUT else client.stk.collect_once
+    described = {"description" if kind is momopay.EntryKind.PAYOUT else "transaction_desc": call}
     return partial(once, reference=order.reference, amount=order.amount, phone=order.phone, **described, **options)
 
 
@@ -69,7 +61,7 @@ async def awaited(result: Any) -> Any:
 class Ear:
     """Takes what a call returned."""
 
-    record: Payment | None = None
+    record: momopay.Payment | None = None
 
 
 @contextmanager
@@ -78,17 +70,17 @@ def heard(tell: Callable[[Word], None], call: str, reference: str, clock: Callab
     ear, begun, error = Ear(), clock(), ""
     try:
         yield ear
-        is_open = ear.record is not None and ear.record.kind is EntryKind.COLLECTION and not ear.record.is_paid
+        is_open = ear.record is not None and ear.record.kind is momopay.EntryKind.COLLECTION and not ear.record.is_paid
         said = Said.OPEN if is_open else Said.PAID
-    except (DuplicatePayoutError, DuplicateCollectionError):
+    except (momopay.DuplicatePayoutError, momopay.DuplicateCollectionError):
         said = Said.DUPLICATE
-    except ConfigurationError as failure:
+    except momopay.ConfigurationError as failure:
         said, error = Said.MISCONFIGURED, str(failure)
-    except JournalError as failure:
+    except momopay.JournalError as failure:
         # It speaks of the payout, not of this call alone.
         said = Said.IN_DOUBT if failure.may_have_executed else Said.NO_JOURNAL
         error = str(failure)
-    except MomoPayError as failure:
+    except momopay.MomoPayError as failure:
         said = Said.UNKNOWN if failure.may_have_executed else Said.FAILED
         error = type(failure).__name__
     except asyncio.CancelledError:

@@ -18,13 +18,11 @@ from typing import Any
 
 from campaign import controls, worker
 from campaign.clocks import A_DAY, SKEWS, Clock, own_time, settle_near
-from campaign.herd import Child, Freezer, Herd
-from campaign.human import BY, Human
+from campaign.herd import BY, Child, Freezer, Herd, Human
 from campaign.judge import Finding, Order, Said, Verdict, Word, judge
 from campaign.orders import asking, heard, orders_of
 from campaign.settings import DEADLINE, KEY, LANES, SPEED, TIMEOUT, Result, Settings, read_log, repeated
-from campaign.storm import LIST_CATCHES_UP, Service
-from campaign.troubles import Troubles
+from campaign.storm import LIST_CATCHES_UP, Service, Troubles
 from momopay import Client, EntryKind, Journal, JournalEntry, JournalError, JournalState, OutcomeUnknownError
 from postgresql import PostgresqlServer
 

@@ -373,15 +373,19 @@ class Batch:
     control: str | None = None
 
 
-def simulate(batch: Batch) -> Result:
-    """Run one batch. A disk in memory is used where there is one: what is tested is the order of the writes."""
-    logging.getLogger("momopay").setLevel(logging.CRITICAL + 1)
+def in_memory() -> tempfile.TemporaryDirectory[str]:
+    """Make a folder on a disk in memory, where there is one."""
     memory = Path("/dev/shm")
-    folder = tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None)
+    return tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None)
+
+
+def simulate(batch: Batch) -> Result:
+    """Run one batch, in memory: what is tested is the order of the writes."""
+    logging.getLogger("momopay").setLevel(logging.CRITICAL + 1)
     weather = Weather()
     if batch.control is not None:
         weather = Weather(payout=FIERCE, lag=FIERCE, callback=FIERCE, fates=("lost",))
-    with folder as name, controls.broken(batch.control):
+    with in_memory() as name, controls.broken(batch.control):
         return World(batch.seed, batch.orders, batch.client_kind, Path(name), weather).run()
 
 

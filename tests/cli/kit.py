@@ -24,7 +24,7 @@ from typer.testing import CliRunner
 from momopay import Journal, JournalState
 from momopay.cli.app import app
 from momopay.sandbox import Sandbox
-from patience import until
+from patience import beside, until
 from sandbox.kit import execute
 
 PHONE = "0712345678"
@@ -62,6 +62,14 @@ class Done:
     def words(self) -> str:
         """Everything on stdout, without the line breaks of the terminal."""
         return " ".join(self.out.split())
+
+    def prints(self, code: int, *texts: str) -> bool:
+        """Return whether it ended with this status, and each of these texts is on stdout, line breaks aside."""
+        return self.code == code and all(text in self.words for text in texts)
+
+    def says(self, code: int, *texts: str) -> bool:
+        """Return whether it ended with this status, and each of these texts is on stderr."""
+        return self.code == code and all(text in self.err for text in texts)
 
 
 class Keyboard(io.BytesIO):
@@ -184,8 +192,6 @@ def signalling(numbers: list[signal.Signals], when: Callable[[], object]) -> Gen
         while len(numbers) > 1 and not ended.wait(3.0):
             signal.pthread_kill(main, numbers[-1])
 
-    thread = threading.Thread(target=send)
-    thread.start()
-    yield
-    ended.set()
-    thread.join()
+    with beside(send):
+        yield
+        ended.set()

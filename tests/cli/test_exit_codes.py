@@ -8,57 +8,43 @@ import momopay
 import momopay.errors
 from cli.kit import whole_command
 from in_turn import in_turn
-from momopay import (
-    APIConnectionError,
-    APIError,
-    BudgetExhaustedError,
-    ConfigurationError,
-    InsufficientFundsError,
-    InvalidApiKeyError,
-    JournalError,
-    MomoPayError,
-    OutcomeUnknownError,
-    ProtocolError,
-    RateLimitExceededError,
-    RequestValidationError,
-    ServerError,
-    WaitTimeoutError,
-)
 from momopay.cli.exit_codes import CommandError, ExitCode, exit_code_of, missing_extra, remedy_of
 
 ANSWER: Any = {"code": "X", "status_code": 500}
-UNKNOWN = OutcomeUnknownError("it may be paid", sent_at=datetime.now(UTC))
+UNKNOWN = momopay.OutcomeUnknownError("it may be paid", sent_at=datetime.now(UTC))
 
 
 @in_turn(
     ("error", "code"),
     [
-        (APIError("no", **ANSWER), ExitCode.REFUSED),
-        (InsufficientFundsError("no", **ANSWER), ExitCode.REFUSED),
-        (RequestValidationError({"amount": "no"}), ExitCode.USAGE),
-        (ConfigurationError("no"), ExitCode.CONFIGURATION),
-        (JournalError("no"), ExitCode.CONFIGURATION),
-        (InvalidApiKeyError("no", **ANSWER), ExitCode.CONFIGURATION),
-        (ProtocolError("no"), ExitCode.CONFIGURATION),
+        (momopay.APIError("no", **ANSWER), ExitCode.REFUSED),
+        (momopay.InsufficientFundsError("no", **ANSWER), ExitCode.REFUSED),
+        (momopay.RequestValidationError({"amount": "no"}), ExitCode.USAGE),
+        (momopay.ConfigurationError("no"), ExitCode.CONFIGURATION),
+        (momopay.JournalError("no"), ExitCode.CONFIGURATION),
+        (momopay.InvalidApiKeyError("no", **ANSWER), ExitCode.CONFIGURATION),
+        (momopay.ProtocolError("no"), ExitCode.CONFIGURATION),
         (UNKNOWN, ExitCode.UNKNOWN),
-        (ProtocolError("no", may_have_executed=True), ExitCode.UNKNOWN),
-        (APIConnectionError("no", may_have_executed=True), ExitCode.UNKNOWN),
-        (ServerError("no", may_have_executed=True, **ANSWER), ExitCode.UNKNOWN),
-        (APIConnectionError("no"), ExitCode.TRY_LATER),
-        (BudgetExhaustedError("no", retry_after=3), ExitCode.TRY_LATER),
-        (ServerError("no", **ANSWER), ExitCode.TRY_LATER),
-        (RateLimitExceededError("no", **ANSWER), ExitCode.TRY_LATER),
-        (WaitTimeoutError("no", last=None, pending=()), ExitCode.TRY_LATER),
+        (momopay.ProtocolError("no", may_have_executed=True), ExitCode.UNKNOWN),
+        (momopay.APIConnectionError("no", may_have_executed=True), ExitCode.UNKNOWN),
+        (momopay.ServerError("no", may_have_executed=True, **ANSWER), ExitCode.UNKNOWN),
+        (momopay.APIConnectionError("no"), ExitCode.TRY_LATER),
+        (momopay.BudgetExhaustedError("no", retry_after=3), ExitCode.TRY_LATER),
+        (momopay.ServerError("no", **ANSWER), ExitCode.TRY_LATER),
+        (momopay.RateLimitExceededError("no", **ANSWER), ExitCode.TRY_LATER),
+        (momopay.WaitTimeoutError("no", last=None, pending=()), ExitCode.TRY_LATER),
         (CommandError("no", remedy="yes"), ExitCode.USAGE),
         (CommandError("no", remedy="yes", code=ExitCode.PARTIAL), ExitCode.PARTIAL),
     ],
 )
-def test_the_exit_status_of_an_error(error: MomoPayError, code: ExitCode) -> None:
+def test_the_exit_status_of_an_error(error: momopay.MomoPayError, code: ExitCode) -> None:
     assert exit_code_of(error) is code
 
 
 def test_every_error_has_a_remedy_of_its_own_in_one_line() -> None:
-    errors: list[type[MomoPayError]] = [getattr(momopay, name) for name in momopay.__all__ if name.endswith("Error")]
+    errors: list[type[momopay.MomoPayError]] = [
+        getattr(momopay, name) for name in momopay.__all__ if name.endswith("Error")
+    ]
     assert len(errors) > 20
     assert len({kind.remedy for kind in errors}) == len(errors)
     for kind in errors:
@@ -71,7 +57,7 @@ def test_every_error_has_a_remedy_of_its_own_in_one_line() -> None:
 
 def test_the_remedies_name_commands_that_exist() -> None:
     kinds = [value for value in vars(momopay.errors).values() if isinstance(value, type)]
-    remedies = [kind.remedy for kind in kinds if issubclass(kind, MomoPayError)]
+    remedies = [kind.remedy for kind in kinds if issubclass(kind, momopay.MomoPayError)]
     named = {name for remedy in remedies for name in re.findall(r"`momopay ([a-z ]+)", remedy)}
     assert len(named) > 5
     for name in named:
@@ -81,11 +67,11 @@ def test_the_remedies_name_commands_that_exist() -> None:
 
 
 def test_the_remedy_of_what_may_have_been_paid_and_of_a_pause() -> None:
-    for error in (UNKNOWN, ServerError("no", may_have_executed=True, **ANSWER)):
+    for error in (UNKNOWN, momopay.ServerError("no", may_have_executed=True, **ANSWER)):
         assert "do not send it again" in remedy_of(error)
-    assert "do not send it again" not in remedy_of(ServerError("no", **ANSWER))
-    assert remedy_of(RateLimitExceededError("no", retry_after=17.2, **ANSWER)).endswith("(17 s)")
-    assert "(" not in remedy_of(RateLimitExceededError("no", **ANSWER))
+    assert "do not send it again" not in remedy_of(momopay.ServerError("no", **ANSWER))
+    assert remedy_of(momopay.RateLimitExceededError("no", retry_after=17.2, **ANSWER)).endswith("(17 s)")
+    assert "(" not in remedy_of(momopay.RateLimitExceededError("no", **ANSWER))
     assert remedy_of(CommandError("no", remedy="do it")) == "do it"
 
 

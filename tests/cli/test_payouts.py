@@ -162,8 +162,7 @@ def test_a_live_payroll_wants_the_exact_total_of_the_file(payroll: PayrollShell,
 def test_a_journal_or_report_that_cannot_be_written_sends_nothing(payroll: PayrollShell, journal: str) -> None:
     payroll.write(3)
     where = journal if "://" in journal else str(payroll.folder / journal)
-    done = payroll.momopay("payouts", "run", str(payroll.file), "--journal", where, "--yes")
-    assert (done.code, "What to do: " in done.err) == (3, True)
+    assert payroll.momopay("payouts", "run", str(payroll.file), "--journal", where, "--yes").says(3, "What to do: ")
     assert (payroll.run("--yes", "--report", str(payroll.folder / "no" / "report.csv")).code, payroll.posts) == (2, 0)
 
 
@@ -172,8 +171,7 @@ def test_a_report_overwrites_neither_the_file_nor_a_journal(payroll: PayrollShel
     content, link = payroll.file.read_bytes(), payroll.folder / "link.csv"
     link.hardlink_to(payroll.file)
     for path in (payroll.database, payroll.database, payroll.file, link):  # at first, the journal is a new one
-        refused = payroll.run("--yes", "--report", str(path))
-        assert (refused.code, "would be overwritten" in refused.err) == (2, True)
+        assert payroll.run("--yes", "--report", str(path)).says(2, "would be overwritten")
     assert (payroll.posts, payroll.file.read_bytes(), payroll.run("--yes").code) == (0, content, 0)
 
 
@@ -344,8 +342,7 @@ def test_all_are_followed_to_their_end_and_a_reversed_one_is_reported(payroll: P
 def test_a_limit_refuses_the_file_and_pays_nobody(payroll: PayrollShell, limit: tuple[str, str], problem: str) -> None:
     payroll.write(3)
     for options in (["--yes"], ["--dry-run"]):
-        refused = payroll.run(*options, *limit)
-        assert (refused.code, problem in refused.err) == (2, True)
+        assert payroll.run(*options, *limit).says(2, problem)
     assert payroll.sandbox.requests == []
     assert not payroll.database.exists()
     assert payroll.run("--yes", "--max-total", "3004.50", "--max-each", "1002.50").code == 0

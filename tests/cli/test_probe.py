@@ -64,8 +64,7 @@ def test_a_profile_is_written_and_compared(
     account.switches.list_phone = "masked"
     account.switches.transaction_not_found_status = 400
     changed = momopay("probe", "--against", str(profile))
-    assert (changed.code, "list_phone whole masked" in changed.words) == (1, True)
-    assert "transaction_not_found_status 404 400" in changed.words
+    assert changed.prints(1, "list_phone whole masked", "transaction_not_found_status 404 400")
     found = momopay("probe", "--against", str(profile), "--json")
     assert (found.code, found.json["changes"][1]) == (1, {"name": "list_phone", "before": "whole", "now": "masked"})
     assert found.json["switches"]["transaction_not_found_status"] == 400
@@ -85,8 +84,7 @@ def test_a_wrong_setup_ends_with_its_exit_code(momopay: Shell, sandbox: Sandbox,
     assert momopay("probe", MOMOPAY_API_KEY="pk_test_").code == 3
     assert momopay("probe", "--against", str(profile)).code == 2
     for wrong in (tmp_path, tmp_path / "nowhere" / "service.toml", tmp_path / ("x" * 300) / "service.toml"):
-        refused = momopay("probe", "--out", str(wrong))
-        assert (refused.code, "cannot be written" in refused.err) == (2, True)
+        assert momopay("probe", "--out", str(wrong)).says(2, "cannot be written")
     assert sandbox.requests[3:] == []  # those of the wrong key
     assert momopay("probe", MOMOPAY_API_KEY="").code == 3
 
@@ -102,8 +100,7 @@ def test_nothing_to_compare(momopay: Shell, sandbox: Sandbox, profile: Path, mon
         return []
 
     monkeypatch.setattr("momopay.probe.Profile.compared", nothing)
-    empty = momopay("probe", "--against", str(profile))
-    assert (empty.code, "nothing that could be compared" in empty.err) == (6, True)
+    assert momopay("probe", "--against", str(profile)).says(6, "nothing that could be compared")
 
 
 def test_a_disk_that_is_full_loses_nothing(momopay: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,8 +152,7 @@ def test_a_live_key_is_asked_about(momopay: Shell, monkeypatch: pytest.MonkeyPat
     monkeypatch.delenv("MOMOPAY_TEST_RUN", raising=False)
     live = {"MOMOPAY_API_KEY": "pk_live_secret", "MOMOPAY_BASE_URL": "https://127.0.0.2.example/v1"}
     refused = momopay("probe", "--write", "--rate", **live)
-    assert refused.code == 1
-    assert "This is a live key: the probe will create and delete a channel and use up a minute's" in refused.err
+    assert refused.says(1, "This is a live key: the probe will create and delete a channel and use up a minute's")
     assert momopay.at_a_terminal("probe", "--write", typed="n\n", **live).code == 1
     spend = ("probe", "--spend", "1", "--phone", PHONE, "--journal", str(tmp_path / "probe.db"))
     assert momopay(*spend, "--yes", piped="", **live).code == 2

@@ -1,6 +1,5 @@
 """Orders collected once at a time; transactions listed, read and waited for; the wallet and the channels."""
 
-import threading
 from datetime import datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -10,7 +9,7 @@ import pytest
 from cli.kit import LIVE, NORMALISED, PHONE, Shell
 from momopay import Client, Journal, JournalState, parse_callback
 from momopay.sandbox import Account, Fault, Outcome, Sandbox, phone_for
-from patience import until
+from patience import beside, until
 from sandbox.kit import Receiver
 
 LIST = ("transactions", "list", "--json")
@@ -53,10 +52,8 @@ def test_a_wait_records_the_end(momopay: Shell, sandbox: Sandbox, journal: str) 
         until(lambda: len(sandbox.requests) > before + 1)
         sandbox.advance(60)
 
-    paying = threading.Thread(target=pay)
-    paying.start()
-    assert momopay(*collect(journal, "--wait", "--every", "0.1", phone=phone_for(Outcome.by_hand))).code == 0
-    paying.join()
+    with beside(pay):
+        assert momopay(*collect(journal, "--wait", "--every", "0.1", phone=phone_for(Outcome.by_hand))).code == 0
     assert momopay("journal", "list", "--json", "--journal", journal).json["status"] == "SUCCESS"
     assert posts(sandbox) == 2
 
@@ -68,8 +65,7 @@ def test_an_order_in_doubt_exits_with_4_and_is_listed(momopay: Shell, sandbox: S
         assert (unknown.code, "do not send it again" in unknown.err, posts(sandbox)) == (4, True, 1)
     with Journal(f"sqlite:///{journal}") as opened:
         assert [entry.state for entry in opened.unresolved()] == [JournalState.UNKNOWN]
-    listed = momopay("payouts", "status", "--journal", journal)
-    assert (listed.code, "INV-42" in listed.out, "COLLECTION" in listed.out) == (4, True, True)
+    assert momopay("payouts", "status", "--journal", journal).prints(4, "INV-42", "COLLECTION")
 
 
 def test_a_prompt_without_a_journal_is_sent_each_time(momopay: Shell, sandbox: Sandbox, tmp_path: Path) -> None:
@@ -121,8 +117,7 @@ def ids(items: list[dict[str, str]]) -> list[str]:
 def test_a_page_shows_whole_ids_on_80_columns_and_leads_on(momopay: Shell, client: Client) -> None:
     made = [prompt(client, number) for number in range(1, 6)]
     page = momopay("transactions", "list", "--limit", "2")
-    assert (page.code, made[4] in page.out) == (0, True)
-    assert made[3] in page.out
+    assert page.prints(0, made[4], made[3])
     assert made[2] not in page.out
     assert "5 in all: 0 completed, 0 failed, 5 pending" in page.out
     assert max(map(len, page.out.splitlines()[:8])) <= 80
@@ -161,8 +156,7 @@ def test_one_transaction(momopay: Shell, client: Client) -> None:
     assert (record["status"], record["amount"], record["phone"]) == ("PENDING", "1", NORMALISED)
     (created,) = [line.split(maxsplit=1)[1].strip() for line in shown.out.splitlines() if line.startswith("Created")]
     assert datetime.fromisoformat(created) == datetime.fromisoformat(record["created_at"]).replace(microsecond=0)
-    unknown = momopay("transactions", "get", "nonsense")
-    assert (unknown.code, "What to do: check the id" in unknown.err) == (1, True)
+    assert momopay("transactions", "get", "nonsense").says(1, "What to do: check the id")
 
 
 @pytest.mark.parametrize(

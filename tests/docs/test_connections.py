@@ -25,6 +25,7 @@ from docs.blocks import ROOT, blocks_in
 from drivers import unique_key
 from momopay import Client, PollSchedule
 from momopay.sandbox import Sandbox
+from patience import beside
 from served import asgi_served
 from transport.proxy import proxying
 
@@ -156,11 +157,9 @@ def served_over_http2(app: Any, files: Files) -> Generator[str]:
         async def run() -> None:
             await SERVE(app, config, shutdown_trigger=lambda: asyncio.to_thread(stop.wait))
 
-        thread = threading.Thread(target=lambda: asyncio.run(run()))
-        thread.start()
-        yield f"https://localhost:{listener.getsockname()[1]}/v1"
-        stop.set()
-        thread.join()
+        with beside(lambda: asyncio.run(run())):
+            yield f"https://localhost:{listener.getsockname()[1]}/v1"
+            stop.set()
         listener.detach()  # hypercorn has closed it
 
 

@@ -25,8 +25,8 @@ from momopay.sandbox import Sandbox
 NOT_RUN = {
     "celery": "it never ends; tests/examples run a worker",
     "cd": "the folder of the clone; these tests run in it",
-    "cp": "test_backups_page.py restores a journal",
-    "createdb": "test_backups_page.py restores a journal",
+    "cp": "test_other_programs.py restores a journal",
+    "createdb": "test_other_programs.py restores a journal",
     "curl": "test_pages.py sends the same requests to the app",
     "docker": "the parts of the compose file are tested without Docker",
     "export": "the settings of the commands after it",
@@ -37,14 +37,14 @@ NOT_RUN = {
     "momopay listen": "it never ends; tests/cli/test_development.py runs it",
     "momopay sandbox": "it never ends; tests/sandbox run it",
     "momopay sweep --every": "it never ends; tests/cli/test_journal.py runs it",
-    "pg_dump": "test_backups_page.py restores a journal",
-    "pg_restore": "test_backups_page.py restores a journal",
+    "pg_dump": "test_other_programs.py restores a journal",
+    "pg_restore": "test_other_programs.py restores a journal",
     "pip": ".ci/run installs into fresh environments",
     "pytest": "it runs this suite",
     "python -m momopay.sandbox": "it never ends; tests/sandbox run it",
     "python examples/": "tests/examples run every example",
     "python tests/": "it takes minutes; .ci/run and the tests of each area run a short form",
-    "rm": "test_backups_page.py restores a journal",
+    "rm": "test_other_programs.py restores a journal",
     "uvicorn": "a server that never ends; test_pages.py serves the app",
 }
 """Beginnings of commands, each with its reason. A word in the middle may be left out."""

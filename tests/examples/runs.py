@@ -33,10 +33,15 @@ def environment(**more: str) -> dict[str, str]:
 
 
 def run(
-    script: str | Path, *arguments: str, env: dict[str, str] | None = None, cwd: Path | None = None, typed: str = ""
+    script: str | Path,
+    *arguments: str,
+    env: dict[str, str] | None = None,
+    cwd: Path | None = None,
+    typed: str = "",
+    code: int = 0,
 ) -> subprocess.CompletedProcess[str]:
-    """Run an example until it ends; `typed` is what a person types."""
-    return subprocess.run(
+    """Run an example until it ends with this status; `typed` is what a person types."""
+    ended = subprocess.run(
         command(script, *arguments),
         env=environment() if env is None else env,
         cwd=cwd,
@@ -46,6 +51,8 @@ def run(
         timeout=LONGEST,
         check=False,
     )
+    assert ended.returncode == code, ended.stdout + ended.stderr
+    return ended
 
 
 def free_port() -> int:

@@ -20,7 +20,6 @@ _LABEL = re.compile(r'([a-z_]+)="((?:[^"\\]|\\.)*)"')
 def exported() -> dict[str, dict[str, set[str]]]:
     """The labels of each metric, and the values that they had."""
     ended = run("monitoring/shop.py", env=environment())
-    assert ended.returncode == 0, ended.stdout + ended.stderr
     assert (ended.stderr, "Unresolved: OutcomeUnknownError" in ended.stdout) == ("", True)
     found: dict[str, dict[str, set[str]]] = {}
     for sample in _SAMPLE.finditer(ended.stdout):

@@ -127,7 +127,6 @@ def test_what_the_customer_hears_when_no_prompt_is_sent(web: Web, service: Servi
 
 def test_the_plain_command_plays_every_step(tmp_path: Path) -> None:
     ended = run("shop.py", cwd=tmp_path)
-    assert ended.returncode == 0, ended.stdout + ended.stderr
     first, second, third = dict.fromkeys(re.findall(r"order (\w{12}): PAID", ended.stdout))
     moved = ended.stdout.split("ledger:\n")[1].split("\n")
     assert [line.strip() for line in moved if line] == [

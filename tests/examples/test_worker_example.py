@@ -143,6 +143,5 @@ def test_killed_workers_pay_everybody_once(
 
 def test_the_plain_command(tmp_path: Path) -> None:
     ended = run("worker.py", cwd=tmp_path)
-    assert ended.returncode == 0, ended.stdout + ended.stderr
     assert "20 SUCCESS" in ended.stdout
     assert "The service paid 20 times, 20 references" in ended.stdout

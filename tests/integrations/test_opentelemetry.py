@@ -16,16 +16,6 @@ from drivers import Drive, Driver, unique_key
 from events_kit import Watcher
 from integrations.telemetry import Telemetry, attempt, attributes_of, ended, feed, made
 from journal.kit import put
-from momopay import (
-    Client,
-    Journal,
-    JournalState,
-    ServerError,
-    TransactionStatus,
-    TransactionType,
-    events,
-    parse_callback,
-)
 from momopay.errors import APIConnectionError, ProtocolError
 from momopay.events import AttemptEnded, BudgetWaited, CallbackReceived, CallEnded, CallStarted, Event, JournalChanged
 from momopay.integrations.opentelemetry import JournalGauges, Metrics, Spans, observer
@@ -39,7 +29,7 @@ LOCAL = {"0712345678", "712345678", "0712349932", "712349932"}
 class Watched(Watcher):
     """An observer of OpenTelemetry that also keeps the events."""
 
-    def __init__(self, telemetry: Telemetry, journal: Journal | None = None) -> None:
+    def __init__(self, telemetry: Telemetry, journal: momopay.Journal | None = None) -> None:
         super().__init__()
         self._observe = observer(telemetry.tracers, telemetry.meters, journal=journal)
 
@@ -48,7 +38,7 @@ class Watched(Watcher):
         self._observe(event)
 
 
-def pay_in_every_way(sdk: Driver, journal: Journal, sandbox: Sandbox) -> None:
+def pay_in_every_way(sdk: Driver, journal: momopay.Journal, sandbox: Sandbox) -> None:
     """Use each kind of operation, with phones wherever a caller might put one."""
     paying: dict[str, Any] = {"amount": 10, "phone": PHONE}
     prompt = sdk(lambda client: client.stk.initiate(amount=5, phone=PHONE, account_reference=PHONE))
@@ -72,7 +62,7 @@ def pay_in_every_way(sdk: Driver, journal: Journal, sandbox: Sandbox) -> None:
     found = sdk(lambda client: client.transactions.get(prompt))
     stated = {"id": found.transaction_id, "status": "SUCCESS", "type": "STK", "amount": 5, "phone_number": PHONE}
     body = {"event": "transaction.updated", "event_type": "transaction.success", "transaction": stated}
-    sdk(lambda client: client.transactions.confirm(parse_callback(body)))
+    sdk(lambda client: client.transactions.confirm(momopay.parse_callback(body)))
     payroll = [{"reference": "SAL-3", **paying}]
     outcomes = sdk.collect(lambda client: client.payouts.pay_all(payroll, journal=journal))
     assert [outcome.error for outcome in outcomes] == [None]
@@ -83,7 +73,7 @@ def pay_in_every_way(sdk: Driver, journal: Journal, sandbox: Sandbox) -> None:
 def test_neither_spans_nor_metrics_show_a_key_a_phone_or_a_query(
     telemetry: Telemetry, sandbox: Sandbox, drive: Drive, key: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with Journal(f"sqlite:///{tmp_path / 'payments.db'}") as journal:
+    with momopay.Journal(f"sqlite:///{tmp_path / 'payments.db'}") as journal:
         watched = Watched(telemetry, journal)
         with caplog.at_level(logging.ERROR, "momopay"):
             pay_in_every_way(drive(api_key=key, base_url=sandbox.base_url, on_event=watched), journal, sandbox)
@@ -139,7 +129,7 @@ def test_calls_of_many_tasks_are_below_their_callers_spans(telemetry: Telemetry,
 
 def test_the_callers_span_stays_current_between_steps_of_an_iterable(telemetry: Telemetry, sandbox: Sandbox) -> None:
     watched = Watched(telemetry)
-    with Client(unique_key(), base_url=sandbox.base_url, on_event=watched) as client:
+    with momopay.Client(unique_key(), base_url=sandbox.base_url, on_event=watched) as client:
         for number in range(3):
             client.stk.initiate(amount=5, phone=PHONE, account_reference=f"INV-{number}")
         with telemetry.tracers.get_tracer("app").start_as_current_span("report") as report:
@@ -152,7 +142,7 @@ def test_the_callers_span_stays_current_between_steps_of_an_iterable(telemetry: 
 
 
 def test_without_an_sdk_it_does_nothing(sandbox: Sandbox) -> None:
-    with Client(unique_key(), base_url=sandbox.base_url, on_event=observer()) as client:
+    with momopay.Client(unique_key(), base_url=sandbox.base_url, on_event=observer()) as client:
         assert client.wallet.balance().currency == "KES"
 
 
@@ -173,7 +163,7 @@ def test_an_operation_has_a_span_and_each_attempt_one_below_it(telemetry: Teleme
     feed(
         spans.observe,
         made(CallStarted),
-        attempt(at=1001.0, seconds=0.25, status=503, error=ServerError, request_id="r-1"),
+        attempt(at=1001.0, seconds=0.25, status=503, error=momopay.ServerError, request_id="r-1"),
         attempt(at=1002.0, attempt=2, request_id="r-2"),
         ended(at=1002.5, attempts=2),
     )
@@ -199,7 +189,10 @@ def test_an_operation_has_a_span_and_each_attempt_one_below_it(telemetry: Teleme
     [
         ({"status": None, "error": APIConnectionError}, "APIConnectionError"),
         ({"status": 200, "error": ProtocolError}, "ProtocolError"),
-        *(({"status": 302, "error": ProtocolError}, "ProtocolError"), ({"status": 402, "error": ServerError}, "402")),
+        *(
+            ({"status": 302, "error": ProtocolError}, "ProtocolError"),
+            ({"status": 402, "error": momopay.ServerError}, "402"),
+        ),
         # The service says that it does not know what was deleted before: that is a success.
         ({"status": 404, "error": None}, None),
     ],
@@ -219,8 +212,8 @@ def test_the_end_of_an_operation_says_what_came_of_it(telemetry: Telemetry, span
         may_have_executed=True,
         reference="SAL-7",
         transaction_id="9b2f2f6e-0000-4000-8000-2547123456780",
-        transaction_type=TransactionType.B2C,
-        transaction_status=TransactionStatus.PENDING,
+        transaction_type=momopay.TransactionType.B2C,
+        transaction_status=momopay.TransactionStatus.PENDING,
     )
     feed(spans.observe, made(CallStarted), *waits, end)
     assert telemetry.spans[0].status.status_code is StatusCode.ERROR
@@ -239,7 +232,7 @@ def test_the_end_of_an_operation_says_what_came_of_it(telemetry: Telemetry, span
 
 def test_a_phone_in_any_text_is_masked_even_if_an_event_has_it(telemetry: Telemetry, spans: Spans) -> None:
     phone = "254712345678"
-    end = ended(reference=phone, transaction_id=phone, transaction_status=TransactionStatus(phone))
+    end = ended(reference=phone, transaction_id=phone, transaction_status=momopay.TransactionStatus(phone))
     feed(spans.observe, made(CallStarted), attempt(request_id=phone), end)
     assert not [text for text in telemetry.texts() if phone in text]
     assert attributes_of(telemetry.spans[1])["momopay.reference"] == "2547*****678"
@@ -250,18 +243,21 @@ def metrics(telemetry: Telemetry) -> Metrics:
     return Metrics(telemetry.meters.get_meter("test"), None)
 
 
-def waited(transaction_id: str, status: str, kind: TransactionType = TransactionType.STK) -> Event:
-    stated = {"transaction_type": kind, "transaction_status": TransactionStatus(status)}
-    return made(events.WaitEnded, transaction_id=transaction_id, **stated)
+def waited(transaction_id: str, status: str, kind: momopay.TransactionType = momopay.TransactionType.STK) -> Event:
+    stated = {"transaction_type": kind, "transaction_status": momopay.TransactionStatus(status)}
+    return made(momopay.events.WaitEnded, transaction_id=transaction_id, **stated)
 
 
 def changed(transaction_id: str | None, state: str, status: str | None = None, **fields: Any) -> Event:
-    stated = {"new_state": state, "transaction_status": None if status is None else TransactionStatus(status)}
+    stated = {"new_state": state, "transaction_status": None if status is None else momopay.TransactionStatus(status)}
     return made(JournalChanged, transaction_id=transaction_id, **{"old_state": "SENDING", **stated, **fields})
 
 
 def called_back(outcome: str, transaction_id: str, status: str, kind: str = "STK") -> Event:
-    stated = {"transaction_type": TransactionType(kind), "transaction_status": TransactionStatus(status)}
+    stated = {
+        "transaction_type": momopay.TransactionType(kind),
+        "transaction_status": momopay.TransactionStatus(status),
+    }
     return made(
         CallbackReceived, operation="callbacks.receive", outcome=outcome, transaction_id=transaction_id, **stated
     )
@@ -270,8 +266,8 @@ def called_back(outcome: str, transaction_id: str, status: str, kind: str = "STK
 def test_operations_attempts_and_waits_are_histograms_in_seconds(telemetry: Telemetry, metrics: Metrics) -> None:
     feed(
         metrics.observe,
-        attempt(status=503, error=ServerError, seconds=0.25),
-        made(events.RetryScheduled, operation="wallet.balance", error=ServerError),
+        attempt(status=503, error=momopay.ServerError, seconds=0.25),
+        made(momopay.events.RetryScheduled, operation="wallet.balance", error=momopay.ServerError),
         made(BudgetWaited, seconds=3.0),
         made(BudgetWaited, seconds=81.0, error=momopay.BudgetExhaustedError),
         ended(seconds=2.5),
@@ -299,7 +295,7 @@ def test_an_end_counts_once_whoever_reports_it(telemetry: Telemetry, metrics: Me
         waited("t-2", "SUCCESS"),
         waited("t-3", "PENDING"),
         changed("t-5", "UNKNOWN", "SUCCESS"),  # the transaction of an unclear response counts for nothing
-        *(waited("t-4", status, TransactionType.B2C) for status in ("FAILED", "REVERSED", "FAILED")),
+        *(waited("t-4", status, momopay.TransactionType.B2C) for status in ("FAILED", "REVERSED", "FAILED")),
     )
     ends = {("STK", "CANCELLED"): 1, ("STK", "SUCCESS"): 1, ("B2C", "FAILED"): 1, ("B2C", "REVERSED"): 1}
     assert telemetry.values("momopay.payments.ended") == ends, "a reversal is an end of its own"
@@ -323,7 +319,7 @@ def test_after_the_service_blocked_prompts_the_rate_begins_anew(telemetry: Telem
     feed(metrics.observe, *(waited(f"t-{number}", "FAILED") for number in range(3)))
     metrics.observe(attempt(**prompt))
     metrics.observe(attempt(**prompt, status=429, error=momopay.TransactionHealthBlockedError))
-    metrics.observe(attempt(**prompt, status=429, error=ServerError))
+    metrics.observe(attempt(**prompt, status=429, error=momopay.ServerError))
     assert rate(telemetry) == (0.0, 3)
     metrics.observe(attempt(**prompt))
     assert rate(telemetry) == (None, 0)
@@ -355,7 +351,7 @@ OPEN, UNRESOLVED = "momopay.journal.open", "momopay.journal.unresolved"
 
 
 def swept(opened: int, unknown: int) -> Any:
-    return made(events.SweepEnded, settled=0, open=opened, unknown=unknown, handled=0, failed=0)
+    return made(momopay.events.SweepEnded, settled=0, open=opened, unknown=unknown, handled=0, failed=0)
 
 
 def test_without_a_journal_the_counts_are_those_of_the_latest_sweep(telemetry: Telemetry) -> None:
@@ -369,15 +365,15 @@ def test_without_a_journal_the_counts_are_those_of_the_latest_sweep(telemetry: T
 
 def test_each_collection_asks_a_journal(telemetry: Telemetry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("momopay.integrations.opentelemetry._FRESH", 0.0)
-    with Journal(f"sqlite:///{tmp_path / 'payouts.db'}") as journal:
+    with momopay.Journal(f"sqlite:///{tmp_path / 'payouts.db'}") as journal:
         gauges = JournalGauges(telemetry.meters.get_meter("test"), journal)
         assert (telemetry.values(OPEN), telemetry.values(UNRESOLVED)) == ({(): 0}, {(): 0})
         assert telemetry.values(f"{OPEN}.age") == telemetry.values(f"{UNRESOLVED}.age") == {(): 0}
         before = datetime.now(UTC)
         for number in range(3):
-            put(journal, f"open-{number}", JournalState.ACCEPTED)
-        put(journal, "unresolved", JournalState.UNKNOWN)
-        put(journal, "refused", JournalState.REFUSED)
+            put(journal, f"open-{number}", momopay.JournalState.ACCEPTED)
+        put(journal, "unresolved", momopay.JournalState.UNKNOWN)
+        put(journal, "refused", momopay.JournalState.REFUSED)
         gauges.remember(swept(100, 100))  # of another journal, perhaps, or older
         assert (telemetry.values(OPEN), telemetry.values(UNRESOLVED)) == ({(): 3}, {(): 1})
         longest = (datetime.now(UTC) - before).total_seconds()
@@ -387,10 +383,10 @@ def test_each_collection_asks_a_journal(telemetry: Telemetry, tmp_path: Path, mo
 
 def test_one_collection_asks_once(telemetry: Telemetry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("momopay.integrations.opentelemetry._FRESH", 3600.0)
-    with Journal(f"sqlite:///{tmp_path / 'payouts.db'}") as journal:
+    with momopay.Journal(f"sqlite:///{tmp_path / 'payouts.db'}") as journal:
         JournalGauges(telemetry.meters.get_meter("test"), journal)
         assert telemetry.values(OPEN) == {(): 0}
-        put(journal, "open", JournalState.ACCEPTED)
+        put(journal, "open", momopay.JournalState.ACCEPTED)
         assert telemetry.values(OPEN) == {(): 0}
 
 
@@ -400,7 +396,7 @@ def test_gauges_of_a_failing_journal_end(
 ) -> None:
     meter = telemetry.meters.get_meter("test")
     meter.create_counter("something.else").add(1)
-    with Journal(f"sqlite:///{tmp_path / 'payouts.db'}", create=database != "missing") as journal:
+    with momopay.Journal(f"sqlite:///{tmp_path / 'payouts.db'}", create=database != "missing") as journal:
         if database == "closed":
             assert journal.open() == []
             journal.close()

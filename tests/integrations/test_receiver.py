@@ -32,6 +32,13 @@ FORGED = [
 ]
 
 
+def received(body: bytes | dict[str, Any], *options: Any, query: str = QUERY) -> tuple[int, list[Callback]]:
+    """Return the status of the response to a callback, and the callbacks that were handled."""
+    handler = Handler()
+    sent = body if isinstance(body, bytes) else json.dumps(body).encode()
+    return blocking(handler, *options)("POST", query, sent), handler.calls
+
+
 @each_way
 @in_turn("query", FORGED)
 def test_a_forged_url_is_403(way: Receive, query: str, caplog: pytest.LogCaptureFixture) -> None:
@@ -47,16 +54,12 @@ def test_a_reference_in_another_unicode_form_is_the_same(journal: Journal) -> No
     composed, decomposed = normalize("NFC", "Café-1"), normalize("NFD", "Café-1")
     for signed, stated, with_journal in ((composed, decomposed, None), (decomposed, composed, journal)):
         query = SIGNER.url("https://shop.example/momo", reference=signed).partition("?")[2]
-        body = json.dumps(callback_body("x", external_reference=stated)).encode()
-        assert blocking(Handler(), SIGNER, with_journal)("POST", query, body) == 200
+        assert received(callback_body("x", external_reference=stated), SIGNER, with_journal, query=query)[0] == 200
 
 
 @in_turn("reference", ["SAL-2", "", None])
 def test_a_callback_of_another_reference_than_its_url_is_403(reference: str | None) -> None:
-    handler = Handler()
-    body = json.dumps(callback_body("x", external_reference=reference)).encode()
-    assert blocking(handler, SIGNER, None)("POST", QUERY, body) == 403
-    assert handler.calls == []
+    assert received(callback_body("x", external_reference=reference), SIGNER, None) == (403, [])
 
 
 def test_the_id_of_a_callback_writes_no_line_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
@@ -100,8 +103,9 @@ LONG = "order-2026-11-22-0042"
 LONG_QUERY = SIGNER.url("https://shop.example/momo", reference=LONG).partition("?")[2]
 
 
-def order_body(reference: str | None) -> bytes:
-    return json.dumps(callback_body(reference or "", f"{LONG}-0", type="STK", external_reference=reference)).encode()
+def order_body(reference: str | None) -> dict[str, Any]:
+    body: dict[str, Any] = callback_body(reference or "", f"{LONG}-0", type="STK", external_reference=reference)
+    return body
 
 
 @pytest.fixture
@@ -113,48 +117,38 @@ def long_order(journal: Journal) -> Journal:
 
 
 def test_a_url_signed_for_an_order_admits_the_reference_that_the_service_has(long_order: Journal) -> None:
-    handler = Handler()
-    assert blocking(handler, SIGNER, long_order)("POST", LONG_QUERY, order_body("J2PX4MQ7KD5A")) == 200
-    assert len(handler.calls) == 1
+    status, handled = received(order_body("J2PX4MQ7KD5A"), SIGNER, long_order, query=LONG_QUERY)
+    assert (status, len(handled)) == (200, 1)
 
 
 @in_turn("reference", ["J2PX4MQ7KD5B", "SAL-1", "", None])
 def test_a_url_signed_for_an_order_admits_no_other_reference(long_order: Journal, reference: str | None) -> None:
-    handler = Handler()
-    assert blocking(handler, SIGNER, long_order)("POST", LONG_QUERY, order_body(reference)) == 403
-    assert blocking(handler, SIGNER, long_order)("POST", OTHERS, order_body(reference)) == 403  # of no order
-    assert handler.calls == []
+    for query in (LONG_QUERY, OTHERS):  # the other one is of no order
+        assert received(order_body(reference), SIGNER, long_order, query=query) == (403, [])
 
 
 def test_a_url_signed_for_an_order_admits_no_payout(long_order: Journal) -> None:
     put(long_order, "J2PX4MQ7KD5A", JournalState.ACCEPTED)
-    handler, body = Handler(), callback_body("J2PX4MQ7KD5A", found(long_order, "J2PX4MQ7KD5A").transaction_id or "")
-    assert blocking(handler, SIGNER, long_order)("POST", LONG_QUERY, json.dumps(body).encode()) == 403
-    assert handler.calls == []
+    body = callback_body("J2PX4MQ7KD5A", found(long_order, "J2PX4MQ7KD5A").transaction_id or "")
+    assert received(body, SIGNER, long_order, query=LONG_QUERY) == (403, [])
 
 
 def test_a_callback_that_contradicts_its_entry_reaches_no_handler_without_a_signer_either(journal: Journal) -> None:
     put(journal, "SAL-1", JournalState.UNKNOWN)
-    handler, other = Handler(), json.dumps(callback_body("SAL-1", amount=11)).encode()
-    assert blocking(handler, None, journal)("POST", "", other) == 503
-    assert handler.calls == []
+    assert received(callback_body("SAL-1", amount=11), None, journal, query="") == (503, [])
 
 
 def test_a_callback_without_a_signer_settles_nothing(journal: Journal) -> None:
     put(journal, "SAL-1", JournalState.UNKNOWN)
-    handler = Handler()
-    assert blocking(handler, None, journal)("POST", QUERY, BODY) == 200
-    assert handler.calls == [CALLBACK]
+    assert received(BODY, None, journal) == (200, [CALLBACK])
     assert state_of(journal, "SAL-1") is JournalState.UNKNOWN
 
 
 def test_another_body_under_a_key_that_was_handled_settles_nothing(journal: Journal) -> None:
-    handler = Handler()
-    assert blocking(handler, SIGNER, journal)("POST", QUERY, BODY) == 200
+    assert received(BODY, SIGNER, journal) == (200, [CALLBACK])
     put(journal, "SAL-2", JournalState.REFUSED)
-    lie = json.dumps(callback_body("SAL-2")).encode()  # the id and status of the first
-    assert blocking(handler, SIGNER, journal)("POST", OTHERS, lie) == 200
-    assert handler.calls == [CALLBACK]
+    lie = callback_body("SAL-2")  # the id and status of the first
+    assert received(lie, SIGNER, journal, query=OTHERS) == (200, [])
     assert state_of(journal, "SAL-2") is JournalState.REFUSED
 
 
@@ -184,37 +178,28 @@ SHORT = {
 @pytest.mark.parametrize("fields", SHORT.values(), ids=SHORT)
 def test_a_callback_without_the_whole_payout_settles_nothing(fields: dict[str, Any], journal: Journal) -> None:
     put(journal, "SAL-1", JournalState.UNKNOWN)
-    handler = Handler()
-    body = json.dumps(callback_body("SAL-1", **fields)).encode()
-    assert blocking(handler, SIGNER, journal)("POST", QUERY, body) == 200
-    assert len(handler.calls) == 1
+    status, handled = received(callback_body("SAL-1", **fields), SIGNER, journal)
+    assert (status, len(handled)) == (200, 1)
     assert state_of(journal, "SAL-1") is JournalState.UNKNOWN
 
 
 @pytest.mark.parametrize("fields", [{"amount": 11}, {"phone_number": "254712345679"}, {"amount": 11, "type": None}])
 def test_a_signed_callback_that_contradicts_its_entry_is_not_handled(fields: dict[str, Any], journal: Journal) -> None:
     entry = put(journal, "SAL-1", JournalState.ACCEPTED, transaction_id="the-id")
-    handler = Handler()
-    receive = blocking(handler, SIGNER, journal)
-    assert receive("POST", QUERY, json.dumps(callback_body("SAL-1", **fields)).encode()) == 503
-    assert handler.calls == []
+    assert received(callback_body("SAL-1", **fields), SIGNER, journal) == (503, [])
     assert found(journal, "SAL-1") == entry
-    assert receive("POST", QUERY, BODY) == 200
-    assert len(handler.calls) == 1
+    assert received(BODY, SIGNER, journal) == (200, [CALLBACK])
 
 
 def test_a_signed_callback_of_the_transaction_of_another_reference_is_refused(journal: Journal) -> None:
     entry = put(journal, "SAL-2", JournalState.ACCEPTED, transaction_id="the-id")
-    handler = Handler()
-    assert blocking(handler, SIGNER, journal)("POST", QUERY, BODY) == 503
-    assert handler.calls == []
+    assert received(BODY, SIGNER, journal) == (503, [])
     assert found(journal, "SAL-2") == entry
 
 
 def test_the_receipt_of_a_signed_callback_is_kept(journal: Journal) -> None:
     put(journal, "SAL-1", JournalState.ACCEPTED, transaction_id="the-id")
-    body = json.dumps(callback_body("SAL-1", momo_receipt="QK12", type=None)).encode()
-    assert blocking(Handler(), SIGNER, journal)("POST", QUERY, body) == 200
+    assert received(callback_body("SAL-1", momo_receipt="QK12", type=None), SIGNER, journal)[0] == 200
     assert journal.by_receipt("QK12") == (entry := found(journal, "SAL-1"))
     assert entry.status == "SUCCESS"
 
@@ -223,12 +208,9 @@ def test_a_receipt_is_kept_if_a_sweep_handled_the_end_first(journal: Journal) ->
     put(journal, "SAL-1", JournalState.ACCEPTED, transaction_id="the-id")
     journal.settle(payout("SAL-1"))
     assert journal.first_seen(payout("SAL-1"))
-    receive = blocking(handler := Handler(), SIGNER, journal)
-    forged = json.dumps(callback_body("SAL-1", momo_receipt="forged")).encode()
-    assert blocking(handler, None, journal)("POST", "", forged) == 200  # without a signer, it adds nothing
-    for receipt in ("QK12", "another"):
-        assert receive("POST", QUERY, json.dumps(callback_body("SAL-1", momo_receipt=receipt)).encode()) == 200
-    assert (handler.calls, found(journal, "SAL-1").receipt) == ([], "QK12")
+    for receipt, signer in (("forged", None), ("QK12", SIGNER), ("another", SIGNER)):  # without one, it adds nothing
+        assert received(callback_body("SAL-1", momo_receipt=receipt), signer, journal) == (200, [])
+    assert found(journal, "SAL-1").receipt == "QK12"
 
 
 class HandleLater:

@@ -7,11 +7,13 @@ each assumption about payouts: without it, the guarantee does not hold.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from functools import cache
 
 from momopay.journal.entries import EntryKind, JournalState
 from momopay.journal.rules import Cause, transitions
 
 
+@cache  # asked at every step of an exploration
 def may_follow(kind: EntryKind, cause: Cause, before: JournalState | None, after: JournalState) -> bool:
     """Return whether the code lets a cause change a row from one state to another."""
     return before in transitions(kind)[cause].get(after, frozenset())

@@ -131,6 +131,17 @@ class State(NamedTuple):
         saw = call.saw if call.delayed else None
         return self.put(index, Call("end", call.phase, saw, delayed=call.delayed, in_flight=call.in_flight))
 
+    def without_idle_times(self) -> State:
+        """Return the state in which calls of which nothing follows any more are as old as new ones.
+
+        It allows the same steps, so an exploration visits one state in the place of up to four.
+        """
+        state, claim = self, 0 if self.row is None else self.row.claim
+        for index, call in enumerate(self.calls):
+            if call.phase and call.at == "end" and not (call.delayed or call.in_flight or claim == index + 1):
+                state = state.put(index, call._replace(phase=Phase.FRESH))
+        return state
+
     def with_payment(self, number: int, **changes: object) -> State:
         changed = self.payments[number - 1]._replace(**changes)  # type: ignore[arg-type]
         return self._replace(payments=(*self.payments[: number - 1], changed, *self.payments[number:]))

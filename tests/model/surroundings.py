@@ -21,6 +21,11 @@ class Surroundings:
         self._statements = self._calls.statements
 
     def steps(self, state: State) -> Steps:
+        """Yield what may happen next, and how everything is then."""
+        for label, after in self._steps(state):
+            yield label, after.without_idle_times() if self._is_payout else after  # orders have no times
+
+    def _steps(self, state: State) -> Steps:
         if state.waiting and sum(call.at != "end" for call in state.calls) < 2:
             yield from self._calls.started(state)
         for index, call in enumerate(state.calls):

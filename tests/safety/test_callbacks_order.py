@@ -1,4 +1,4 @@
-"""Callbacks in any order, forged, or late: what ranks higher stays, and what nobody showed is not believed."""
+"""Callbacks in any order, forged, late or odd: what ranks higher stays, and what nobody showed is not believed."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -100,3 +100,40 @@ def test_a_true_callback_about_a_prompt_whose_answer_was_lost_counts(shop: Shop)
     entry = shop.order()
     assert (entry.transaction_ids, entry.status) == ((shop.newest(),), "SUCCESS")
     assert (shop.prompts, shop.paid_in) == (1, {"o": 10})
+
+
+FIRST_DAY, LAST_DAY = "0001-01-01T00:00:00+03:00", "9999-12-31T23:59:59.999999-03:00"
+NUL, SURROGATE = "A\u0000B", "A\ud800B"
+ODD: list[dict[str, str]] = [
+    {"transactionFee": "1E+5000"},
+    *({"createdAt": each, "updatedAt": each} for each in (FIRST_DAY, LAST_DAY)),
+    *({"resultCode": each, "resultDesc": each} for each in (NUL, SURROGATE)),
+    {},  # the control
+]
+
+
+@pytest.mark.parametrize("url", ["sqlite", pytest.param("postgresql", marks=pytest.mark.whole)], indirect=True)
+def test_a_sweep_settles_everything_else(shop: Shop) -> None:
+    """Payouts are paid, and the records of all but one have a value that cannot be kept, as has a stranger's.
+
+    It is left out with a WARNING: the rest of its payment, and all others, settle.
+    """
+    made = [shop.pay(f"PAY-{number}").transaction_id for number in range(len(ODD))]
+    shop.later(60)
+
+    def edit(path: str, data: Any) -> None:
+        for identity, odd in zip(made, ODD, strict=True):
+            for record in records_of(data, identity):
+                record.update(odd)
+        if path == "/transactions":
+            data["items"].insert(0, {**data["items"][0], "accountReference": NUL, "transactionId": SURROGATE})
+
+    shop.between.edit = edit
+    handler = Handler()
+    for _ in range(2):
+        shop.sweep(handler)
+    assert sorted(each.transaction_id for each in handler.transactions) == sorted(made)
+    assert {shop.entry(f"PAY-{number}").status for number in range(len(ODD))} == {"SUCCESS"}
+    assert shop.journal.open() == []
+    assert [shop.pay(f"PAY-{number}").transaction_id for number in range(len(ODD))] == made
+    assert shop.payouts == len(ODD)

@@ -51,13 +51,14 @@ class Page:
     def shows_prompt(self) -> bool:
         return self.script("return !document.getElementById('veil').hidden") is True
 
-    def click(self, selector: str) -> None:
+    def click(self, selector: str, *, then: Callable[[], bool] = lambda: True) -> None:
+        """Click, and wait for what follows."""
         self.driver.find_element("css selector", selector).click()
+        self.until(then)
 
     def unfold(self, row: str) -> None:
         """Unfold a row. What is inside is made when it is first wanted, a moment later."""
-        self.click(f"{row} summary")
-        self.until(lambda: self.count(f"{row} details[open] .payload") > 0)
+        self.click(f"{row} summary", then=lambda: self.count(f"{row} details[open] .payload") > 0)
 
     def fill(self, selector: str, text: str) -> None:
         box = self.driver.find_element("css selector", selector)

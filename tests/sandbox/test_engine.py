@@ -2,8 +2,6 @@
 
 import asyncio
 import threading
-from collections.abc import Generator
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,7 +12,7 @@ import pytest
 from momopay.sandbox import Sandbox
 from momopay.sandbox._engine import CallbackSender
 from momopay.sandbox._records import PostResult
-from patience import until
+from patience import beside, until
 from sandbox.kit import KEY, BusyReceiver, Receiver, Service, data, own_sandbox, transaction_id
 
 
@@ -52,21 +50,12 @@ def test_a_handler_may_read_while_time_is_advanced(service: Service, sandbox: Sa
     assert seen == ["SUCCESS"]
 
 
-@contextmanager
-def advancing(sandbox: Sandbox, seconds: float) -> Generator[threading.Thread]:
-    """Advance on another thread, which has ended when the context does."""
-    mover = threading.Thread(target=sandbox.advance, args=(seconds,))
-    mover.start()
-    yield mover
-    mover.join()
-
-
 def test_advance_waits_for_a_callback_that_is_under_way_already(receiver: Receiver) -> None:
     busy = BusyReceiver(receiver)
     with own_sandbox(speed=0.001) as (sandbox, service):
         sandbox.cancel(transaction_id(service.stk(callbackUrl=receiver.url)))
         assert busy.arrived.wait(30)
-        with advancing(sandbox, 0) as mover:
+        with beside(sandbox.advance, 0) as mover:
             mover.join(0.05)
             assert mover.is_alive()
             busy.release.set()
@@ -76,7 +65,7 @@ def test_advance_waits_for_a_callback_that_is_under_way_already(receiver: Receiv
 def test_a_request_takes_nothing_from_an_advance(service: Service, sandbox: Sandbox, receiver: Receiver) -> None:
     busy = BusyReceiver(receiver)
     sent = [service.stk(callbackUrl=receiver.url) for _ in range(2)]
-    with advancing(sandbox, 35):
+    with beside(sandbox.advance, 35):
         assert busy.arrived.wait(30)
         service.read(sent[1])
         # The second callback is due at the same instant, and waits for the answer to the first.
@@ -89,7 +78,7 @@ def test_one_advance_at_a_time(service: Service, sandbox: Sandbox, receiver: Rec
     busy = BusyReceiver(receiver)
     service.stk(callbackUrl=receiver.url)
     before = sandbox.now
-    with advancing(sandbox, 40), advancing(sandbox, 40):
+    with beside(sandbox.advance, 40), beside(sandbox.advance, 40):
         assert busy.arrived.wait(30)
         busy.release.set()
     assert (sandbox.now - before).total_seconds() == 80
@@ -98,7 +87,7 @@ def test_one_advance_at_a_time(service: Service, sandbox: Sandbox, receiver: Rec
 def test_reset_forgets_a_callback_under_way(service: Service, sandbox: Sandbox, receiver: Receiver) -> None:
     busy = BusyReceiver(receiver, status=500)
     service.stk(callbackUrl=receiver.url)
-    with advancing(sandbox, 35):
+    with beside(sandbox.advance, 35):
         assert busy.arrived.wait(30)
         sandbox.reset()
         busy.release.set()

@@ -10,7 +10,7 @@ import pytest
 
 from in_turn import in_turn
 from momopay.sandbox import Fault, MovementKind, Sandbox, _connections
-from patience import until
+from patience import beside, until
 from sandbox.kit import KEY, Receiver, Service, client, connected, data, own_sandbox, payouts, refusal, transaction_id
 
 PAYOUT = ("POST", "/b2c/payouts")
@@ -107,11 +107,9 @@ def test_closing_waits_for_no_fault_and_no_rest_of_a_request(caplog: pytest.LogC
                 service.api.get("/transactions")
             failed.set()
 
-        thread = threading.Thread(target=read)
-        thread.start()
-        until(lambda: len(sandbox.requests) == 2, "the request is under way")
-        sandbox.close()
-        thread.join()
+        with beside(read):
+            until(lambda: len(sandbox.requests) == 2, "the request is under way")
+            sandbox.close()
     half.close()
     assert failed.is_set()
     assert (caplog.records, sandbox.ledger) == ([], [])

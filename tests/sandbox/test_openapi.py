@@ -42,6 +42,8 @@ PROFILES: dict[str, dict[str, Any]] = {
         "immutable_channel_fields": "ignore",
     },
 }
+SAME_BODIES = {"snake", "lists"}
+"""Profiles that take the requests of the default one, whose limits the coverage phase tries at every field."""
 # Which ids there are, no schema can say: a well-formed one that is unknown is refused with 400 even so.
 UNKNOWN_ID = {"CHANNEL_NOT_FOUND", "TRANSACTION_NOT_FOUND"}
 
@@ -71,6 +73,7 @@ def test_many_answers_are_those_described(sandbox: Sandbox, tmp_path: Path, prof
     command = [sys.executable, "-m", "schemathesis.cli", "run", "openapi.json", "--url", sandbox.url]
     command += ["--auth", f"{KEY}:", "--checks", "all", "--seed", "1"]
     command += ["--continue-on-failure", "--max-examples", EXAMPLES]
+    command += ["--phases", "examples,fuzzing,stateful"] if profile in SAME_BODIES else []
     ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert f"Tested: {len(ENDPOINTS)}" in ran.stdout, ran.stdout + ran.stderr
     found = ran.stdout.split("Test Case ID: ")[1:]
@@ -90,6 +93,9 @@ def test_the_document_is_that_of_the_switches(sandbox: Sandbox, profile: str) ->
     assert ("*" in item["phone"]["pattern"]) == (switches.list_phone == "masked")
     assert ("format" in item["createdAt"]) == (switches.list_times == "utc")
     assert ("callbackUrl" in schemas["StkBody"]["required"]) == switches.strict_fields
+    plain = document(sandbox, "pk_test_plain")["components"]["schemas"]
+    same = all(schemas[name] == plain[name] for name in plain if name.endswith("Body"))
+    assert same == (profile in {"default", *SAME_BODIES})
     removed = paths["/v1/payment-wallet/channels/{id}"]["delete"]["responses"]
     assert ("204" in removed) == (switches.delete_answer == "empty")
     unknown = paths["/v1/transactions/{id}"]["get"]["responses"][str(switches.transaction_not_found_status)]

@@ -42,11 +42,9 @@ def test_a_payment_from_prompt_to_callback(page: Page, sandbox: Sandbox, service
     for shown in ("1,250.50", "600100", "INV-42", "Basket", "0712 349 945"):
         assert shown in prompt
     assert "PENDING" in page.text("#transactions")
-    page.click("#pin")
-    page.until(lambda: "PROCESSING" in page.text("#transactions"))
+    page.click("#pin", then=lambda: "PROCESSING" in page.text("#transactions"))
     page.until(lambda: not page.shows_prompt())
-    page.click('[data-seconds="60"]')
-    page.until(lambda: "SUCCESS" in page.text("#transactions"))
+    page.click('[data-seconds="60"]', then=lambda: "SUCCESS" in page.text("#transactions"))
     assert service.read(sent)["status"] == "SUCCESS"
     page.until(lambda: "transaction.success" in page.text("#callbacks"))
     page.click("#tab-callbacks")
@@ -78,8 +76,7 @@ def test_the_newest_prompt_is_first_and_arrows_lead_to_others(page: Page, sandbo
         page.click("#older")
         assert (page.text("#prompt-amount"), page.text("#prompt-count")) == ("11.00", "2 of 2")
         page.click("#newer")
-        page.click("#pin")
-        page.until(lambda: page.text("#prompt-amount") == "11.00")
+        page.click("#pin", then=lambda: page.text("#prompt-amount") == "11.00")
         assert Service(api).read(newer)["status"] == "PROCESSING"
     page.choose("#account", sandbox.account("pk_test_second").tenant_id)
     page.until(lambda: not page.shows_prompt())
@@ -96,8 +93,7 @@ def test_twenty_accounts_leave_the_rest_of_the_page_in_sight(page: Page, sandbox
 
 
 def test_a_prompt_may_be_sent_from_the_page(page: Page, sandbox: Sandbox) -> None:
-    page.click("#try")
-    page.until(page.shows_prompt)
+    page.click("#try", then=page.shows_prompt)
     page.until(lambda: "KES 50.00 on" in page.text("#announce"))
     assert page.text("#prompt-amount") == "50.00"
     assert len(sandbox.requests) == 1
@@ -275,8 +271,7 @@ SOURCE = Path(momopay.sandbox.__file__).parents[2]
 
 def test_the_next_payment_of_a_phone_ends_as_it_was_picked(page: Page, sandbox: Sandbox, service: Service) -> None:
     page.fill("#outcome-form [name=phone]", "12")
-    page.click("#outcome-form .primary")
-    page.until(lambda: "phone number" in page.text("#toast"))
+    page.click("#outcome-form .primary", then=lambda: "phone number" in page.text("#toast"))
     page.fill("#outcome-form [name=phone]", "0712 345 678")
     page.choose("#outcome-form [name=outcome]", "cancelled")
     assert "1032" in page.text("#outcome-text")
@@ -298,8 +293,7 @@ def test_faults_are_planned_shown_counted_and_cleared(page: Page, service: Servi
     page.until(lambda: "Next 3 times, paying out: Refused, but executed" in page.text("#faults"))
     assert refusal(service.payout()) == (418, "REQUEST_CONFLICT")
     page.until(lambda: "Next 2 times" in page.text("#faults"))
-    page.click("#faults button")
-    page.until(lambda: page.text("#faults") == "")
+    page.click("#faults button", then=lambda: page.text("#faults") == "")
     assert service.payout().status_code == 200
     page.choose("#fault-form [name=route]", "GET /wallets/service/balance")
     offered = page.value("[...document.querySelectorAll('[name=fault] option')].map((e) => e.value)")
@@ -326,15 +320,13 @@ def test_a_transaction_in_full_and_a_resend(page: Page, sandbox: Sandbox, servic
     sent = transaction_id(service.payout(reference="PAY-9", callbackUrl=receiver.url))
     sandbox.advance(50)
     page.until(lambda: page.text("#n-callbacks") == "2")
-    page.click("#transactions .open")
-    page.until(lambda: page.count("#detail[open]") == 1)
+    page.click("#transactions .open", then=lambda: page.count("#detail[open]") == 1)
     shown = page.text("#detail")
     for text in (sent, "PAY-9", "SUCCESS", "KES 250.50", "Paid from", "retry 1", "The next attempt", "503", "fee"):
         assert text in shown
     receiver.answer = lambda _body: 200
     page.unfold("#detail-callbacks > li:first-child")
-    page.click("#detail-callbacks .buttons button")
-    page.until(lambda: page.count("#detail-callbacks .pill.good") == 1)
+    page.click("#detail-callbacks .buttons button", then=lambda: page.count("#detail-callbacks .pill.good") == 1)
     assert len(receiver.bodies) == 3
     page.press("\ue00c")  # Escape
     page.until(lambda: page.count("#detail[open]") == 0)
@@ -397,8 +389,7 @@ def test_an_account_is_changed_and_only_what_was_changed(page: Page, sandbox: Sa
     page.choose("[name=created_status]", "201")
     page.fill("[name=ban_pushes]", "5")
     page.fill("[name=fee]", "1.005")
-    page.click("#settings .primary")
-    page.until(lambda: "Fee of each payment" in page.text("#settings-fault"))
+    page.click("#settings .primary", then=lambda: "Fee of each payment" in page.text("#settings-fault"))
     assert (account.kyc_approved, account.switches.ban_pushes) == (True, None)
     page.fill("[name=fee]", "1")
     # A payment meanwhile changes another balance, which must not be set back.
@@ -423,6 +414,5 @@ def test_a_reset_asks_first(page: Page, service: Service, sandbox: Sandbox) -> N
     page.click("#confirm [data-close]")
     assert len(sandbox.ledger) == 2
     page.click("#reset")
-    page.click("#confirm .danger")
-    page.until(lambda: page.count("#transactions .open") == 0)
+    page.click("#confirm .danger", then=lambda: page.count("#transactions .open") == 0)
     assert sandbox.ledger == []

@@ -1,16 +1,18 @@
-"""``manage.py check``: each wrong setting is named, and nothing is sent."""
+"""``manage.py check`` names each wrong setting and sends nothing; and the fixture for users' tests."""
 
 import re
 from typing import Any
 
 import pytest
 from django.core.management import call_command
-from django.test import override_settings
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.test import TestCase, override_settings
 
-from integrations.django.conftest import Project
-from momopay import ConfigurationError
+from integrations.django.conftest import Project, collect
+from momopay import ConfigurationError, pytest_plugin
 from momopay.integrations.django import client, clients
 from momopay.integrations.django.apps import check_settings
+from momopay.sandbox import Sandbox
 
 
 def found(changes: dict[Any, Any]) -> list[str]:
@@ -50,3 +52,24 @@ def test_without_a_key_migrations_are_made_and_nobody_paid(project: Project, mon
             client.wallet.balance()
         monkeypatch.setenv("MOMOPAY_API_KEY", "pk_test_x")
         assert found({}) == []
+
+
+momopay_api_key = pytest_plugin.momopay_api_key
+momopay_django = pytest_plugin.momopay_django
+
+
+@pytest.fixture
+def momopay_sandbox(sandbox: Sandbox) -> Sandbox:
+    """The sandbox of these tests, which do not load the plugin."""
+    return sandbox
+
+
+@pytest.mark.parametrize("forbids", [False, True])
+def test_each_test_has_its_own_journal(momopay_django: Sandbox, monkeypatch: pytest.MonkeyPatch, forbids: bool) -> None:
+    if forbids:  # databases that the test has not named, as Django's TestCase and the fixture `db` do
+        django: Any = TestCase
+        monkeypatch.setattr(BaseDatabaseWrapper, "ensure_connection", django.ensure_connection_patch_method())
+    assert collect().is_new
+    momopay_django.advance(60)
+    assert collect().is_paid
+    assert [request.path for request in momopay_django.requests].count("/payments/stk") == 1

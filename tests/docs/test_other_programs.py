@@ -1,0 +1,111 @@
+"""Pages whose steps need other programs, run as they are printed: pg_dump brings a journal back, curl and Node test."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from datetime import timedelta, timezone
+from pathlib import Path
+
+import pytest
+
+from docs.blocks import ROOT, Block, blocks_in
+from momopay import Client, Journal
+from momopay.sandbox import Account, Sandbox
+from momopay.sandbox._control_api import ACTIONS, VIEWS
+from postgresql import PostgresqlServer, required_programs
+
+NAIROBI = timezone(timedelta(hours=3))
+
+
+@pytest.fixture
+def client(sandbox: Sandbox, account: Account, key: str) -> Iterator[Client]:
+    assert account.tenant_id
+    with Client(key, base_url=sandbox.base_url) as client:
+        yield client
+
+
+def pay(client: Client, url: str, reference: str) -> None:
+    with Journal(url) as journal:
+        client.payouts.pay_once(journal=journal, reference=reference, amount=100, phone="0712 345 678")
+
+
+def paid_since(client: Client, url: str) -> list[tuple[str, str]]:
+    """Do the steps that follow once the copy is in place."""
+    with Journal(url, create=False) as journal:
+        (entry,) = journal.entries()
+        day = entry.created_at.astimezone(NAIROBI).date()
+        found = client.transactions.reconcile(journal=journal, day=day, last_day=day + timedelta(days=1))
+        journal.accept_restored(by="Amina")
+        assert not journal.check().needs_attention
+        return [(difference.reference, difference.remedy) for difference in found.differences]
+
+
+def test_a_dump_is_restored_into_an_empty_database(
+    client: Client, postgresql: PostgresqlServer, tmp_path: Path
+) -> None:
+    url, restored = postgresql.new_database(), postgresql.new_database()
+    pay(client, url, "S-1")
+    dump = str(tmp_path / "momopay.dump")
+    run("pg_dump", "--format", "custom", "--file", dump, url)
+    pay(client, url, "S-2")
+    run("pg_restore", dump, "--dbname", restored)
+    assert paid_since(client, restored) == [("S-2", "not in our journal: find out who sent it")]
+
+
+def run(program: str, *arguments: str) -> None:
+    """Run a program of PostgreSQL, which takes a URL without the name of a driver."""
+    plain = (each.replace("postgresql+psycopg://", "postgresql://") for each in arguments)
+    subprocess.run([required_programs() / program, *plain], check=True)
+
+
+PAGE = ROOT / "docs" / "test" / "other-languages.md"
+ADDRESS = "http://127.0.0.1:8787"
+BLOCKS = list(blocks_in(PAGE))
+PROGRAMS = {"bash": ("curl", "test.sh", ["bash", "-eu"]), "js": ("node", "sandbox.test.mjs", ["node"])}
+"""What a program needs, the file that it is, and what runs it."""
+
+
+@pytest.fixture
+def sandbox() -> Iterator[Sandbox]:
+    """A sandbox of its own, on any port: tests run side by side."""
+    with Sandbox(speed=0) as sandbox:
+        yield sandbox
+
+
+def run_block(block: Block, sandbox: Sandbox, folder: Path) -> str:
+    """Run a program of the page in a folder, and return what it has printed."""
+    needed, name, command = PROGRAMS[block.language]
+    if shutil.which(needed) is None:
+        pytest.skip(f"needs {needed}")
+    (folder / name).write_text(block.text.replace(ADDRESS, sandbox.url))
+    environment = os.environ | {"no_proxy": "*", "SANDBOX": sandbox.url}
+    ran = subprocess.run(
+        [*command, name], cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    return ran.stdout
+
+
+def blocks(language: str) -> list[Block]:
+    return [block for block in BLOCKS if block.language == language]
+
+
+def test_the_health_check_and_the_test_with_curl(sandbox: Sandbox, tmp_path: Path) -> None:
+    ready, collect = blocks("bash")
+    assert '"now"' in run_block(ready, sandbox, tmp_path)
+    run_block(collect, sandbox, tmp_path)
+    assert [movement.kind for movement in sandbox.ledger] == ["fee", "fee", "stk"]
+
+
+def test_the_test_with_node(sandbox: Sandbox, tmp_path: Path) -> None:
+    (block,) = blocks("js")
+    assert "# pass 2" in run_block(block, sandbox, tmp_path)
+    assert [movement.kind for movement in sandbox.ledger] == ["fee", "payout", "fee"]
+
+
+def test_every_control_route_is_listed() -> None:
+    table = PAGE.read_text().partition("## The control routes")[2]
+    assert [name for name in (*ACTIONS, *VIEWS, "account", "events") if f"/sandbox/{name}" not in table] == []
