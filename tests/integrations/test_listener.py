@@ -260,7 +260,7 @@ def test_a_payment_at_the_edge_of_the_calendar_ends_once(when: str) -> None:
         if path.startswith("/transactions/"):
             return 200, envelope(transaction("T", "SUCCESS", createdAt=when, updatedAt=when))
         item = transaction("T", next(statuses), createdAt=when, updatedAt=when)
-        return 200, envelope({"overview": OVERVIEW, "items": [item], "nextCursor": None})
+        return 200, envelope({"overview": OVERVIEW, "items": [item, transaction("other")], "nextCursor": None})
 
     watch = EndWatch(virtual_client(handler)[0])
     assert [ended(watch) for _ in range(3)] == [[], ["T"], []]

@@ -494,7 +494,8 @@ def test_a_wait_is_woken_by_the_first_page_while_the_search_goes_on() -> None:
             ended.append(service.clock())
 
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(client.transactions.wait, "t0")
+            for each, first in (("t0", 15.0), ("t1", 15.0), ("t2", 60.0)):  # the last is shown before it is due
+                tasks.start_soon(partial(client.transactions.wait, each, schedule=PollSchedule(first=first)))
             await anyio.sleep(1.0)
             tasks.start_soon(wait)
 
