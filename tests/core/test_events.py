@@ -573,7 +573,8 @@ def test_confirmations(sdk: Driver, sandbox: Sandbox, seen: Watcher) -> None:
         sdk(confirm(id="254712345678"))
     received = seen.of(momopay.events.CallbackReceived)
     assert {(each.operation, each.status) for each in received} == {("transactions.confirm", None)}
-    assert [each.outcome for each in received] == ["accepted", "mismatch", "mismatch"]
+    mismatch, unknown = (("mismatch", cls) for cls in (momopay.CallbackMismatchError, momopay.TransactionNotFoundError))
+    assert [(each.outcome, each.error) for each in received] == [("accepted", None), mismatch, unknown]
     assert [(each.transaction_id, each.transaction_status) for each in received] == [
         (paid.transaction_id, "SUCCESS"),
         (paid.transaction_id, None),
