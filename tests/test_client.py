@@ -259,3 +259,5 @@ def test_what_is_no_journal_is_refused(kind: Any, journal: Any) -> None:
     for use in (partial(kind, KEY, base_url=BASE), kind(KEY, base_url=BASE).with_options):
         with pytest.raises(ConfigurationError, match=r"sqlite:///payments\.db"):
             use(journal=journal)
+        with pytest.raises(ConfigurationError):
+            _ = use(journal="").journal

@@ -280,7 +280,7 @@ def test_a_missing_time_at_the_end_of_a_page_hides_no_payment() -> None:
 
 
 def test_a_poll_costs_a_page_and_a_read_for_each_end(client: Client, sandbox: Sandbox) -> None:
-    for _ in range(8):
+    for _ in range(20):
         pay(client)
     pay(client, outcome=Outcome.insufficient_funds)
     watch = EndWatch(client)
