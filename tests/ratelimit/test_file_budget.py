@@ -19,7 +19,7 @@ import httpx
 import pytest
 
 from drivers import Drive, unique_key
-from forked import forks
+from forked import forks, in_a_fork
 from momopay import BudgetExhaustedError, Client, ConfigurationError, FileRateBudget, RateBudget, RateLimitExceededError
 from momopay._ratelimit.file_budget import SharedState
 from momopay.sandbox import Sandbox
@@ -348,6 +348,19 @@ def test_an_interrupt_in_an_audit_hook_leaves_the_file_unlocked(path: Path, monk
 
 
 # Who has the lock.
+
+
+@forks
+def test_the_child_of_a_fork_keeps_no_file_of_its_parent_open(path: Path) -> None:
+    """Otherwise it would keep the lock that a thread of its parent held at the fork."""
+    caller = process(path)
+    caller.reserve()
+
+    def is_open() -> bool:
+        return any(each.exists() and each.samefile(path) for each in Path("/dev/fd").iterdir())
+
+    assert is_open()
+    assert in_a_fork(lambda: os._exit(is_open())) == 0
 
 
 def test_nobody_waits_for_the_lock_and_nothing_is_sent_without_it(path: Path) -> None:

@@ -186,6 +186,13 @@ def test_a_read_that_has_waited_leaves_the_quarter_and_no_newer_one_overtakes_it
         assert log.expect(0.0, Lane.READ, Place(queued=True)) == delay  # and what is left of the floor of polling
 
 
+def test_a_lane_with_slots_ahead_stays_in_use_after_a_call_that_takes_none() -> None:
+    log = SlotLog(8, 60.0)
+    assert ahead(log, 0.0, Lane.PAYMENT, 30)[-1] == 180.0
+    assert log.reserve(1.0, Lane.PAYMENT, 0.0) > 0
+    assert log.expect(130.0, Lane.READ, Place(queued=True)) == 110.0  # the quarter of the window before is held back
+
+
 # A 429.
 
 
