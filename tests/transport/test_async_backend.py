@@ -196,6 +196,29 @@ def test_a_signal_wakes_one_wait() -> None:
     anyio.run(main)  # on asyncio, where the order is certain
 
 
+class OtherLoop(asyncio.AbstractEventLoop):
+    """Not one of the standard library's, as uvloop's is not."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+
+    def call_soon_threadsafe(self, *arguments: Any, **options: Any) -> asyncio.Handle:
+        return self.loop.call_soon_threadsafe(*arguments, **options)
+
+
+def test_a_thread_wakes_any_loop_of_asyncio(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        loop = OtherLoop(asyncio.get_running_loop())
+        with monkeypatch.context() as patch:
+            patch.setattr(asyncio, "get_running_loop", lambda: loop)
+            signal = AsyncBackend().signal()
+        threading.Thread(target=signal.set).start()
+        with anyio.fail_after(wire.PATIENCE):
+            await signal.wait(2 * wire.PATIENCE)
+
+    asyncio.run(main())
+
+
 def test_work_in_threads_has_a_limit_of_its_own() -> None:
     async def main() -> None:
         shared = anyio.to_thread.current_default_thread_limiter()
