@@ -232,6 +232,16 @@ def test_a_refusal_of_the_page_ends_every_wait() -> None:
     assert [type(error) for error in waits.errors.values()] == [InvalidApiKeyError] * 3
 
 
+def test_a_refusal_of_a_further_page_ends_the_wait_too() -> None:
+    service, refused = Service(), (401, refusal("INVALID_API_KEY"))
+    service.add_many(150)
+    client, backend = waiting_client(service)
+    backend.handler = lambda method, path: refused if "cursor=" in path else service(method, path)
+    with pytest.raises(InvalidApiKeyError):
+        list(client.transactions.wait_all(["t0", "t1"]))
+    assert service.requests == [(15.0, LIST)]
+
+
 @pytest.mark.parametrize("failed", [False, True], ids=["success", "failure"])
 def test_one_notified_wait_reads_its_transaction_and_no_other(*, failed: bool) -> None:
     service = Service()
