@@ -10,10 +10,11 @@ import pytest
 from flask import Flask
 
 import momopay
+import wire
 from in_turn import in_turn
 from momopay import Callback, CallbackSigner, Client, InvalidApiKeyError, Journal, MomoPayError, RequestValidationError
 from momopay._transport.sync_backend import SyncBackend
-from momopay.integrations._listener import Delivery, EndWatch, Listener
+from momopay.integrations._listener import Delivery, EndWatch, Listener, post_callback
 from momopay.integrations.flask import callback_endpoint
 from momopay.sandbox import Account, Outcome, Sandbox, phone_for
 from sandbox.kit import Receiver
@@ -135,6 +136,12 @@ def test_an_application_that_is_down_and_comes_back(client: Client, sandbox: San
         *((1, 500, 10), (2, 404, 30), (3, 302, 60), (4, 200, None)),
     ]
     assert receiver.bodies == [receiver.bodies[0]] * 4
+
+
+def test_an_answer_that_breaks_off_acknowledges_nothing() -> None:
+    with wire.serve(wire.truncated()) as server:
+        status, body, problem = post_callback(server.base_url, b"{}")
+    assert (status, body, bool(problem)) == (None, b"", True)
 
 
 def test_a_delivery_is_given_up_where_the_service_would(client: Client, sandbox: Sandbox) -> None:
