@@ -19,7 +19,7 @@ from momopay.integrations.flask import callback_endpoint
 from momopay.sandbox import Account, Outcome, Sandbox, phone_for
 from sandbox.kit import Receiver
 from served import wsgi_served
-from virtual import envelope, transaction, virtual_client
+from virtual import envelope, refusal, transaction, virtual_client
 
 PHONE = "0712345678"
 OVERVIEW = {"total": 1, "completed": 0, "failed": 0, "pending": 1}
@@ -185,9 +185,12 @@ def test_a_poll_that_fails_is_reported_and_repeated(client: Client, sandbox: San
     assert yielded == ["Delivery", "ServerError", "ServerError", "Delivery"]
 
 
-def test_a_revoked_key_ends_it(sandbox: Sandbox, receiver: Receiver) -> None:
-    with Client("pk_test_", base_url=sandbox.base_url, budget=None) as client, pytest.raises(InvalidApiKeyError):
-        next(Listener(client, receiver.url).run())
+def test_a_revoked_key_ends_it() -> None:
+    polls = iter([(200, envelope({"overview": OVERVIEW, "items": [], "nextCursor": None}))])
+    client, backend = virtual_client(lambda *_: next(polls, (401, refusal("INVALID_API_KEY"))))
+    for _ in range(2):  # at a later poll, and at the first
+        with pytest.raises(InvalidApiKeyError):
+            next(Listener(client, "http://localhost:1/momo", backend=backend).run())
 
 
 @pytest.mark.parametrize(
