@@ -202,7 +202,9 @@ def test_operations_of_the_class_say_that_they_need_a_client() -> None:
 
 
 def close(client: Any) -> None:
-    client.close() if isinstance(client, Client) else asyncio.run(client.aclose())
+    """As an exception does that leaves the client's `with` block."""
+    left = (ValueError, ValueError(), None)
+    client.__exit__(*left) if isinstance(client, Client) else asyncio.run(client.__aexit__(*left))
 
 
 def is_open(journal: Journal) -> bool:
