@@ -517,12 +517,15 @@ def test_a_pause_that_a_429_asks_for_is_bounded_by_max_wait() -> None:
 
 def test_each_attempt_and_each_retry_is_a_line_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("DEBUG", "momopay")
-    read_balance(reach(raw(503), SUCCESS)[0])
+    read_balance(reach(raw(503), raw(500), SUCCESS)[0])
     call, failed = "wallet.balance (GET /wallets/service/balance)", "no code: the service failed (HTTP 503)"
+    again = failed.replace("503", "500")
     assert [(record.levelname, re.sub(r"\d\.\d+ s", "_", record.message)) for record in caplog.records] == [
         ("DEBUG", f"{call}: attempt 1, lane read, _: {failed}"),
         ("WARNING", f"{call}: retrying in _ after attempt 1: {failed}"),
-        ("DEBUG", f"{call}: attempt 2, lane read, _: 200, request 9f1c"),
+        ("DEBUG", f"{call}: attempt 2, lane read, _: {again}"),
+        ("WARNING", f"{call}: retrying in _ after attempt 2: {again}"),
+        ("DEBUG", f"{call}: attempt 3, lane read, _: 200, request 9f1c"),
     ]
 
 

@@ -172,6 +172,8 @@ def test_a_poll_of_the_floor_goes_before_payments_and_reads_that_wait() -> None:
     assert log.expect(60.0, Lane.POLL, crowd) == 30.0
     assert [log.reserve(60.0, Lane.PAYMENT, 0.0) for _ in range(15)] == [0.0] * 14 + [60.0]
     assert [log.expect(now, Lane.POLL, crowd) for now in (90.0, 100.0)] == [0.0, 0.0]
+    log.reserve(100.0, Lane.POLL, 0.0, crowd)
+    assert log.expect(100.0, Lane.POLL, crowd) == 30.0
 
 
 def test_a_read_that_has_waited_leaves_the_quarter_and_no_newer_one_overtakes_it() -> None:
