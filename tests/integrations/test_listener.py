@@ -187,7 +187,7 @@ def test_a_poll_that_fails_is_reported_and_repeated(client: Client, sandbox: San
 
 def test_a_revoked_key_ends_it() -> None:
     polls = iter([(200, envelope({"overview": OVERVIEW, "items": [], "nextCursor": None}))])
-    client, backend = virtual_client(lambda *_: next(polls, (401, refusal("INVALID_API_KEY"))))
+    client, backend = virtual_client(lambda _method, _path: next(polls, (401, refusal("INVALID_API_KEY"))))
     for _ in range(2):  # at a later poll, and at the first
         with pytest.raises(InvalidApiKeyError):
             next(Listener(client, "http://localhost:1/momo", backend=backend).run())

@@ -236,7 +236,11 @@ def test_a_refusal_of_a_further_page_ends_the_wait_too() -> None:
     service, refused = Service(), (401, refusal("INVALID_API_KEY"))
     service.add_many(150)
     client, backend = waiting_client(service)
-    backend.handler = lambda method, path: refused if "cursor=" in path else service(method, path)
+
+    def respond(method: str, path: str) -> tuple[int, Any]:
+        return refused if "cursor=" in path else service(method, path)
+
+    backend.handler = respond
     with pytest.raises(InvalidApiKeyError):
         list(client.transactions.wait_all(["t0", "t1"]))
     assert service.requests == [(15.0, LIST)]

@@ -10,6 +10,7 @@ import threading
 import warnings
 from collections.abc import AsyncIterator, Callable
 from typing import Any
+from unittest.mock import create_autospec
 
 import anyio
 import httpx
@@ -196,19 +197,12 @@ def test_a_signal_wakes_one_wait() -> None:
     anyio.run(main)  # on asyncio, where the order is certain
 
 
-class OtherLoop(asyncio.AbstractEventLoop):
-    """Not one of the standard library's, as uvloop's is not."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.loop = loop
-
-    def call_soon_threadsafe(self, *arguments: Any, **options: Any) -> asyncio.Handle:
-        return self.loop.call_soon_threadsafe(*arguments, **options)
-
-
 def test_a_thread_wakes_any_loop_of_asyncio(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also one that is not the standard library's, such as uvloop's."""
+
     async def main() -> None:
-        loop = OtherLoop(asyncio.get_running_loop())
+        loop = create_autospec(asyncio.AbstractEventLoop, instance=True)
+        loop.call_soon_threadsafe = asyncio.get_running_loop().call_soon_threadsafe
         with monkeypatch.context() as patch:
             patch.setattr(asyncio, "get_running_loop", lambda: loop)
             signal = AsyncBackend().signal()
