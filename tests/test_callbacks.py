@@ -228,7 +228,8 @@ def test_a_body_made_of_a_read_parses_and_agrees_with_it() -> None:
     check_agreement(callback, read)
     stated = callback.transaction
     assert (stated.amount, stated.transaction_fee, stated.momo_receipt) == (Decimal("100.5"), Decimal("1.5"), None)
-    assert (callback.event_type, stated.result_code) == ("transaction.success", "0")
+    assert (callback.event, callback.event_type) == (PAYLOAD["event"], "transaction.success")
+    assert stated.result_code == "0"
     assert (stated.created_at, stated.updated_at) == (read.created_at, read.updated_at)
 
 

@@ -89,3 +89,4 @@ def test_the_largest_amount_is_the_last_that_a_float_holds_to_the_cent() -> None
     assert json.loads(format_amount(parse_amount(largest, 1))) == float(largest)
     with pytest.raises(ValueError, match="must be below"):
         parse_amount(largest + Decimal("0.01"), 1)
+    assert format_amount(Decimal("12345678901234567890.5")) == "12345678901234567890.5"  # kept as it was stated

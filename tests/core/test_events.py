@@ -485,6 +485,7 @@ def test_a_sweep(sdk: Driver, sandbox: Sandbox, journal: Journal, seen: Watcher)
     report = sdk(lambda client: client.transactions.sweep(journal=journal))
     (swept,) = seen.of(momopay.events.SweepEnded)
     assert (swept.settled, swept.open, swept.unknown) == (report.settled, report.open, report.unknown) == (3, 0, 1)
+    assert (swept.handled, swept.failed) == (report.handled, report.failed) == (0, 0)
     changes = {each.reference: each.transaction_status for each in seen.of(JournalChanged)}
     assert changes == {"PAY-0": "SUCCESS", "PAY-1": "SUCCESS", "PAY-F": "REVERSED"}
     assert {each.operation for each in seen.events} == {"transactions.sweep"}
@@ -573,7 +574,8 @@ def test_confirmations(sdk: Driver, sandbox: Sandbox, seen: Watcher) -> None:
         sdk(confirm(id="254712345678"))
     received = seen.of(momopay.events.CallbackReceived)
     assert {(each.operation, each.status) for each in received} == {("transactions.confirm", None)}
-    assert [each.outcome for each in received] == ["accepted", "mismatch", "mismatch"]
+    mismatch, unknown = (("mismatch", cls) for cls in (momopay.CallbackMismatchError, momopay.TransactionNotFoundError))
+    assert [(each.outcome, each.error) for each in received] == [("accepted", None), mismatch, unknown]
     assert [(each.transaction_id, each.transaction_status) for each in received] == [
         (paid.transaction_id, "SUCCESS"),
         (paid.transaction_id, None),

@@ -16,6 +16,7 @@ import pytest
 from drivers import KEY, Driver, session_of
 from momopay import APIConnectionError, AsyncClient, Client, ConfigurationError, Journal, RateBudget
 from momopay._core.operation import OperationIterator, run_sync
+from momopay._transport.attempt import NoReplyError
 from momopay.resources.stk import Stk
 from momopay.resources.wallet import Wallet
 from test_client import balance
@@ -110,6 +111,7 @@ def test_the_error_of_a_step_shows_no_argument(drive: Callable[..., Driver]) -> 
     driver = drive(transport=httpx.MockTransport(failing(httpx.ReadTimeout("late"))), max_attempts=1)
     with pytest.raises(APIConnectionError) as caught:
         driver.collect(lambda client: client.transactions.iter(q=PHONE))
+    assert isinstance(caught.value.__cause__, NoReplyError)
     assert PHONE not in shown(caught.value)
 
 

@@ -132,6 +132,9 @@ def test_a_clock_that_is_ahead_moves_the_search_back_as_far() -> None:
     service = Listed([item("another", 3 * HOUR)], [item("r", 3 * HOUR + timedelta(minutes=4))], headers=headers)
     (found,) = service.search(wanted("r"))
     assert ids(found)[0] == ["r"]
+    service = Listed([item("r", 3 * HOUR + timedelta(minutes=6))], headers=headers)
+    (found,) = service.search(wanted("r", -HOUR))  # sent when the clock was further ahead
+    assert ids(found)[0] == ["r"]
 
 
 def test_a_search_stops_where_the_payment_cannot_be() -> None:

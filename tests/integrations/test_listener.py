@@ -10,15 +10,16 @@ import pytest
 from flask import Flask
 
 import momopay
+import wire
 from in_turn import in_turn
 from momopay import Callback, CallbackSigner, Client, InvalidApiKeyError, Journal, MomoPayError, RequestValidationError
 from momopay._transport.sync_backend import SyncBackend
-from momopay.integrations._listener import EndWatch, ForwardedEnd, Listener
+from momopay.integrations._listener import EndWatch, ForwardedEnd, Listener, post_callback
 from momopay.integrations.flask import callback_endpoint
 from momopay.sandbox import Account, Outcome, Sandbox, phone_for
 from sandbox.kit import Receiver
 from served import wsgi_served
-from virtual import envelope, transaction, virtual_client
+from virtual import envelope, refusal, transaction, virtual_client
 
 PHONE = "0712345678"
 OVERVIEW = {"total": 1, "completed": 0, "failed": 0, "pending": 1}
@@ -137,6 +138,12 @@ def test_an_application_that_is_down_and_comes_back(client: Client, sandbox: San
     assert receiver.bodies == [receiver.bodies[0]] * 4
 
 
+def test_an_answer_that_breaks_off_acknowledges_nothing() -> None:
+    with wire.serve(wire.truncated()) as server:
+        status, body, problem = post_callback(server.base_url, b"{}")
+    assert (status, body, bool(problem)) == (None, b"", True)
+
+
 def test_a_delivery_is_given_up_where_the_service_would(client: Client, sandbox: Sandbox) -> None:
     client.stk.initiate(amount=100, phone=PHONE)
     found = deliveries(client, sandbox, "http://127.0.0.1:1/momo", seconds=700, every=30)
@@ -178,9 +185,12 @@ def test_a_poll_that_fails_is_reported_and_repeated(client: Client, sandbox: San
     assert yielded == ["ForwardedEnd", "ServerError", "ServerError", "ForwardedEnd"]
 
 
-def test_a_revoked_key_ends_it(sandbox: Sandbox, receiver: Receiver) -> None:
-    with Client("pk_test_", base_url=sandbox.base_url, budget=None) as client, pytest.raises(InvalidApiKeyError):
-        next(Listener(client, receiver.url).run())
+def test_a_revoked_key_ends_it() -> None:
+    polls = iter([(200, envelope({"overview": OVERVIEW, "items": [], "nextCursor": None}))])
+    client, backend = virtual_client(lambda _method, _path: next(polls, (401, refusal("INVALID_API_KEY"))))
+    for _ in range(2):  # at a later poll, and at the first
+        with pytest.raises(InvalidApiKeyError):
+            next(Listener(client, "http://localhost:1/momo", backend=backend).run())
 
 
 @pytest.mark.parametrize(
@@ -260,7 +270,7 @@ def test_a_payment_at_the_edge_of_the_calendar_ends_once(when: str) -> None:
         if path.startswith("/transactions/"):
             return 200, envelope(transaction("T", "SUCCESS", createdAt=when, updatedAt=when))
         item = transaction("T", next(statuses), createdAt=when, updatedAt=when)
-        return 200, envelope({"overview": OVERVIEW, "items": [item], "nextCursor": None})
+        return 200, envelope({"overview": OVERVIEW, "items": [item, transaction("other")], "nextCursor": None})
 
     watch = EndWatch(virtual_client(handler)[0])
     assert [ended(watch) for _ in range(3)] == [[], ["T"], []]
@@ -280,7 +290,7 @@ def test_a_missing_time_at_the_end_of_a_page_hides_no_payment() -> None:
 
 
 def test_a_poll_costs_a_page_and_a_read_for_each_end(client: Client, sandbox: Sandbox) -> None:
-    for _ in range(8):
+    for _ in range(20):
         pay(client)
     pay(client, outcome=Outcome.insufficient_funds)
     watch = EndWatch(client)

@@ -54,7 +54,7 @@ def test_a_reference_that_looks_like_another_is_refused(
 
 
 @in_turn(("kind", "field", "others"), NEW)
-@in_turn("text", ["SAL-1", "INV 42", "José", "a/b#c?d", "給与", "x" * 12, "١٢", "\U0001f600"])
+@in_turn("text", ["SAL-1", "INV 42", "José", "a/b#c?d", "給与", "x" * 12, "١٢", "№ ①", "\U0001f600"])
 def test_any_other_text_is_sent_as_it_is(kind: type[Request], field: str, others: dict[str, Any], text: str) -> None:
     arguments: dict[str, Any] = others | {field: text}
     assert getattr(kind.checked(**arguments), field) == text

@@ -232,6 +232,20 @@ def test_a_refusal_of_the_page_ends_every_wait() -> None:
     assert [type(error) for error in waits.errors.values()] == [InvalidApiKeyError] * 3
 
 
+def test_a_refusal_of_a_further_page_ends_the_wait_too() -> None:
+    service, refused = Service(), (401, refusal("INVALID_API_KEY"))
+    service.add_many(150)
+    client, backend = waiting_client(service)
+
+    def respond(method: str, path: str) -> tuple[int, Any]:
+        return refused if "cursor=" in path else service(method, path)
+
+    backend.handler = respond
+    with pytest.raises(InvalidApiKeyError):
+        list(client.transactions.wait_all(["t0", "t1"]))
+    assert service.requests == [(15.0, LIST)]
+
+
 @pytest.mark.parametrize("failed", [False, True], ids=["success", "failure"])
 def test_one_notified_wait_reads_its_transaction_and_no_other(*, failed: bool) -> None:
     service = Service()
@@ -494,7 +508,8 @@ def test_a_wait_is_woken_by_the_first_page_while_the_search_goes_on() -> None:
             ended.append(service.clock())
 
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(client.transactions.wait, "t0")
+            for each, first in (("t0", 15.0), ("t1", 15.0), ("t2", 60.0)):  # the last is shown before it is due
+                tasks.start_soon(partial(client.transactions.wait, each, schedule=PollSchedule(first=first)))
             await anyio.sleep(1.0)
             tasks.start_soon(wait)
 

@@ -7,6 +7,7 @@ import random
 import signal
 import stat
 import tempfile
+import threading
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
@@ -18,7 +19,7 @@ import httpx
 import pytest
 
 from drivers import Drive, unique_key
-from forked import forks
+from forked import forks, in_a_fork
 from momopay import BudgetExhaustedError, Client, ConfigurationError, FileRateBudget, RateBudget, RateLimitExceededError
 from momopay._ratelimit.file_budget import SharedState
 from momopay.sandbox import Sandbox
@@ -129,6 +130,21 @@ def test_all_who_use_the_file_share_its_slots(path: Path) -> None:
     restarted = process(path)
     restarted.time = 5.0
     assert restarted.reserve() == 40.0
+
+
+def test_closing_waits_for_a_change_that_another_thread_is_making(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise the log might be written to another file, which was given the closed descriptor's number."""
+    caller, write = process(path), os.pwrite
+    closing = threading.Thread(target=caller.budget.close)
+
+    def pwrite(*arguments: Any) -> int:
+        closing.start()
+        closing.join(0.05)
+        return write(*arguments)
+
+    monkeypatch.setattr(os, "pwrite", pwrite)
+    assert caller.reserve() == 0.0
+    closing.join()
 
 
 def test_a_log_of_thousands_of_requests_is_read_whole(path: Path) -> None:
@@ -267,7 +283,7 @@ def test_a_second_name_of_a_file_is_refused(private: Path, tmp_path: Path) -> No
     with pytest.raises(ConfigurationError, match="another name"):
         used(FileRateBudget())
     assert victim.read_text() == "precious"
-    assert used(FileRateBudget(private)) == 61.0  # it was named, so the second name is the user's affair
+    assert used(FileRateBudget(private)) == pytest.approx(61.0)  # it was named, so the second name is the user's affair
 
 
 def test_a_file_of_another_user_is_refused_unless_it_was_named(private: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -332,6 +348,19 @@ def test_an_interrupt_in_an_audit_hook_leaves_the_file_unlocked(path: Path, monk
 
 
 # Who has the lock.
+
+
+@forks
+def test_the_child_of_a_fork_keeps_no_file_of_its_parent_open(path: Path) -> None:
+    """Otherwise it would keep the lock that a thread of its parent held at the fork."""
+    caller = process(path)
+    caller.reserve()
+
+    def is_open() -> bool:
+        return any(each.exists() and each.samefile(path) for each in Path("/dev/fd").iterdir())
+
+    assert is_open()
+    assert in_a_fork(lambda: os._exit(is_open())) == 0
 
 
 def test_nobody_waits_for_the_lock_and_nothing_is_sent_without_it(path: Path) -> None:

@@ -81,10 +81,12 @@ def test_after_a_restart_of_the_machine_the_log_counts_as_written_just_now() -> 
 
 
 def test_who_counts_in_a_shorter_window_forgets_nothing_of_the_others() -> None:
-    later = NOW + 20.0
-    short = read(used(), later, window=10.0)
-    assert reserve(short, later) == 0.0
-    assert reserve(read(short.dump(later), later, requests=5), later) == 40.0
+    text = used()
+    for later, delay in ((NOW + 20.0, 40.0), (NOW + 60.5, 0.5)):
+        short = read(text, later, window=10.0)
+        assert reserve(short, later) == 0.0
+        text = short.dump(later)
+        assert reserve(read(text, later, requests=5), later) == delay
 
 
 def test_who_allows_fewer_requests_counts_all_that_were_sent() -> None:
@@ -102,6 +104,10 @@ def test_payments_that_wait_in_another_process_go_before_reads_and_polls() -> No
     state = read(state.dump(NOW), later, requests=2)
     assert [reserve(state, later, lane) for lane in (Lane.READ, Lane.POLL)] == [60.0, 60.0]
     assert [reserve(state, later, Lane.PAYMENT, Place(True, payments=left), "other") for left in (2, 1)] == [0.0, 0.0]
+    state = SharedState(SlotLog(8, WINDOW))
+    assert {reserve(state, NOW + after) for after in (0.0, 0.0, 0.0, 10.0, 10.0, 10.0, 10.0, 10.0)} == {0.0}
+    assert reserve(state, NOW + 10.0, Lane.PAYMENT, wait, "other") == 50.0
+    assert reserve(state, later, Lane.READ) == 10.0  # it waits, so it leaves a quarter
 
 
 def test_a_process_has_payments_until_the_last_of_them_could_go() -> None:

@@ -172,6 +172,8 @@ def test_a_poll_of_the_floor_goes_before_payments_and_reads_that_wait() -> None:
     assert log.expect(60.0, Lane.POLL, crowd) == 30.0
     assert [log.reserve(60.0, Lane.PAYMENT, 0.0) for _ in range(15)] == [0.0] * 14 + [60.0]
     assert [log.expect(now, Lane.POLL, crowd) for now in (90.0, 100.0)] == [0.0, 0.0]
+    log.reserve(100.0, Lane.POLL, 0.0, crowd)
+    assert log.expect(100.0, Lane.POLL, crowd) == 30.0
 
 
 def test_a_read_that_has_waited_leaves_the_quarter_and_no_newer_one_overtakes_it() -> None:
@@ -184,6 +186,13 @@ def test_a_read_that_has_waited_leaves_the_quarter_and_no_newer_one_overtakes_it
     for lane, count, delay in ((Lane.POLL, 1, 0.0), (Lane.PAYMENT, 9, 0.0), (Lane.PAYMENT, 1, 60.0)):
         ahead(log, 0.0, lane, count)
         assert log.expect(0.0, Lane.READ, Place(queued=True)) == delay  # and what is left of the floor of polling
+
+
+def test_a_lane_with_slots_ahead_stays_in_use_after_a_call_that_takes_none() -> None:
+    log = SlotLog(8, 60.0)
+    assert ahead(log, 0.0, Lane.PAYMENT, 30)[-1] == 180.0
+    assert log.reserve(1.0, Lane.PAYMENT, 0.0) > 0
+    assert log.expect(130.0, Lane.READ, Place(queued=True)) == 110.0  # the quarter of the window before is held back
 
 
 # A 429.

@@ -10,6 +10,7 @@ import threading
 import warnings
 from collections.abc import AsyncIterator, Callable
 from typing import Any
+from unittest.mock import create_autospec
 
 import anyio
 import httpx
@@ -194,6 +195,22 @@ def test_a_signal_wakes_one_wait() -> None:
                 thread.join()
 
     anyio.run(main)  # on asyncio, where the order is certain
+
+
+def test_a_thread_wakes_any_loop_of_asyncio(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also one that is not the standard library's, such as uvloop's."""
+
+    async def main() -> None:
+        loop = create_autospec(asyncio.AbstractEventLoop, instance=True)
+        loop.call_soon_threadsafe = asyncio.get_running_loop().call_soon_threadsafe
+        with monkeypatch.context() as patch:
+            patch.setattr(asyncio, "get_running_loop", lambda: loop)
+            signal = AsyncBackend().signal()
+        threading.Thread(target=signal.set).start()
+        with anyio.fail_after(wire.PATIENCE):
+            await signal.wait(2 * wire.PATIENCE)
+
+    asyncio.run(main())
 
 
 def test_work_in_threads_has_a_limit_of_its_own() -> None:

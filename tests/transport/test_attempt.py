@@ -70,8 +70,9 @@ def test_an_answer_that_a_transport_has_read_counts_however_late() -> None:
 @in_turn("unit", [b"{}", b"[]"])
 def test_a_body_may_have_so_many_parts_and_no_part_more(unit: bytes) -> None:
     assert read(unit * MAX_PARTS)
-    with pytest.raises(UnreadableResponseError, match="too many parts"):
-        read(unit * MAX_PARTS, unit)
+    with pytest.raises(UnreadableResponseError, match="too many parts") as caught:
+        read(unit * MAX_PARTS, unit, status=502)
+    assert caught.value.status == 502
 
 
 @in_turn(
@@ -99,8 +100,9 @@ TAMPERED: dict[str, tuple[str, bytes]] = {
 
 @in_turn(("encoding", "body"), TAMPERED.values())
 def test_a_body_that_is_not_in_the_encoding_it_claims_is_refused(encoding: str, body: bytes) -> None:
-    with pytest.raises(UnreadableResponseError):
-        read(body, content_encoding=encoding)
+    with pytest.raises(UnreadableResponseError) as caught:
+        read(body, status=502, content_encoding=encoding)
+    assert caught.value.status == 502
 
 
 def test_a_response_that_breaks_off_keeps_what_came() -> None:

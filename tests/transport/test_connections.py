@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import certifi
 import httpcore
 import pytest
 
@@ -197,6 +198,10 @@ def test_unreadable_ca_certificates_are_named(drive: Drive, tmp_path: Path, monk
 def test_one_of_several_ca_folders_is_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SSL_CERT_DIR", os.pathsep.join([str(tmp_path / "missing"), str(tmp_path)]))
     assert connections._shared_tls_context() is connections._shared_tls_context()
+    connections._shared_tls_context.cache_clear()
+    monkeypatch.setenv("SSL_CERT_DIR", str(tmp_path / "missing"))
+    monkeypatch.setenv("SSL_CERT_FILE", certifi.where())
+    connections._shared_tls_context()  # a file goes before folders
 
 
 def test_the_file_of_certifi_is_named_too(monkeypatch: pytest.MonkeyPatch) -> None:

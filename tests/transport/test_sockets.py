@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Coroutine, Generator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -173,6 +173,7 @@ class Server:
         port = self.listener.getsockname()[1]
         self.base_url = f"https://localhost:{port}/v1" if certificate else f"http://127.0.0.1:{port}/v1"
         self.answers = True
+        self.status = 200
         self.headers: dict[str, str] = {}
         self.received = list[bytes]()
         self.ends = list[str]()
@@ -200,7 +201,7 @@ class Server:
                 self.received[-1] = data
                 if self.answers and data.endswith(b"}"):
                     record = wire.record_for(wire.Request("POST", "/payouts", {}, b"", 0.0))
-                    sock.sendall(wire.whole(200, wire.envelope(record), self.headers))
+                    sock.sendall(wire.whole(self.status, wire.envelope(record), self.headers))
             self.ends.append("closed")
         except ConnectionResetError:
             self.ends.append("reset")
@@ -298,10 +299,17 @@ def test_a_payment_without_an_answer_is_reset(drive: Drive, server: Server) -> N
     assert server.ends == ["reset"]
 
 
-@pytest.mark.parametrize("headers", [{}, {"Connection": "close"}], ids=["kept", "closed"])
-def test_a_payment_with_a_whole_answer_is_closed(drive: Drive, server: Server, headers: dict[str, str]) -> None:
-    server.headers = headers
-    assert drive(base_url=server.base_url)(payout).transaction_id == wire.TRANSACTION_ID
+@pytest.mark.parametrize(
+    ("status", "headers"),
+    [(200, {}), (200, {"Connection": "close"}), (402, {})],
+    ids=["kept", "closed", "no success"],
+)
+def test_a_payment_with_a_whole_answer_is_closed(
+    drive: Drive, server: Server, status: int, headers: dict[str, str]
+) -> None:
+    server.status, server.headers = status, headers
+    with nullcontext() if status == 200 else pytest.raises(momopay.OutcomeUnknownError):
+        assert drive(base_url=server.base_url)(payout).transaction_id == wire.TRANSACTION_ID
     until(lambda: server.ends, "the connection ends")
     assert server.ends == ["closed"]
 

@@ -22,7 +22,8 @@ from core.kit import initiate_stk as prompt
 from core.kit import read_balance as balance
 from drivers import KEY, LOOPBACK, Drive, learn_key, session_of
 from momopay import Client, Journal, JournalState
-from momopay._transport.attempt import NoReplyError, NotSentError
+from momopay._transport.attempt import NoReplyError, NotSentError, now, run_blocking
+from momopay._transport.sync_backend import SyncSignal
 from patience import until
 
 SERVICE = "https://api.example/v1"
@@ -37,6 +38,16 @@ def chain(error: BaseException | None) -> list[BaseException]:
         found.append(error)
         error = error.__cause__
     return found
+
+
+def test_a_signal_wakes_one_wait() -> None:
+    signal = SyncSignal()
+    for is_set, seconds in ((False, 0.02), (True, wire.PATIENCE), (False, 0.02)):
+        for _ in range(2 * is_set):
+            signal.set()
+        begun = now()
+        run_blocking(signal.wait(seconds))
+        assert (now() - begun < seconds / 2) is is_set
 
 
 def test_a_resolver_that_hangs_does_not_outlast_the_attempt(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from in_turn import in_turn
 from momopay._transport import threads
-from momopay._transport.threads import entered_in_thread, finish_in_thread, in_thread
+from momopay._transport.threads import entered_in_thread, finish_in_thread, in_event_loop, in_thread
 
 
 @in_turn("loop", ["asyncio", "trio"])
@@ -21,10 +21,14 @@ def test_a_result_and_an_error_come_back_as_they_are(loop: str) -> None:
     def fail() -> None:
         raise LookupError("plain, and not in a group")
 
+    async def identity() -> int:
+        return threading.get_ident()
+
     async def main() -> None:
         assert await in_thread(threading.get_ident) != threading.get_ident()
         with pytest.raises(LookupError):
             await in_thread(fail)
+        assert await in_thread(lambda: in_event_loop(identity)) == threading.get_ident()
 
     anyio.run(main, backend=loop)
 

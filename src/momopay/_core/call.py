@@ -125,17 +125,14 @@ class Call(Generic[R]):
         # Awaited in each attempt before the body is written. An exception from it ends the call; nothing is executed.
         self.before_body: Callable[[], Coroutine[Any, Any, None]] | None = None
 
-    async def acquire_slot(self) -> bool:
-        """Take the next attempt's slot in the rate budget, unless the call holds one; return whether it waited."""
+    async def acquire_slot(self) -> None:
+        """Take the next attempt's slot in the rate budget, unless the call holds one."""
         # `Sender` calls this before it writes SENDING: a process that dies while it waits leaves no unresolved payment.
         self._check_stk_pause()
-        if self.has_slot:
-            return False
-        waited = await self.session.acquire_slot(self.lane, latest=self.latest_start, describe=self._describe)
-        self.has_slot = True
-        if waited:
+        if not self.has_slot:
+            await self.session.acquire_slot(self.lane, latest=self.latest_start, describe=self._describe)
+            self.has_slot = True
             self._check_stk_pause()  # it may have begun while this call waited
-        return waited
 
     async def run(self) -> R:
         """Return the record, after as many attempts as the retry policy allows, or raise the final error."""

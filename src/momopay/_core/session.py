@@ -199,17 +199,18 @@ class Session(Generic[BackendT]):
         """Return a payment's callback URL: the given one, or else the one that an integration makes."""
         return self.make_callback_url(reference) if given is None and reference is not None else given
 
-    async def acquire_slot(self, lane: Lane, *, latest: float, describe: Callable[[], str]) -> bool:
-        """Take a slot of the client's rate budget, if there is one, and return whether the call had to wait.
+    async def acquire_slot(self, lane: Lane, *, latest: float, describe: Callable[[], str]) -> None:
+        """Take a slot of the client's rate budget, if it has a budget, after waiting for it if necessary.
 
         Raise BudgetExhaustedError if there is no slot by the monotonic time `latest` or within `max_wait`.
         """
         if self.limiter is None:
-            return False
+            return
         if self.limits.max_wait is not None and lane is not Lane.POLL:  # nobody waits for a single poll
             latest = min(latest, self.backend.now() + self.limits.max_wait)
         if self.operation is None:
-            return await self.limiter.acquire(lane, latest=latest, describe=describe)
+            await self.limiter.acquire(lane, latest=latest, describe=describe)
+            return
         started = self.backend.now()
         try:
             waited = await self.limiter.acquire(lane, latest=latest, describe=describe)
@@ -218,7 +219,6 @@ class Session(Generic[BackendT]):
             raise
         if waited:
             self.operation.budget_waited(lane.value, self.backend.now() - started, None)
-        return waited
 
     async def close(self) -> None:
         try:
