@@ -74,6 +74,7 @@ def test_a_day_that_agrees_has_its_sums(shop: Shop) -> None:
     shop.later(600)
     report: Any = reconcile(shop, orders=booked(A="PAID", B="PAID"))
     assert report.agrees
+    assert report.until - report.since == timedelta(days=2)
     assert (report.transactions, report.open, report.collected, report.paid_out) == (4, 0, 1000, 900)
     assert (report.refunded, report.came_back, report.fees) == (200, 0, 12)
     assert shop.entry("RENT").status == "SUCCESS"
@@ -135,7 +136,7 @@ def test_a_payment_from_before_an_order_is_not_its_own(shop: Shop) -> None:
     shop.later(120)
     later = (shop.sandbox.now + timedelta(minutes=10)).isoformat(timespec="microseconds")
     execute(shop.journal, f"UPDATE momopay_payments SET sent_at = '{later}', created_at = '{later}'")
-    days = {"day": today(shop), "last_day": today(shop) + timedelta(days=1)}  # it may be shortly before midnight
+    days = {"day": today(shop) - timedelta(days=1), "last_day": today(shop) + timedelta(days=1)}  # as at midnight
     difference, unresolved = reconcile(shop, orders=booked(METER="PAID"), **days).differences
     assert difference.remedy == "paid from another phone than we asked, or not by our prompt: find out"
     assert unresolved.remedy.startswith("it may have been paid")
@@ -280,9 +281,12 @@ def test_what_the_service_does_not_have_is_of_the_day_on_which_it_was_sent(shop:
 
 @pytest.mark.usefixtures("no_backoff")
 def test_a_record_that_cannot_be_read_is_a_difference(shop: Shop) -> None:
-    put(shop.journal, transaction_id="unreadable")
+    for identity, status in (("unreadable", "FAILED"), ("another", None)):
+        put(shop.journal, "r", ACCEPTED, momopay.EntryKind.COLLECTION, transaction_id=identity, status=status)
     shop.sandbox.fail_next("GET", "/transactions/{id}", Fault.error_before_commit, times=4)
-    assert "record of it cannot be read" in remedies(reconcile(shop))["r"]
+    first, second = reconcile(shop).differences
+    assert first.remedy == "the service's record of it cannot be read: look into the account console"
+    assert first.transactions == second.transactions == "unreadable another"
 
 
 def test_all_that_the_list_does_not_show_is_read(shop: Shop) -> None:

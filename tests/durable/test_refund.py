@@ -137,6 +137,7 @@ def test_an_anonymised_collection_is_paid_back_once_to_a_phone_that_the_caller_k
     for reference in ("o", "p"):
         put_collection(shop.journal, reference)
     put(shop.journal, "o-R1", amount=100, refund_of="o")
+    put(shop.journal, "p-R1", REFUSED, amount=100, refund_of="p")
     shop.journal.anonymise(before=datetime.now(UTC) + timedelta(days=1))
     assert shop.entry("p", COLLECTION).is_anonymised
     with pytest.raises(RequestValidationError, match="pay_once"):

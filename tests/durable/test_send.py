@@ -39,6 +39,7 @@ from durable.kit import (
     refund,
     release,
     requests,
+    sweep,
 )
 from events_kit import Watcher
 from forked import in_a_fresh_process
@@ -416,17 +417,24 @@ def test_a_payment_cancelled_before_it_connected_may_be_sent(shop: Shop) -> None
 
 
 @over_both_clients
-def test_an_interrupt_while_it_is_sent_leaves_the_outcome_unknown(drive: Drive, journal: Journal) -> None:
-    service = Service(record())
+@pytest.mark.parametrize("is_taken_over", [False, True])
+def test_an_interrupt_while_it_is_sent_leaves_the_outcome_unknown(
+    drive: Drive, journal: Journal, is_taken_over: bool
+) -> None:
+    """And reports that, unless another call has the row by now."""
+    service, seen = Service(record()), Watcher()
 
     def interrupt(request: httpx.Request) -> httpx.Response:
         if request.method == "POST":
+            if is_taken_over:
+                execute(journal, "UPDATE momopay_payments SET claim = 'another'")
             raise InterruptError
         return service.respond(request)
 
     with pytest.raises(InterruptError):
-        drive(transport=httpx.MockTransport(interrupt))(pay(journal))
+        drive(transport=httpx.MockTransport(interrupt), on_event=seen)(pay(journal))
     assert state_of(journal) is UNKNOWN
+    assert seen.changes() == ["-> SENDING"] + ["SENDING -> UNKNOWN"] * (not is_taken_over)
 
 
 @pytest.mark.parametrize(("times", "moment"), [(1, "before"), (1, "after"), (2, "before")])
@@ -509,6 +517,16 @@ def test_a_locked_journal_holds_a_call_until_its_deadline(
     assert not caught.value.may_have_executed
     assert (journal.get("r"), PAYOUTS.paid(sandbox)) == (None, [])
     assert sdk(pay(journal)).is_new
+
+
+@pytest.mark.parametrize("call", [pay, collect, refund, release, pay_all, lambda journal, _: sweep(journal)])
+def test_a_journal_that_went_back_in_time_is_refused_before_anything_is_sent(shop: Shop, call: Any) -> None:
+    shop.pay("before")
+    execute(shop.journal, "UPDATE momopay_journal SET sequence = 0")
+    shop.sandbox.reset()
+    with pytest.raises(momopay.ConfigurationError, match="went back in time"):
+        raise shop.sdk.collect(call(shop.journal, "r"))[0].error if call is pay_all else shop(call(shop.journal, "r"))
+    assert shop.sandbox.requests == []
 
 
 @pytest.mark.parametrize("call", [pay, refund, release, pay_all])
