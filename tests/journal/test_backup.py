@@ -44,8 +44,9 @@ def test_a_backup_has_everything_and_overwrites_nothing(url: str, journal: Journ
         assert state_of(other, "b") is SENDING
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     content = path.read_bytes()
-    with pytest.raises(RequestValidationError):
-        journal.backup(path)
+    for taken in (path, tmp_path):
+        with pytest.raises(RequestValidationError):
+            journal.backup(taken)
     assert path.read_bytes() == content
     assert {each.name for each in tmp_path.iterdir() if "copy" in each.name} == {"copy.db"}
     with opened(path) as copy:

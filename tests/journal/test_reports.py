@@ -352,6 +352,8 @@ def test_phones_of_what_ended_before_are_removed_and_nothing_else(journal: Journ
     put_collection(journal, "order")
     put_collection(journal, "open order", statuses=["FAILED", "PENDING"])
     put_collection(journal, "paid, and one open", statuses=["SUCCESS", "PENDING"])
+    put_collection(journal, "paid, and one unresolved")
+    put(journal, "paid, and one unresolved", UNKNOWN, COLLECTION, amount=100)
     execute(journal, """UPDATE momopay_payments SET metadata = '{"name": "Achieng"}'""")
     execute(journal, "UPDATE momopay_transactions SET receipt = 'QK1'")
     execute(journal, "UPDATE momopay_payments SET search_after = 0 WHERE reference = 'not sent'")
