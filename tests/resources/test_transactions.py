@@ -26,6 +26,8 @@ def test_the_id_of_a_callback_stays_one_segment_of_the_path(drive: Drive) -> Non
     with pytest.raises(momopay.CallbackMismatchError):
         drive(transport=service.transport)(lambda client: client.transactions.confirm(other))
     assert not is_confirmed(other)
+    with pytest.raises(momopay.RequestValidationError, match="from parse_callback"):
+        drive(transport=service.transport)(lambda client: client.transactions.confirm(other.transaction))
 
 
 async def never(_: momopay.Transaction) -> bool:
