@@ -465,12 +465,13 @@ def test_what_may_have_been_sent_at_any_time_is_sent_again_only_after_the_whole_
     assert (service.requests.count("GET /transactions"), service.sent) == ((4, 0) if attempts else (2, 1))
 
 
-def test_an_order_is_searched_for_since_its_first_attempt(drive: Drive, journal: Journal) -> None:
+@pytest.mark.parametrize("earlier", ["created_at", "sent_at"])  # the latter if a clock was set back
+def test_an_order_is_searched_for_since_its_first_attempt(drive: Drive, journal: Journal, earlier: str) -> None:
     """Two attempts, hours apart, were refused; the first became a prompt even so, and is beyond the second's page."""
     for _ in range(2):
         put(journal, "r", REFUSED, momopay.EntryKind.COLLECTION)
     first = timedelta(hours=5)
-    execute(journal, f"UPDATE momopay_payments SET created_at = '{ago(first)}', clock_offset = 0")
+    execute(journal, f"UPDATE momopay_payments SET {earlier} = '{ago(first)}', clock_offset = 0")
     pages = [[listed("another", age=timedelta(hours=hours))] for hours in (0, 1, 4)]
     pages.append([listed(type="STK", age=first, transactionId="first")])
     service = Service(record(type="STK", transactionId="second"), pages=pages)

@@ -253,10 +253,13 @@ def test_a_mapping_that_changes_after_it_was_counted_is_paid_as_it_was(shop: Sho
     assert {movement.amount for movement in shop.sandbox.ledger if movement.kind == "payout"} == {Decimal(10)}
 
 
-async def _asynchronous(number: int) -> AsyncIterator[PayoutItem]:
-    for each in items(number):
-        await asyncio.sleep(0)
-        yield each
+class Rows:
+    """An asynchronous iterable that is no iterator itself."""
+
+    async def __aiter__(self) -> AsyncIterator[PayoutItem]:
+        for each in items(4):
+            await asyncio.sleep(0)
+            yield each
 
 
 @over_both_clients
@@ -264,9 +267,9 @@ async def _asynchronous(number: int) -> AsyncIterator[PayoutItem]:
 def test_an_asynchronous_source_needs_an_async_client(shop: Shop, limits: dict[str, int]) -> None:
     if shop.sdk.client_kind == "blocking":
         with pytest.raises(momopay.RequestValidationError, match="AsyncClient"):
-            pay(shop, _asynchronous(4), **limits)
+            pay(shop, Rows(), **limits)
     else:
-        assert states(pay(shop, _asynchronous(4), **limits)) == [ACCEPTED] * 4
+        assert states(pay(shop, Rows(), **limits)) == [ACCEPTED] * 4
         assert paid(shop.sandbox) == {f"SAL-{number}": 1 for number in range(4)}
 
 

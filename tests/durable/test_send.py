@@ -332,13 +332,14 @@ def test_a_call_that_has_begun_records_its_outcome_in_a_journal_that_was_closed(
 
 
 def test_a_slot_is_not_kept_while_a_row_that_has_changed_is_searched_for(drive: Drive, journal: Journal) -> None:
-    lanes = Lanes()
-    sdk = drive(transport=Service(record()).transport, budget=lanes)
+    lanes, seen = Lanes(), Watcher()
+    sdk = drive(transport=Service(record()).transport, budget=lanes, on_event=seen)
     sdk(journal.reconcile_all)
     lanes.taken.clear()
     with just_before("BEGIN", journal, lambda: put(journal, "r", REFUSED)):
         assert sdk(pay(journal)).is_new
     assert lanes.taken == [Lane.PAYMENT, Lane.READ, Lane.PAYMENT]
+    assert seen.changes() == ["REFUSED -> SENDING", "SENDING -> ACCEPTED PENDING"]
 
 
 # Processes that die, and calls that are cancelled or interrupted.
