@@ -212,8 +212,9 @@ def test_a_prompt_that_ended_without_success_is_read_once_more(journal: Journal)
     assert -1 <= first.known_for < 60
     assert not first.is_due(None)
     execute(journal, "UPDATE momopay_transactions SET learned_at = learned_at - 600")
-    assert store_of(journal).record(first.entry, report("o-0", "FAILED"))
-    assert reports.ended_prompts()["o-0"].is_due(None), "the journal has known of it for ten minutes"
+    assert store_of(journal).record(first.entry, report("o-0", "FAILED", learned_at_service=ENDED_AT))
+    first = reports.ended_prompts()["o-0"]
+    assert (first.is_due(None), first.learned_at_service) == (True, ENDED_AT), "known of for ten minutes"
     reports.mark_checked(["o-0"])
     reports.mark_checked([])
     assert reports.ended_prompts().keys() == {"o-1"}
