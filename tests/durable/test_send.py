@@ -24,6 +24,7 @@ from durable.kit import (
     PAYOUTS,
     Call,
     Calls,
+    Handler,
     Lanes,
     Service,
     Shop,
@@ -518,6 +519,25 @@ def test_a_locked_journal_holds_a_call_until_its_deadline(
     assert not caught.value.may_have_executed
     assert (journal.get("r"), PAYOUTS.paid(sandbox)) == (None, [])
     assert sdk(pay(journal)).is_new
+
+
+@pytest.mark.parametrize("client_kind", ["async"])
+def test_no_call_uses_the_database_on_the_event_loop(shop: Shop) -> None:
+    threads = set[threading.Thread]()
+    with before_each(lambda _: threads.add(threading.current_thread())):
+        shop.settle(shop.collect("o"))
+        shop.refund()
+        for fault in (Fault.reset_after_commit, Fault.reset_before_read):
+            PAYOUTS.fail_next(shop.sandbox, fault)
+            (outcome,) = shop.sdk.collect(pay_all(shop.journal, str(fault)))
+        shop.later(600)
+        shop.sweep(Handler())
+        with pytest.raises(momopay.RequestValidationError, match="may still reach the service"):
+            shop.release(outcome.reference)
+        day = shop.sandbox.now.date()
+        shop(lambda client: client.transactions.reconcile(journal=shop.journal, day=day))
+        assert [each.state for each in shop.reconcile_all()] == [UNKNOWN]
+    assert threading.current_thread() not in threads
 
 
 @pytest.mark.parametrize("call", [pay, collect, refund, release, pay_all, lambda journal, _: sweep(journal)])
