@@ -17,6 +17,8 @@ from durable.kit import KEY_CHECK, PAYOUTS, Lanes, Shop, balance, over_both_clie
 from events_kit import Watcher
 from journal.kit import ACCEPTED, NOT_SENT, PHONE, REFUSED, UNKNOWN, execute, just_before, put, put_collection
 from momopay import Journal, JournalState, PayoutItem, RateBudget
+from momopay.durable.pay_all import find_similar
+from momopay.models.requests import PayoutRequest
 from momopay.sandbox import Fault, Sandbox
 from momopay.types import Lane, PayoutOutcome
 from test_redaction import shown
@@ -284,6 +286,8 @@ def test_a_reference_that_looks_like_another_stops_the_run(shop: Shop) -> None:
     with pytest.raises(momopay.RequestValidationError, match="'sal 0' looks like 'SAL-0'; 'S-AL0' looks like 'SAL-0'"):
         pay(shop, [*payroll, LOOKS_LIKE_0 | {"reference": "S-AL0"}], max_each=10)
     assert paid(shop.sandbox) == {"SAL-0": 1, "SAL-1": 1}
+    alike = [PayoutRequest.checked(reference=f"sal{each}", amount=10, phone=f"07{each:08}") for each in range(2)]
+    assert find_similar(shop.journal, alike) == {"sal0": "SAL-0", "sal1": "SAL-1"}
     assert states(pay(shop, payroll, similar=True)) == [ACCEPTED] * 6
     assert paid(shop.sandbox)["sal 0"] == 1
 

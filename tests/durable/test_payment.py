@@ -55,9 +55,10 @@ def test_a_payment_in_the_journal_is_that_of_the_transaction_that_counts() -> No
 
 def test_what_only_the_journal_knows_is_added_to_a_record() -> None:
     """A page has no result code, and a read no fee; and a record that is behind a callback takes nothing back."""
-    entry = entry_of("SUCCESS", kind=EntryKind.PAYOUT)
+    entry = entry_of("SUCCESS", "FAILED", kind=EntryKind.PAYOUT)
     known = {"fee": Decimal(7), "result_code": "0", "receipt": "SLK7"}
-    entry = entry.model_copy(update={"transactions": (entry.transactions[0].model_copy(update=known),)})
+    transactions = (entry.transactions[0].model_copy(update=known), entry.transactions[1])
+    entry = entry.model_copy(update={"transactions": transactions})
     for status in ("SUCCESS", "PENDING"):
         made = payment_of(entry.kind, "o", payout("o", transactionId="t-0", status=status), entry=entry)
         assert (made.is_paid, made.fee, made.receipt) == (True, Decimal(7), "SLK7")

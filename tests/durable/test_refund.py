@@ -86,11 +86,13 @@ def test_each_payment_goes_back_to_the_phone_that_made_it(shop: Shop, refused: b
 def test_an_error_before_a_refund_says_that_an_earlier_call_may_have_paid(shop: Shop, drive: Drive) -> None:
     put_collection(shop.journal)
     put(shop.journal, "o-R1", UNKNOWN, amount=100, refund_of="o")
-    shop.sandbox.fail_next("GET", "/wallets/service/balance", Fault.error_before_commit, times=9)
-    for reference, may_have_executed in ((None, True), ("o-R2", False)):
+    put_collection(shop.journal, "open", statuses=["PENDING"])
+    shop.sandbox.fail_next("GET", "/wallets/service/balance", Fault.error_before_commit, times=2)
+    shop.sandbox.fail_next("GET", "/transactions/{id}", Fault.error_before_commit)
+    for of, reference, may_have_executed in (("o", None, True), ("o", "o-R2", False), ("open", None, False)):
         with pytest.raises(ServerError) as caught:
             drive(api_key=shop.key, base_url=shop.sandbox.base_url, max_attempts=1)(
-                refund(shop.journal, reference=reference)
+                refund(shop.journal, of, reference=reference)
             )
         assert caught.value.may_have_executed is may_have_executed
 
