@@ -2,6 +2,7 @@
 
 import stat
 import threading
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -68,12 +69,13 @@ def test_a_backup_that_fails_leaves_nothing(journal: Journal, tmp_path: Path) ->
         journal.backup(tmp_path / "nowhere" / "copy.db")
     put(journal, "b")
 
-    def fail() -> None:
-        raise OSError("the disk is full")
+    def fail(error: BaseException) -> None:
+        raise error
 
     statement = "VACUUM" if "sqlite" in repr(journal) else "SELECT momopay_transactions"
-    with pytest.raises(JournalError), just_before(statement, journal, fail):
-        journal.backup(tmp_path / "copy.db")
+    for error, raised in ((OSError("the disk is full"), JournalError), (KeyboardInterrupt(), KeyboardInterrupt)):
+        with pytest.raises(raised), just_before(statement, journal, partial(fail, error)):
+            journal.backup(tmp_path / "copy.db")
     assert [each.name for each in tmp_path.iterdir() if "copy" in each.name] == []
 
 

@@ -200,11 +200,11 @@ def test_what_has_not_settled_is_open_and_counted(journal: Journal) -> None:
 
 
 def test_a_prompt_that_ended_without_success_is_read_once_more(journal: Journal) -> None:
-    put_collection(journal, statuses=["CANCELLED", "FAILED", "PENDING"])
+    put_collection(journal, statuses=["CANCELLED", "FAILED", "PENDING", "CANCELLED"])
     put(journal, "p", status="FAILED")
     reports = reports_of(journal)
     ended = reports.ended_prompts()
-    assert ended.keys() == {"o-0", "o-1"}
+    assert ended.keys() == {"o-0", "o-1", "o-3"}
     first = ended["o-0"]
     assert (first.entry.reference, first.transaction.transaction_id) == ("o", "o-0")
     assert (first.transaction.ended_at, first.learned_at_service) == (datetime.fromisoformat(ENDED_AT), None)
@@ -215,7 +215,7 @@ def test_a_prompt_that_ended_without_success_is_read_once_more(journal: Journal)
     assert store_of(journal).record(first.entry, report("o-0", "FAILED", learned_at_service=ENDED_AT))
     first = reports.ended_prompts()["o-0"]
     assert (first.is_due(None), first.learned_at_service) == (True, ENDED_AT), "known of for ten minutes"
-    reports.mark_checked(["o-0"])
+    reports.mark_checked(["o-0", "o-3"])
     reports.mark_checked([])
     assert reports.ended_prompts().keys() == {"o-1"}
 
