@@ -2,7 +2,6 @@
 
 import stat
 import threading
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -63,19 +62,24 @@ def test_a_backup_has_everything_and_overwrites_nothing(url: str, journal: Journ
     assert journal.get("c") is None
 
 
-def test_a_backup_that_fails_leaves_nothing(journal: Journal, tmp_path: Path) -> None:
+def test_a_backup_that_fails_leaves_nothing(journal: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put(journal, "a")
     with pytest.raises(JournalError):
         journal.backup(tmp_path / "nowhere" / "copy.db")
     put(journal, "b")
 
-    def fail(error: BaseException) -> None:
-        raise error
+    def fail() -> None:
+        raise OSError("the disk is full")
+
+    def interrupt(_descriptor: int) -> None:
+        raise KeyboardInterrupt
 
     statement = "VACUUM" if "sqlite" in repr(journal) else "SELECT momopay_transactions"
-    for error, raised in ((OSError("the disk is full"), JournalError), (KeyboardInterrupt(), KeyboardInterrupt)):
-        with pytest.raises(raised), just_before(statement, journal, partial(fail, error)):
-            journal.backup(tmp_path / "copy.db")
+    with pytest.raises(JournalError), just_before(statement, journal, fail):
+        journal.backup(tmp_path / "copy.db")
+    monkeypatch.setattr("os.fsync", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        journal.backup(tmp_path / "copy.db")
     assert [each.name for each in tmp_path.iterdir() if "copy" in each.name] == []
 
 
