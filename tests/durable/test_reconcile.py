@@ -163,8 +163,8 @@ def test_the_services_clock_counts(drive: Drive, journal: Journal) -> None:
         report = drive(transport=httpx.MockTransport(respond), on_event=seen)(
             lambda client: client.transactions.reconcile(day=day - timedelta(days=1), last_day=day, journal=journal)
         )
+        assert (report.transactions, report.open) == (2, 1)
     assert seen.changes() == ["-> ACCEPTED SUCCESS", "ACCEPTED -> ACCEPTED PROCESSING"]
-    assert (report.transactions, report.open) == (2, 1)
     assert state_of(journal, "o", momopay.EntryKind.COLLECTION) is ACCEPTED
 
 
