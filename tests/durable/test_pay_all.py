@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import replace
 from decimal import Decimal
+from types import MappingProxyType
 from typing import Any
 from uuid import uuid4
 
@@ -13,8 +14,11 @@ import pytest
 import momopay
 from drivers import LOOPBACK, Drive, session_of
 from durable.kit import KEY_CHECK, PAYOUTS, Lanes, Shop, balance, over_both_clients, page, record, requests
+from events_kit import Watcher
 from journal.kit import ACCEPTED, NOT_SENT, PHONE, REFUSED, UNKNOWN, execute, just_before, put, put_collection
 from momopay import Journal, JournalState, PayoutItem, RateBudget
+from momopay.durable.pay_all import find_similar
+from momopay.models.requests import PayoutRequest
 from momopay.sandbox import Fault, Sandbox
 from momopay.types import Lane, PayoutOutcome
 from test_redaction import shown
@@ -42,7 +46,7 @@ def states(outcomes: list[PayoutOutcome]) -> list[JournalState]:
 def test_mappings_carry_all_arguments_of_pay_once(shop: Shop) -> None:
     session_of(shop.sdk.client).make_callback_url = "https://shop.example/{}".format
     given = {"reference": "R", "amount": Decimal("10.50"), "phone": PHONE, "description": "d"}
-    (outcome,) = pay(shop, (each for each in [given | {"metadata": {"file": "a"}}]))
+    (outcome,) = pay(shop, (each for each in [MappingProxyType(given | {"metadata": {"file": "a"}})]))
     assert outcome.payment is not None
     assert isinstance(outcome.payment.transaction, momopay.Payout)
     assert (outcome.payment.amount, outcome.payment.transaction.description) == (Decimal("10.50"), "d")
@@ -114,6 +118,18 @@ def test_what_every_payout_would_meet_stops_the_run(shop: Shop, change: dict[str
     assert states(outcomes) == [*[ACCEPTED] * (tried - 1), REFUSED]
     assert [each.stops for each in outcomes] == [*[False] * (tried - 1), True]
     assert PAYOUTS.sent(shop.sandbox) == len(taken) == tried
+
+
+def test_a_callback_url_that_cannot_be_made_stops_the_run(shop: Shop) -> None:
+    """The settings of an integration are wrong, for every payout."""
+
+    def refuse(_reference: str) -> str:
+        raise momopay.ConfigurationError("no secret")
+
+    session_of(shop.sdk.client).make_callback_url = refuse
+    (outcome,) = pay(shop, items(3))
+    assert (outcome.reference, outcome.state, str(outcome.error)) == ("SAL-0", NOT_SENT, "no secret")
+    assert (outcome.stops, shop.sandbox.requests) == (True, [])
 
 
 @pytest.mark.parametrize("is_known", [False, True])
@@ -239,10 +255,13 @@ def test_a_mapping_that_changes_after_it_was_counted_is_paid_as_it_was(shop: Sho
     assert {movement.amount for movement in shop.sandbox.ledger if movement.kind == "payout"} == {Decimal(10)}
 
 
-async def _asynchronous(number: int) -> AsyncIterator[PayoutItem]:
-    for each in items(number):
-        await asyncio.sleep(0)
-        yield each
+class Rows:
+    """An asynchronous iterable that is no iterator itself."""
+
+    async def __aiter__(self) -> AsyncIterator[PayoutItem]:
+        for each in items(4):
+            await asyncio.sleep(0)
+            yield each
 
 
 @over_both_clients
@@ -250,9 +269,9 @@ async def _asynchronous(number: int) -> AsyncIterator[PayoutItem]:
 def test_an_asynchronous_source_needs_an_async_client(shop: Shop, limits: dict[str, int]) -> None:
     if shop.sdk.client_kind == "blocking":
         with pytest.raises(momopay.RequestValidationError, match="AsyncClient"):
-            pay(shop, _asynchronous(4), **limits)
+            pay(shop, Rows(), **limits)
     else:
-        assert states(pay(shop, _asynchronous(4), **limits)) == [ACCEPTED] * 4
+        assert states(pay(shop, Rows(), **limits)) == [ACCEPTED] * 4
         assert paid(shop.sandbox) == {f"SAL-{number}": 1 for number in range(4)}
 
 
@@ -264,9 +283,11 @@ def test_a_reference_that_looks_like_another_stops_the_run(shop: Shop) -> None:
     payroll = [*items(2), LOOKS_LIKE_0, *items(3)]
     outcomes = pay(shop, payroll)
     assert [(each.reference, each.state, each.stops) for each in outcomes[2:]] == [("sal 0", NOT_SENT, True)]
-    with pytest.raises(momopay.RequestValidationError, match="'sal 0' looks like 'SAL-0'"):
-        pay(shop, payroll, max_each=10)
+    with pytest.raises(momopay.RequestValidationError, match="'sal 0' looks like 'SAL-0'; 'S-AL0' looks like 'SAL-0'"):
+        pay(shop, [*payroll, LOOKS_LIKE_0 | {"reference": "S-AL0"}], max_each=10)
     assert paid(shop.sandbox) == {"SAL-0": 1, "SAL-1": 1}
+    alike = [PayoutRequest.checked(reference=f"sal{each}", amount=10, phone=f"07{each:08}") for each in range(2)]
+    assert find_similar(shop.journal, alike) == {"sal0": "SAL-0", "sal1": "SAL-1"}
     assert states(pay(shop, payroll, similar=True)) == [ACCEPTED] * 6
     assert paid(shop.sandbox)["sal 0"] == 1
 
@@ -300,9 +321,11 @@ def accepting() -> Callable[[str, str], tuple[int, Any]]:
 
 def test_it_waits_for_the_budget_however_long(journal: Journal) -> None:
     """8 requests a minute, and a deadline far shorter than the run: it applies to each payout alone."""
-    client, port = virtual_client(accepting(), budget=RateBudget(requests=8, window=61.0), deadline=10.0, max_wait=1.0)
+    options: dict[str, Any] = {"deadline": 10.0, "max_wait": 1.0, "on_event": (seen := Watcher())}
+    client, port = virtual_client(accepting(), budget=RateBudget(requests=8, window=61.0), **options)
     outcomes = list(client.payouts.pay_all(SAME, journal=journal))
     assert states(outcomes) == [ACCEPTED] * 10
+    assert seen.changes() == ["-> SENDING", "SENDING -> ACCEPTED PENDING"] * 10
     times = [when for when, _, _ in port.requests]
     assert [times.count(moment) for moment in sorted(set(times))] == [8, 3]  # one asks whose key it is
     assert times[-1] == pytest.approx(61.0)
@@ -342,7 +365,7 @@ def test_a_payout_that_is_searched_for_waits_for_the_budget_too(journal: Journal
     (outcome,) = client.payouts.pay_all(SAME[:4], journal=journal)
     assert (outcome.state, outcome.stops) == (REFUSED, True)
     assert isinstance(outcome.error, momopay.BudgetExhaustedError)
-    assert "POST" not in {method for _, method, _ in port.requests}
+    assert [method for _, method, _ in port.requests] == ["GET"] * 3, "one asks whose key it is"
     client, port = virtual_client(accepting(), budget=RateBudget(requests=2, window=100.0), deadline=20.0)
     outcomes = list(client.payouts.pay_all(SAME[:4], journal=journal))
     assert states(outcomes) == [ACCEPTED] * 4

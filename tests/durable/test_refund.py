@@ -86,11 +86,13 @@ def test_each_payment_goes_back_to_the_phone_that_made_it(shop: Shop, refused: b
 def test_an_error_before_a_refund_says_that_an_earlier_call_may_have_paid(shop: Shop, drive: Drive) -> None:
     put_collection(shop.journal)
     put(shop.journal, "o-R1", UNKNOWN, amount=100, refund_of="o")
-    shop.sandbox.fail_next("GET", "/wallets/service/balance", Fault.error_before_commit, times=9)
-    for reference, may_have_executed in ((None, True), ("o-R2", False)):
+    put_collection(shop.journal, "open", statuses=["PENDING"])
+    shop.sandbox.fail_next("GET", "/wallets/service/balance", Fault.error_before_commit, times=2)
+    shop.sandbox.fail_next("GET", "/transactions/{id}", Fault.error_before_commit)
+    for of, reference, may_have_executed in (("o", None, True), ("o", "o-R2", False), ("open", None, False)):
         with pytest.raises(ServerError) as caught:
             drive(api_key=shop.key, base_url=shop.sandbox.base_url, max_attempts=1)(
-                refund(shop.journal, reference=reference)
+                refund(shop.journal, of, reference=reference)
             )
         assert caught.value.may_have_executed is may_have_executed
 
@@ -123,7 +125,7 @@ def test_what_cannot_be_refunded_sends_nothing(shop: Shop) -> None:
         *(({"of": each}, "of") for each in ("nobody", "cancelled", "", 5, "\udcff")),
         ({"of": "small"}, "amount"),
         *(({"amount": each}, "amount") for each in (9, 10.0, Decimal("100.01"))),
-        ({"reference": " x"}, "reference"),
+        *(({"reference": each}, "reference") for each in ("", " x")),
         ({"metadata": 1}, "metadata"),
     ]
     for fields, at_fault in cases:
@@ -137,6 +139,7 @@ def test_an_anonymised_collection_is_paid_back_once_to_a_phone_that_the_caller_k
     for reference in ("o", "p"):
         put_collection(shop.journal, reference)
     put(shop.journal, "o-R1", amount=100, refund_of="o")
+    put(shop.journal, "p-R1", REFUSED, amount=100, refund_of="p")
     shop.journal.anonymise(before=datetime.now(UTC) + timedelta(days=1))
     assert shop.entry("p", COLLECTION).is_anonymised
     with pytest.raises(RequestValidationError, match="pay_once"):

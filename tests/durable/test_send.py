@@ -24,6 +24,7 @@ from durable.kit import (
     PAYOUTS,
     Call,
     Calls,
+    Handler,
     Lanes,
     Service,
     Shop,
@@ -39,6 +40,7 @@ from durable.kit import (
     refund,
     release,
     requests,
+    sweep,
 )
 from events_kit import Watcher
 from forked import in_a_fresh_process
@@ -331,13 +333,14 @@ def test_a_call_that_has_begun_records_its_outcome_in_a_journal_that_was_closed(
 
 
 def test_a_slot_is_not_kept_while_a_row_that_has_changed_is_searched_for(drive: Drive, journal: Journal) -> None:
-    lanes = Lanes()
-    sdk = drive(transport=Service(record()).transport, budget=lanes)
+    lanes, seen = Lanes(), Watcher()
+    sdk = drive(transport=Service(record()).transport, budget=lanes, on_event=seen)
     sdk(journal.reconcile_all)
     lanes.taken.clear()
     with just_before("BEGIN", journal, lambda: put(journal, "r", REFUSED)):
         assert sdk(pay(journal)).is_new
     assert lanes.taken == [Lane.PAYMENT, Lane.READ, Lane.PAYMENT]
+    assert seen.changes() == ["REFUSED -> SENDING", "SENDING -> ACCEPTED PENDING"]
 
 
 # Processes that die, and calls that are cancelled or interrupted.
@@ -416,17 +419,24 @@ def test_a_payment_cancelled_before_it_connected_may_be_sent(shop: Shop) -> None
 
 
 @over_both_clients
-def test_an_interrupt_while_it_is_sent_leaves_the_outcome_unknown(drive: Drive, journal: Journal) -> None:
-    service = Service(record())
+@pytest.mark.parametrize("is_taken_over", [False, True])
+def test_an_interrupt_while_it_is_sent_leaves_the_outcome_unknown(
+    drive: Drive, journal: Journal, is_taken_over: bool
+) -> None:
+    """And reports that, unless another call has the row by now."""
+    service, seen = Service(record()), Watcher()
 
     def interrupt(request: httpx.Request) -> httpx.Response:
         if request.method == "POST":
+            if is_taken_over:
+                execute(journal, "UPDATE momopay_payments SET claim = 'another'")
             raise InterruptError
         return service.respond(request)
 
     with pytest.raises(InterruptError):
-        drive(transport=httpx.MockTransport(interrupt))(pay(journal))
+        drive(transport=httpx.MockTransport(interrupt), on_event=seen)(pay(journal))
     assert state_of(journal) is UNKNOWN
+    assert seen.changes() == ["-> SENDING"] + ["SENDING -> UNKNOWN"] * (not is_taken_over)
 
 
 @pytest.mark.parametrize(("times", "moment"), [(1, "before"), (1, "after"), (2, "before")])
@@ -509,6 +519,37 @@ def test_a_locked_journal_holds_a_call_until_its_deadline(
     assert not caught.value.may_have_executed
     assert (journal.get("r"), PAYOUTS.paid(sandbox)) == (None, [])
     assert sdk(pay(journal)).is_new
+
+
+@pytest.mark.parametrize("client_kind", ["async"])
+def test_no_call_uses_the_database_on_the_event_loop(shop: Shop) -> None:
+    threads = set[threading.Thread]()
+    with before_each(lambda _: threads.add(threading.current_thread())):
+        shop.settle(shop.collect("o"))
+        shop.refund()
+        for fault in (Fault.reset_after_commit, Fault.reset_before_read):
+            PAYOUTS.fail_next(shop.sandbox, fault)
+            (outcome,) = shop.sdk.collect(pay_all(shop.journal, str(fault)))
+        shop.later(600)
+        shop.sweep(Handler())
+        with pytest.raises(momopay.RequestValidationError, match="may still reach the service"):
+            shop.release(outcome.reference)
+        day = shop.sandbox.now.date()
+        shop(lambda client: client.transactions.reconcile(journal=shop.journal, day=day))
+        assert [each.state for each in shop.reconcile_all()] == [UNKNOWN]
+    assert threading.current_thread() not in threads
+
+
+@pytest.mark.parametrize("call", [pay, collect, refund, release, sweep])
+def test_a_journal_that_went_back_in_time_is_refused_before_anything_is_sent(shop: Shop, call: Any) -> None:
+    shop.pay("before")
+    execute(shop.journal, "UPDATE momopay_journal SET sequence = 0")
+    shop.sandbox.reset()
+    with pytest.raises(momopay.ConfigurationError, match="went back in time"):
+        shop(call(shop.journal))
+    (outcome,) = shop.sdk.collect(pay_all(shop.journal, "r", "s"))
+    assert isinstance(outcome.error, momopay.ConfigurationError)
+    assert shop.sandbox.requests == []
 
 
 @pytest.mark.parametrize("call", [pay, refund, release, pay_all])

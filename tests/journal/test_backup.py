@@ -44,8 +44,9 @@ def test_a_backup_has_everything_and_overwrites_nothing(url: str, journal: Journ
         assert state_of(other, "b") is SENDING
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     content = path.read_bytes()
-    with pytest.raises(RequestValidationError):
-        journal.backup(path)
+    for taken in (path, tmp_path):
+        with pytest.raises(RequestValidationError):
+            journal.backup(taken)
     assert path.read_bytes() == content
     assert {each.name for each in tmp_path.iterdir() if "copy" in each.name} == {"copy.db"}
     with opened(path) as copy:
@@ -61,7 +62,7 @@ def test_a_backup_has_everything_and_overwrites_nothing(url: str, journal: Journ
     assert journal.get("c") is None
 
 
-def test_a_backup_that_fails_leaves_nothing(journal: Journal, tmp_path: Path) -> None:
+def test_a_backup_that_fails_leaves_nothing(journal: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put(journal, "a")
     with pytest.raises(JournalError):
         journal.backup(tmp_path / "nowhere" / "copy.db")
@@ -70,8 +71,14 @@ def test_a_backup_that_fails_leaves_nothing(journal: Journal, tmp_path: Path) ->
     def fail() -> None:
         raise OSError("the disk is full")
 
+    def interrupt(_descriptor: int) -> None:
+        raise KeyboardInterrupt
+
     statement = "VACUUM" if "sqlite" in repr(journal) else "SELECT momopay_transactions"
     with pytest.raises(JournalError), just_before(statement, journal, fail):
+        journal.backup(tmp_path / "copy.db")
+    monkeypatch.setattr("os.fsync", interrupt)
+    with pytest.raises(KeyboardInterrupt):
         journal.backup(tmp_path / "copy.db")
     assert [each.name for each in tmp_path.iterdir() if "copy" in each.name] == []
 

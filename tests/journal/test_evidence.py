@@ -38,6 +38,7 @@ def test_what_a_record_does_not_say_is_none_but_the_time_of_an_end() -> None:
     assert report_of(callback().transaction).learned_at_service == TEN.isoformat(), "a callback is new"
     assert report_of(payout(), NOW).learned_at_service == NOW.isoformat()
     assert report_of(payout(transactionFee=0)).fee == "0", "and not unknown"
+    assert report_of(payout(status=" ON HOLD")).status == " ON HOLD", "as the service writes it"
     nothing: dict[str, Any] = {"updated_at": None, "created_at": None}
     before = datetime.now(UTC)
     said = report_of(callback(**nothing).transaction)

@@ -200,11 +200,11 @@ def test_what_has_not_settled_is_open_and_counted(journal: Journal) -> None:
 
 
 def test_a_prompt_that_ended_without_success_is_read_once_more(journal: Journal) -> None:
-    put_collection(journal, statuses=["CANCELLED", "FAILED", "PENDING"])
+    put_collection(journal, statuses=["CANCELLED", "FAILED", "PENDING", "CANCELLED"])
     put(journal, "p", status="FAILED")
     reports = reports_of(journal)
     ended = reports.ended_prompts()
-    assert ended.keys() == {"o-0", "o-1"}
+    assert ended.keys() == {"o-0", "o-1", "o-3"}
     first = ended["o-0"]
     assert (first.entry.reference, first.transaction.transaction_id) == ("o", "o-0")
     assert (first.transaction.ended_at, first.learned_at_service) == (datetime.fromisoformat(ENDED_AT), None)
@@ -212,9 +212,10 @@ def test_a_prompt_that_ended_without_success_is_read_once_more(journal: Journal)
     assert -1 <= first.known_for < 60
     assert not first.is_due(None)
     execute(journal, "UPDATE momopay_transactions SET learned_at = learned_at - 600")
-    assert store_of(journal).record(first.entry, report("o-0", "FAILED"))
-    assert reports.ended_prompts()["o-0"].is_due(None), "the journal has known of it for ten minutes"
-    reports.mark_checked(["o-0"])
+    assert store_of(journal).record(first.entry, report("o-0", "FAILED", learned_at_service=ENDED_AT))
+    first = reports.ended_prompts()["o-0"]
+    assert (first.is_due(None), first.learned_at_service) == (True, ENDED_AT), "known of for ten minutes"
+    reports.mark_checked(["o-0", "o-3"])
     reports.mark_checked([])
     assert reports.ended_prompts().keys() == {"o-1"}
 
@@ -352,6 +353,8 @@ def test_phones_of_what_ended_before_are_removed_and_nothing_else(journal: Journ
     put_collection(journal, "order")
     put_collection(journal, "open order", statuses=["FAILED", "PENDING"])
     put_collection(journal, "paid, and one open", statuses=["SUCCESS", "PENDING"])
+    put_collection(journal, "paid, and one unresolved")
+    put(journal, "paid, and one unresolved", UNKNOWN, COLLECTION, amount=100)
     execute(journal, """UPDATE momopay_payments SET metadata = '{"name": "Achieng"}'""")
     execute(journal, "UPDATE momopay_transactions SET receipt = 'QK1'")
     execute(journal, "UPDATE momopay_payments SET search_after = 0 WHERE reference = 'not sent'")

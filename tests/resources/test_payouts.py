@@ -12,10 +12,10 @@ import pytest
 
 import momopay
 from drivers import Drive, Driver, hasty, session_of
-from durable.kit import Lanes, collect, refund, release
+from durable.kit import Lanes, collect, long_ago, refund, release
 from durable.kit import pay as pay_once
 from in_turn import in_turn
-from journal.kit import found, put_collection
+from journal.kit import UNKNOWN, found, put, put_collection
 from models.kit import CHANNEL, ID, PAYOUT, PHONE
 from momopay import Journal, RequestValidationError
 from momopay.sandbox import Fault, Sandbox
@@ -99,14 +99,14 @@ def test_every_argument_of_a_durable_call_reaches_the_service_or_the_journal(
         assert sandbox.requests[-1].json == body
         assert [found(journal, each).metadata for each in ("p", "o-R1", "c")] == [{"n": 1}, {"n": 2}, {"n": 3}]
         assert sdk(collect(journal, "c", abandon_after=0.001, channel_id=channel, **order)).is_new
-        for once, reference in ((pay, "PAY-7"), (prompt, "INV-42")):
+        for once, reference in ((pay, "PAY-7"), (prompt, "INV-42"), (pay_once(journal, "q"), "q")):
             sdk(once)
             assert f"'callbackUrl': '{HOOK}/{reference}'" in str(sandbox.requests[-1].json)
         sandbox.advance(120)
         limits: dict[str, Any] = {"budget": momopay.RateBudget(1, 0.5), "deadline": 0.8}
         with pytest.raises(momopay.MomoPayError):  # it reads two prompts, and has one deadline for all its requests
             sdk(lambda client: refund(journal, "c")(client.with_options(**limits)))
-        assert pushed(sandbox, "/b2c/payouts") == 3
+        assert pushed(sandbox, "/b2c/payouts") == 4
         days: dict[str, Any] = {"day": date(2026, 1, 1), "last_day": date(2026, 1, 2), "utc": True}
         orders, alike = [BookedOrder("lost", Decimal(5), "WAITING")], [{"reference": "P", "amount": 10, "phone": PHONE}]
         report = sdk(lambda client: client.transactions.reconcile(**days, orders=orders, journal=journal))
@@ -114,9 +114,16 @@ def test_every_argument_of_a_durable_call_reaches_the_service_or_the_journal(
         assert [each.remedy for each in report.differences] == ["never paid: close"]
         (outcome,) = sdk.collect(lambda client: client.payouts.pay_all(alike, journal=journal))
         assert outcome.stops, "it looks like p"
+        with pytest.raises(RequestValidationError, match="reference"):
+            sdk(refund(journal, reference=""))
+        put(journal, "u", UNKNOWN)
+        long_ago(journal)
+        before = len(sandbox.requests)
+        assert sdk(release(journal, "u", searched_elsewhere=True)).released_by == "Njeri"
         with pytest.raises(RequestValidationError, match="accepted"):
             sdk(release(journal, "p"))
-    assert asked[:4] + asked[-1:] == ["p", "o-R1", "c", "c", "p"]
+        assert len(sandbox.requests) == before
+    assert asked[:4] + asked[-2:] == ["p", "o-R1", "c", "c", "u", "p"]
 
 
 @pytest.mark.parametrize(

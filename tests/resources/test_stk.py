@@ -9,7 +9,7 @@ import pytest
 
 from drivers import LOOPBACK, Drive, Driver
 from in_turn import in_turn
-from models.kit import CHANNEL, ID, PAYBILL, PHONE, STK, parse
+from models.kit import CHANNEL, ID, PAYBILL, PAYOUT, PHONE, STK, parse
 from momopay import ConfigurationError, Journal, StkTempBannedError
 from momopay.sandbox import Sandbox
 from resources.kit import Recorder, exchange, prompt, pushed
@@ -44,6 +44,9 @@ def test_the_sandbox_may_call_back_to_loopback(drive: Drive) -> None:
     local = {"amount": 1, "phone": PHONE, "callback_url": "http://localhost:8000/momo"}
     driver(lambda client: client.stk.initiate(**local))
     assert b"http://localhost:8000/momo" in service.requests[0].content
+    service.data = PAYOUT.camel
+    driver(lambda client: client.payouts.initiate(**local | {"amount": 10}, reference="r"))
+    assert b"http://localhost:8000/momo" in service.requests[1].content
     with pytest.raises(ConfigurationError, match="journal"):  # and not for the address
         driver(lambda client: client.stk.collect_once(reference="r", **local))
 

@@ -8,6 +8,7 @@ import pytest
 
 import momopay
 from drivers import Drive, Driver
+from events_kit import Watcher
 from in_turn import in_turn
 from models.kit import CHANNEL, ID, ITEM, PAGE, PAYBILL, PAYOUT, PHONE, READ, parse
 from models.test_callbacks import callback
@@ -18,14 +19,17 @@ from resources.kit import AT_ONCE, Recorder, assert_came_with_its_response, asse
 
 def test_the_id_of_a_callback_stays_one_segment_of_the_path(drive: Drive) -> None:
     service = Recorder({**READ.camel, "transactionId": "../wallets?x=1"})
-    told = callback(id="../wallets?x=1")
-    drive(transport=service.transport)(lambda client: client.transactions.confirm(told))
+    told, seen = callback(id="../wallets?x=1"), Watcher()
+    drive(transport=service.transport, on_event=seen)(lambda client: client.transactions.confirm(told))
+    assert "CallbackReceived accepted SUCCESS" in seen.take()
     assert_sent(service.requests[0], "GET", "/v1/transactions/..%2Fwallets%3Fx%3D1")
     assert is_confirmed(told)
     other = callback(id="../wallets?x=1", amount=7)
     with pytest.raises(momopay.CallbackMismatchError):
         drive(transport=service.transport)(lambda client: client.transactions.confirm(other))
     assert not is_confirmed(other)
+    with pytest.raises(momopay.RequestValidationError, match="from parse_callback"):
+        drive(transport=service.transport)(lambda client: client.transactions.confirm(other.transaction))
 
 
 async def never(_: momopay.Transaction) -> bool:

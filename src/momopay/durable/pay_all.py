@@ -147,10 +147,10 @@ class PayAll(Generic[BackendT]):
     async def _pay(self, session: Session[BackendT], given: object) -> PayoutOutcome:
         self._session = session
         try:
-            item = item_of(given)
-            request, metadata = self._request(item), checked_metadata(item.metadata)
-        except errors.RequestValidationError as error:
-            return PayoutOutcome(reference_in(given), JournalState.NOT_SENT, error=error)
+            request, metadata = self._request(item := item_of(given)), checked_metadata(item.metadata)
+        except errors.MomoPayError as error:
+            is_of_all = not isinstance(error, errors.RequestValidationError)  # the callback URL cannot be made
+            return PayoutOutcome(reference_in(given), JournalState.NOT_SENT, error=error, stops=is_of_all)
         entry: JournalEntry | None = None
         try:
             if not self._is_account_checked:  # the journal of another account would make this run skip everybody

@@ -280,7 +280,6 @@ class Sweep:
         if (known.is_open or record.status != known.status) and (differing := differences(entry, record)):
             text = "transaction %s is not the payment of reference %s: the service's record has another %s"
             logger.error(text, record.transaction_id, redacted_repr(entry.reference), ", ".join(differing))
-            del self._followed[record.transaction_id]
             if self._parts.store.contradict(entry, record.transaction_id):
                 self._changes.append((entry, JournalState.UNKNOWN, record))
             return
