@@ -10,17 +10,12 @@ from typing import Any
 from unittest.mock import patch
 from uuid import uuid4
 
-import httpcore
-
 from campaign.judge import Finding
 from momopay import EntryKind, JournalState, MomoPayError, OutcomeUnknownError
 from momopay._core import call as _call
 from momopay._core import response as _response
 from momopay._core.retry import SEARCHED_FIRST, FailureKind
 from momopay._core.search import Matches, search
-from momopay._transport import sockets
-from momopay._transport.attempt import Progress
-from momopay._transport.sockets import AttemptSocket
 from momopay.durable import known, once, send
 from momopay.durable.known import KnownPayment
 from momopay.durable.once import DurableCall
@@ -265,31 +260,6 @@ def lock_held_naively() -> list[Patch]:
     return [patch.object(DurableCall, "run", run_alone)]
 
 
-def no_fence() -> list[Patch]:
-    """The time is not read again before something is written."""
-    read = AttemptSocket.remaining
-
-    def remaining(self: AttemptSocket, error: Any) -> float:
-        return 1.0 if error is httpcore.WriteTimeout else read(self, error)
-
-    begin_body: Any = vars(Progress)["_begin_body"]
-
-    async def begin(self: Progress) -> None:
-        self.until = inf
-        await begin_body(self)
-
-    return [patch.object(Progress, "_begin_body", begin), patch.object(AttemptSocket, "remaining", remaining)]
-
-
-def late_arrival() -> list[Patch]:
-    """A connection without an answer is closed in the usual way, and the kernel goes on to deliver what was written."""
-
-    return [
-        patch.object(sockets, "_ABORT", sockets._CLOSE),
-        patch.object(AttemptSocket, "_set_user_timeout", _always(None)),
-    ]
-
-
 Controls = Mapping[str, Callable[[], list[Patch]]]
 
 
@@ -303,16 +273,14 @@ OF_SIMULATION = _named(
     *(acceptance_not_compared, no_search_before_a_second_send),
 )
 OF_SOCKETS = _named(
-    *(emptied_file_not_noticed, no_fence, late_arrival),
-    *(release_before_the_minute, older_copy_not_noticed, lock_held_naively),
+    *(emptied_file_not_noticed, release_before_the_minute, older_copy_not_noticed, lock_held_naively),
 )
 """Controls of what the simulation does not have: the machine's time, files and sockets."""
 OF_ORDERS = _named(open_prompt_overlooked, end_not_read_again)
 """Controls that only the campaign of collections has."""
 OF_COLLECTIONS = {**OF_ORDERS, **_named(repeat_on_read_timeout, send_again_when_absent)}
 SURELY_CAUGHT = ("emptied_file_not_noticed",)
-"""Controls that any short storm of payouts catches. `no_fence` and `late_arrival` meet what they break with luck, and
-run by hand: tests of the transport cut connections and stop payers at chosen points."""
+"""Controls that any short storm of payouts catches."""
 OF_FAULTS: Mapping[str, str] = {
     "late": "release_before_the_minute",
     "restored": "older_copy_not_noticed",

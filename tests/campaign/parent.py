@@ -69,7 +69,6 @@ class Parent:
         self.human = Human(self.plan.kind, service.payments, self.journal, self.hasty, self.clock, pay)
         # For a prompt, nobody looks while its payer is frozen.
         draws = (0.0, 1.0) if self.plan.kind is EntryKind.PAYOUT else (0.0, 0.4)
-        draws = (0.2, 0.4) if self.plan.control == "no_fence" else draws
         self.freezer = Freezer(settings.folder, self.human, self.rng, draws)
         self.troubles = Troubles(service, server, settings, self.rng)
         self.kills: Counter[str] = Counter()

@@ -32,8 +32,6 @@ PACE = 0.1
 """The longest mean pause between two calls of one thread or task, seconds."""
 FREEZES, DIES, CUTS = 0.004, 0.012, 0.01
 """How likely a worker stops at each of four points of a payout, is killed at each of two, and loses the network."""
-MUCH_MORE = 30
-"""How much more likely that is which a control needs."""
 
 
 def campaign(plan: Plan, *, network: bool) -> Result:
@@ -60,9 +58,9 @@ def campaign(plan: Plan, *, network: bool) -> Result:
             pace=min(PACE, 0.4 * pause) if pays else pause / (2 * worker.ROUNDS),
             epoch=service.epoch,
             # With a fault, a person waits for as long as a whole storm of stopped processes lasts.
-            freezes=0.0 if plan.fault else FREEZES * (MUCH_MORE if plan.control == "no_fence" else 1),
+            freezes=0.0 if plan.fault else FREEZES,
             dies=DIES,
-            cuts=CUTS * (MUCH_MORE if plan.control == "late_arrival" else 1) if network else 0.0,
+            cuts=CUTS if network else 0.0,
         )
         if isinstance(service, Till):
             return Shop(settings, service, server).run()

@@ -205,8 +205,6 @@ CUTS = "cut-*"
 UP = 1.5
 """Seconds for which the network works at least."""
 LINK_DOWN = (0.1, 1.5)
-LONG_DOWN = (4.5, 6.0)
-"""Seconds; the long one outlasts a payout's timeout and the look of a person."""
 FROZEN = (0.3, 4.0)
 """Seconds for which the database's backends stop; a deadline is 3."""
 
@@ -221,7 +219,7 @@ class Troubles:
         self._service = service
         self._server = server
         self._folder = settings.folder
-        self._down = LONG_DOWN if settings.plan.control == "late_arrival" else LINK_DOWN
+        self._down = LINK_DOWN
         self._rng = rng
         self._planned = list(TROUBLES)
         self._restore_at = 0.0

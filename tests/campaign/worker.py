@@ -124,7 +124,7 @@ class Worker:
         drawn = self.rng.random()
         if may_die and drawn < self.settings.dies:
             os.kill(os.getpid(), signal.SIGKILL)
-        if drawn > 1 - self.settings.freezes and (self.plan.control != "no_fence" or point == "head sent"):
+        if drawn > 1 - self.settings.freezes:
             (self.settings.folder / f"frozen-{os.getpid()}").write_text(f"{point}: {reference}")
             os.kill(os.getpid(), signal.SIGSTOP)
 
