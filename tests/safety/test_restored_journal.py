@@ -15,7 +15,7 @@ from forked import in_a_fresh_process
 from journal.kit import pay_and_die
 from momopay import ConfigurationError, Journal
 from momopay.sandbox import Sandbox
-from safety.kit import DURABLE, moved
+from safety.kit import moved
 
 
 @pytest.fixture
@@ -40,10 +40,9 @@ def test_a_copy_that_was_written_back_pays_nothing_and_can_be_reconciled(
     opened(sdk, url, partial(pay, reference="UNSURE"))
     shutil.copyfile(copy, path)
     before = len(sandbox.requests)
-    for name, call in DURABLE.items():
-        with pytest.raises(ConfigurationError, match=r"(?s)reconcile.*\d{4}-\d\d-\d\d.*accept.restored") as caught:
-            opened(sdk, url, call)
-        assert not caught.value.may_have_executed, name
+    with pytest.raises(ConfigurationError, match=r"(?s)reconcile.*\d{4}-\d\d-\d\d.*accept.restored") as caught:
+        opened(sdk, url, partial(pay, reference="NEW"))
+    assert not caught.value.may_have_executed
     with Journal(url) as journal:
         (outcome,) = sdk.collect(pay_all(journal, "MADE", "UNSURE", "NEW"))
     assert isinstance(outcome.error, ConfigurationError)
