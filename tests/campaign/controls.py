@@ -17,7 +17,7 @@ from momopay._core import response as _response
 from momopay._core.retry import SEARCHED_FIRST, FailureKind
 from momopay._core.search import Matches, search
 from momopay.durable import known, once, send
-from momopay.durable.known import KnownPayment
+from momopay.durable.lookup import PaymentLookup
 from momopay.durable.once import DurableCall
 from momopay.durable.send import Sender
 from momopay.journal import guards, rules, statements
@@ -213,7 +213,7 @@ def acceptance_not_compared() -> list[Patch]:
 
 def no_search_before_a_second_send() -> list[Patch]:
     """A reference that was attempted before is sent without a search."""
-    return [patch.object(once, "KnownPayment", type("Blind", (KnownPayment,), {"search": _returning(None)}))]
+    return [patch.object(once, "PaymentLookup", type("Blind", (PaymentLookup,), {"search": _returning(None)}))]
 
 
 def emptied_file_not_noticed() -> list[Patch]:

@@ -158,8 +158,8 @@ class Call(Generic[R]):
             self._log_interruption()
             raise
         finally:
-            if self.session.operation is not None:  # for an interrupt now or later, which has no such attribute
-                self.session.operation.may_have_executed |= self.may_have_been_sent
+            if self.session.events is not None:  # for an interrupt now or later, which has no such attribute
+                self.session.events.may_have_executed |= self.may_have_been_sent
         raise error from cause
 
     @property
@@ -336,9 +336,9 @@ class Call(Generic[R]):
             )
 
     def report_retry(self, seconds: float, error: MomoPayError) -> None:
-        operation = self.session.operation
-        if operation is not None:
-            operation.retry_scheduled(
+        events = self.session.events
+        if events is not None:
+            events.retry_scheduled(
                 method=self.endpoint.method, route=self._route(), attempt=self.attempts, seconds=seconds, error=error
             )
 
@@ -351,8 +351,8 @@ class Call(Generic[R]):
         is_sent: bool = True,
     ) -> None:
         """Log and report the end of an attempt. `failed` is an AttemptFailed, or the exception that interrupted it."""
-        operation, is_logged = self.session.operation, logger.isEnabledFor(logging.DEBUG)
-        if operation is None and not is_logged:
+        events, is_logged = self.session.events, logger.isEnabledFor(logging.DEBUG)
+        if events is None and not is_logged:
             return
         seconds = self.session.backend.now() - started
         status = None if response is None else response.status
@@ -366,8 +366,8 @@ class Call(Generic[R]):
             outcome = f"{status}, request {request_id}" if error is None else outcome
             text = "%s: attempt %d, lane %s, %.3f s: %s"
             logger.debug(text, self._describe(), self.attempts, self.lane.value, seconds, outcome)
-        if operation is not None:
-            operation.attempt_ended(
+        if events is not None:
+            events.attempt_ended(
                 self.session.account.base_url,
                 status=status,
                 request_id=request_id,

@@ -1,13 +1,13 @@
 """Deliver events to the `on_event` of a client or of a callback view.
 
 This module is loaded only for an observer. A client with one gives each call a copy of the session that carries its
-`OperationEvents`. All code that works for a call has its session, so an event finds its call in every thread and task
+`CallEvents`. All code that works for a call has its session, so an event finds its call in every thread and task
 without a context variable, which threads and generators would lose.
 
 Invariants:
 - An `Exception` from an observer is logged and does not affect the call.
 - Other exceptions from it, such as KeyboardInterrupt, pass through. So nothing is delivered while the request of a
-  durable call may be in flight or its outcome is not yet recorded; see `OperationEvents.held`.
+  durable call may be in flight or its outcome is not yet recorded; see `CallEvents.held`.
 
 Times are in seconds, on the monotonic clock of the backend.
 """
@@ -58,11 +58,11 @@ class Observer:
             self._failed.add(kind)
             logger.error("on_event failed on %s: %s%s", kind.__name__, type(error).__name__, trace)  # noqa: TRY400  see `trace_of`
 
-    def start(self, name: str, clock: Callable[[], float], reference: object = None) -> OperationEvents:
-        return OperationEvents(self, name, clock, reference)
+    def start(self, name: str, clock: Callable[[], float], reference: object = None) -> CallEvents:
+        return CallEvents(self, name, clock, reference)
 
 
-class OperationEvents:
+class CallEvents:
     """Reports the events of one call of an operation. It belongs to one task or thread."""
 
     def __init__(self, observer: Observer, name: str, clock: Callable[[], float], reference: object = None) -> None:

@@ -19,7 +19,7 @@ from momopay._transport.attempt import Headers, common_headers, now
 from momopay.errors import BudgetExhaustedError, ConfigurationError, StkTempBannedError, ThrottledError
 
 if TYPE_CHECKING:  # a client without an observer does not load it
-    from momopay._core.events import Observer, OperationEvents
+    from momopay._core.events import CallEvents, Observer
 
 logger: logging.Logger = logging.getLogger("momopay")
 
@@ -148,7 +148,7 @@ class Session(Generic[BackendT]):
         self.stk_pause: StkPause = key_state.stk_pause
         self.clock: ServiceClock = ServiceClock(on_loopback=account.on_loopback)
         self.observer = observer
-        self.operation: OperationEvents | None = None  # the call that a copy was made for
+        self.events: CallEvents | None = None  # of the call that a copy was made for
         self.limits = limits
         self._open_journal = open_journal
         # Set by integrations. The first makes the callback URL for a payment's reference. The second raises if the
@@ -170,10 +170,10 @@ class Session(Generic[BackendT]):
         if headers is not None:
             self.headers.update(headers)
 
-    def with_operation(self, operation: OperationEvents) -> Self:
+    def with_events(self, events: CallEvents) -> Self:
         """Return a copy for one call, whose events name its operation. It shares everything else."""
         of_call = copy(self)
-        of_call.operation = operation
+        of_call.events = events
         return of_call
 
     def without_max_wait(self) -> Self:
@@ -208,17 +208,17 @@ class Session(Generic[BackendT]):
             return
         if self.limits.max_wait is not None and lane is not Lane.POLL:  # nobody waits for a single poll
             latest = min(latest, self.backend.now() + self.limits.max_wait)
-        if self.operation is None:
+        if self.events is None:
             await self.limiter.acquire(lane, latest=latest, describe=describe)
             return
         started = self.backend.now()
         try:
             waited = await self.limiter.acquire(lane, latest=latest, describe=describe)
         except BudgetExhaustedError as error:
-            self.operation.budget_waited(lane.value, self.backend.now() - started, error)
+            self.events.budget_waited(lane.value, self.backend.now() - started, error)
             raise
         if waited:
-            self.operation.budget_waited(lane.value, self.backend.now() - started, None)
+            self.events.budget_waited(lane.value, self.backend.now() - started, None)
 
     async def close(self) -> None:
         try:

@@ -147,9 +147,9 @@ class TransactionWait(Caller):
         )
 
     def _report(self, waiter: Waiter, seen: Transaction | None, error: Exception | None) -> None:
-        operation = self.session.operation
-        if operation is not None:  # the client has an observer
-            operation.wait_ended(waiter.transaction_id, self.now() - self._started, waiter.reads, seen, error)
+        events = self.session.events
+        if events is not None:  # the client has an observer
+            events.wait_ended(waiter.transaction_id, self.now() - self._started, waiter.reads, seen, error)
 
 
 def _last_seen(waiter: Waiter) -> Transaction | None:

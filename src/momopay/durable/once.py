@@ -19,7 +19,7 @@ from momopay._core.call import Call, PaymentDetails
 from momopay._core.session import Session
 from momopay._core.wiring import BackendT
 from momopay._redaction import mask_phone, redacted_repr
-from momopay.durable.known import KnownPayment
+from momopay.durable.lookup import PaymentLookup
 from momopay.durable.payment import Payment, outcome_unknown, payment_of
 from momopay.durable.send import ENDPOINTS, JournalAccess, Sender, learn_tenant
 from momopay.journal.entries import MAY_BE_SENT, EntryKind, JournalEntry, JournalTransaction
@@ -125,7 +125,7 @@ class DurableCall(Generic[BackendT]):
                 # A proxy may have refused it, and what a transport reported as not sent may have been sent. Without the
                 # clock's offset at that time, nothing is sent unless the search reaches the end of the list.
                 whole_list = entry.attempts > 0 and entry.clock_offset is None
-                found = await KnownPayment(self._journal).search(entry, whole_list=whole_list)
+                found = await PaymentLookup(self._journal).search(entry, whole_list=whole_list)
                 if found is not None:
                     return self._existing_if_blocking(entry, found)
             record = await self._sender.try_to_send(self._draft, entry)
@@ -136,7 +136,7 @@ class DurableCall(Generic[BackendT]):
             self._has_read_others = True
             for other in await self._journal.run(self._store.by_wire_reference, self._draft.wire_reference):
                 if other.kind is EntryKind.COLLECTION and other.reference != self._reference:
-                    await KnownPayment(self._journal).refresh(other)
+                    await PaymentLookup(self._journal).refresh(other)
             return None
         return None if record is None else payment_of(self._kind, self._reference, record, is_new=True)
 
@@ -147,7 +147,7 @@ class DurableCall(Generic[BackendT]):
         for known in paid or entry.transactions:
             if not blocks(self._kind, self._stage(known)):
                 continue
-            transaction = await KnownPayment(self._journal).read(entry, known)
+            transaction = await PaymentLookup(self._journal).read(entry, known)
             stage = stage_of(transaction.status)
             if paid or stage is Stage.PAID:
                 return self._existing(entry, transaction)
@@ -159,7 +159,7 @@ class DurableCall(Generic[BackendT]):
 
     async def _reconcile(self, entry: JournalEntry) -> Payment | None:
         """Search for an unresolved attempt. If the list does not show it, never send again."""
-        found = await KnownPayment(self._journal).reconcile(entry)
+        found = await PaymentLookup(self._journal).reconcile(entry)
         if found is not None:
             return self._existing_if_blocking(entry, found)
         # The search may have recorded that an earlier prompt was paid.

@@ -18,7 +18,7 @@ from momopay._core.reads import PageWalk, read_page, read_transaction
 from momopay._core.session import Session
 from momopay._core.wiring import BackendT
 from momopay._redaction import redacted_repr
-from momopay.durable.known import search_for
+from momopay.durable.lookup import search_for
 from momopay.durable.send import check_account, report_change
 from momopay.errors import ProtocolError, RequestValidationError, ServerError, TransactionNotFoundError
 from momopay.journal.entries import UNRESOLVED, EntryKind, JournalEntry, JournalState

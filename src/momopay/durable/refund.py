@@ -9,7 +9,7 @@ import momopay
 from momopay._core.operation import run_sync
 from momopay._core.session import Session
 from momopay._core.wiring import BackendT
-from momopay.durable.known import KnownPayment
+from momopay.durable.lookup import PaymentLookup
 from momopay.durable.send import JournalAccess, check_account
 from momopay.errors import DuplicatePayoutError, MomoPayError, RequestValidationError
 from momopay.journal.entries import MAY_BE_SENT, EntryKind, JournalEntry
@@ -59,7 +59,7 @@ async def _plan(
     refundable = await access.run(store.refundable, of, name)
     if not refundable.paid:
         # Its callback may have been lost.
-        await KnownPayment(access).refresh(refundable.order)
+        await PaymentLookup(access).refresh(refundable.order)
         refundable = await access.run(store.refundable, of, name)
     order = refundable.order
     if not refundable.paid:

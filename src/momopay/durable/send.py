@@ -114,8 +114,8 @@ def report_change(
     record: object = None,
 ) -> None:
     """Report to the client's observer, if any, that an entry changed its state, or a transaction its status."""
-    if session.operation is not None:
-        session.operation.journal_changed(payment.kind, payment.reference, old, new, record)
+    if session.events is not None:
+        session.events.journal_changed(payment.kind, payment.reference, old, new, record)
 
 
 class JournalAccess:
@@ -201,9 +201,9 @@ class Sender:
         """Send if the row is unchanged since it was `read`. Return None if it must be read again."""
         # Before the row is SENDING: a process that dies while it waits for a slot must leave nothing unresolved.
         await self._call.acquire_slot()
-        operation = self._session.operation
+        events = self._session.events
         try:
-            with nullcontext() if operation is None else operation.held(), self._store.leases.lease() as lease:
+            with nullcontext() if events is None else events.held(), self._store.leases.lease() as lease:
                 began = self._session.backend.now()
                 if await self._begin(lease, draft, read):
                     self._call.before_body = partial(self._check_row, lease, draft, began)

@@ -23,7 +23,7 @@ from momopay._core.search import Matches, search
 from momopay._core.session import Session
 from momopay._ratelimit.budget import Lane
 from momopay._redaction import redacted_repr
-from momopay.durable.known import describe, record_made, search_for
+from momopay.durable.lookup import describe, record_made, search_for
 from momopay.durable.send import check_account, report_change
 from momopay.journal.entries import JournalEntry, JournalState
 from momopay.journal.evidence import differences, report_of
@@ -121,8 +121,8 @@ class Sweep:
             raise failure
         opened, unknown = await in_thread(lambda: (reports.count_open()[0], len(self._journal.unresolved())))
         report = SweepReport(self._settled, opened, unknown, self._handled, self._failed)
-        if self._session.operation is not None:
-            self._session.operation.sweep_ended(**vars(report))
+        if self._session.events is not None:
+            self._session.events.sweep_ended(**vars(report))
         return report
 
     async def reconcile_all(self) -> list[JournalEntry]:

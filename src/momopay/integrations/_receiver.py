@@ -37,7 +37,7 @@ from http import HTTPStatus
 from typing import Any, Final
 from unicodedata import normalize
 
-from momopay._core.events import Observer, OperationEvents, outcome_of
+from momopay._core.events import CallEvents, Observer, outcome_of
 from momopay._core.handlers import is_async, raise_if_awaitable, trace_of
 from momopay._redaction import redacted_repr
 from momopay._transport.attempt import now
@@ -78,19 +78,19 @@ class _Reception:
     changed: tuple[JournalState, JournalEntry] | None = None
     """The journal's entry that it changed, after the state that the entry had before."""
 
-    def report(self, operation: OperationEvents) -> None:
+    def report(self, events: CallEvents) -> None:
         """Report the request, unless it was not a POST."""
         callback, error = self.callback, self.error
         if self.changed is not None and callback is not None:
             state, entry = self.changed
-            operation.journal_changed(entry.kind, entry.reference, state, entry.state, callback.transaction)
+            events.journal_changed(entry.kind, entry.reference, state, entry.state, callback.transaction)
         outcome: CallbackOutcome = "duplicate" if self.is_first is False else "accepted"
         if error is not None:
             outcome = outcome_of(error)
             if outcome == "busy" and self.is_first:  # the error is not the journal's but the handler's own
                 outcome = "failed"
         if error is not None or callback is not None:
-            operation.callback_received(outcome, callback, error, self.status)
+            events.callback_received(outcome, callback, error, self.status)
 
 
 class CallbackReceiver:
@@ -146,15 +146,15 @@ class CallbackReceiver:
     def _received(self) -> Generator[_Reception]:
         """Report the request when the context ends."""
         reception = _Reception()
-        operation = None if self._observer is None else self._observer.start("callbacks.receive", now)
+        events = None if self._observer is None else self._observer.start("callbacks.receive", now)
         try:
             yield reception
         except BaseException as error:  # a cancellation
             reception.error = error
             raise
         finally:
-            if operation is not None:
-                reception.report(operation)
+            if events is not None:
+                reception.report(events)
 
     def _admit(self, reception: _Reception, method: str, query: str, body: bytes) -> HTTPStatus | None:
         """Return None for a callback, else the status of its refusal. It asks neither the service nor the journal.

@@ -11,7 +11,7 @@ from momopay._core.operation import Resource, as_operation, operation, run_async
 from momopay._core.retry import AT_MOST_ONCE
 from momopay._core.wiring import BackendT
 from momopay._ratelimit.budget import Lane
-from momopay.durable.known import release
+from momopay.durable.lookup import release
 from momopay.durable.once import DurableCall
 from momopay.durable.pay_all import PayAll, PayoutIterator, PayoutLimits, Source
 from momopay.durable.payment import Payment

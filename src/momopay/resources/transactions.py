@@ -200,8 +200,8 @@ class Transactions(Resource[BackendT]):
         """
         if not isinstance(callback, Callback):
             raise RequestValidationError({"callback": "must be a Callback, from parse_callback"})
-        operation = self._session.operation
-        with nullcontext() if operation is None else operation.confirming(callback):
+        events = self._session.events
+        with nullcontext() if events is None else events.confirming(callback):
             transaction = await Confirmation(self._coordinators.confirmations, self._session, callback).read()
             # The status of an end without success is not compared exactly: the service does not specify whether a read
             # shows EXPIRED, and whether a cancelled prompt reads as FAILED or CANCELLED.

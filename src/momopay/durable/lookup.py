@@ -37,7 +37,7 @@ logger: logging.Logger = logging.getLogger("momopay")
 _PREFERRED: Final = (Stage.PAID, Stage.OPEN, Stage.ENDED)  # of several transactions of an order, the one to return
 
 
-class KnownPayment:
+class PaymentLookup:
     """Reads and searches for a payment that was attempted before, on behalf of one call."""
 
     def __init__(self, journal: JournalAccess) -> None:
@@ -179,7 +179,7 @@ async def release(
         logger.warning("reference %s is released without a search, as %s says", redacted_repr(reference), by)
     else:
         # By reference alone in the whole list: a wrong clock, a fee in the amount or a masked phone must not hide it.
-        found = await KnownPayment(JournalAccess(session, journal, reference, inf)).search(entry, whole_list=True)
+        found = await PaymentLookup(JournalAccess(session, journal, reference, inf)).search(entry, whole_list=True)
     in_thread = session.backend.in_thread  # the search may have taken longer than the deadline
     if found is None and await in_thread(store.release, entry, by):
         logger.warning("reference %s was released by %s: it may be sent", redacted_repr(reference), by)

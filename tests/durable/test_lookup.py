@@ -50,7 +50,7 @@ from journal.kit import (
 )
 from journal.kit import record as record_outcome
 from momopay import Journal, JournalState, MomoPayError, OutcomeUnknownError, PollSchedule, RequestValidationError
-from momopay.durable.known import search_for
+from momopay.durable.lookup import search_for
 from momopay.sandbox import Fault
 from virtual import virtual_client
 
