@@ -16,7 +16,7 @@ from momopay._core import call as _call
 from momopay._core import response as _response
 from momopay._core.retry import SEARCHED_FIRST, FailureKind
 from momopay._core.search import Matches, search
-from momopay.durable import known, once, send
+from momopay.durable import lookup, once, send
 from momopay.durable.lookup import PaymentLookup
 from momopay.durable.once import DurableCall
 from momopay.durable.send import Sender
@@ -182,7 +182,7 @@ def near_matches_ignored() -> list[Patch]:
     def proof(kind: EntryKind, exact: Any, _near: Any) -> Any:
         return rules.proof(kind, exact, [])
 
-    return [patch.object(known, "proof", proof)]
+    return [patch.object(lookup, "proof", proof)]
 
 
 def release_without_search() -> list[Patch]:
@@ -193,7 +193,7 @@ def release_without_search() -> list[Patch]:
             return [Matches()]
         return await search(session, wanted, *until, whole_list=whole_list)
 
-    return [patch.object(known, "search", nothing), *no_search_before_a_second_send()]
+    return [patch.object(lookup, "search", nothing), *no_search_before_a_second_send()]
 
 
 def release_before_the_minute() -> list[Patch]:

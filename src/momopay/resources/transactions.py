@@ -236,8 +236,8 @@ class Transactions(Resource[BackendT]):
             WaitTimeoutError: The schedule's limit passed; ``.last`` is the last state read. The payment may still
                 succeed and move money: read it again later.
             TransactionNotFoundError: The account has no such transaction.
-            ProtocolError: Two responses in a row were malformed, such as a proxy's page. Check the base URL. The
-                payment continues without the wait.
+            ProtocolError: Two responses in a row were malformed, such as a proxy's page, or showed another
+                transaction. Check the base URL. The payment continues without the wait.
             APIError: A refusal that waiting does not change, such as a revoked key.
         """
         ended = await self._start_wait([transaction_id], until, schedule).end(self._session)
