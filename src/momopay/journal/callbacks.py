@@ -45,6 +45,7 @@ class Recorder:
 
     def settle(self, record: ServiceRecord) -> JournalEntry | None:
         """Record what the service's own record says; return its entry, or None. See `Journal.settle`."""
+        # By the reference first: after a broken response, another entry may have the id of this transaction.
         entry = self._of_reference(record) or self._store.by_transaction(record.transaction_id)
         if entry is None:
             return None

@@ -307,7 +307,7 @@ class Store:
 
     def _is_earlier(self, entry: JournalEntry, report: Report) -> bool:
         """Return whether a new transaction is from an earlier attempt, while the latest attempt is unresolved."""
-        are_others_known = len(entry.transactions) + 1 >= entry.attempts
+        are_others_known = len(entry.transactions) + 1 >= entry.attempts  # so a new one is the latest attempt's
         if entry.state not in UNRESOLVED or not REPEATS[entry.kind] or are_others_known:
             return False
         if entry.clock_offset is not None and report.created_at is not None:
