@@ -147,9 +147,11 @@ class PayAll(Generic[BackendT]):
     async def _pay(self, session: Session[BackendT], given: object) -> PayoutOutcome:
         self._session = session
         try:
-            request, metadata = self._request(item := item_of(given)), checked_metadata(item.metadata)
+            item = item_of(given)
+            request, metadata = self._request(item), checked_metadata(item.metadata)
         except errors.MomoPayError as error:
-            is_of_all = not isinstance(error, errors.RequestValidationError)  # the callback URL cannot be made
+            # Any other error says that no callback URL can be made, whatever the payout.
+            is_of_all = not isinstance(error, errors.RequestValidationError)
             return PayoutOutcome(reference_in(given), JournalState.NOT_SENT, error=error, stops=is_of_all)
         entry: JournalEntry | None = None
         try:

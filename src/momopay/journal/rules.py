@@ -87,10 +87,7 @@ def blocks(kind: EntryKind, stage: Stage) -> bool:
 
 
 def next_step(kind: EntryKind, state: JournalState | None, stages: Sequence[Stage], attempts: int) -> Step:
-    """Return what a call does next about a payment with these stages of its known transactions.
-
-    `state` is how the row reads, None if there is none.
-    """
+    """Return the next step for a payment in this state (None: no row), with known transactions at these stages."""
     if Stage.PAID in stages:
         return Step.READ
     match state:
