@@ -57,7 +57,7 @@ class RetryPolicy:
 
     retries_on: frozenset[FailureKind]  # the kinds of failure after which the same request may be sent again
     needs_reconciliation: bool = False  # whether OutcomeUnknownError is raised where it may have executed
-    raises_own_error: frozenset[FailureKind] = _REFUSALS  # raise the service's own error even so
+    raises_own_error: frozenset[FailureKind] = _REFUSALS  # these raise the service's own error even there
     has_effect: bool = True  # whether the request changes anything at the service
 
 

@@ -266,7 +266,7 @@ class Sweep:
                     continue  # a page may show a different amount, such as one with the fee, so it is read by id
                 self._unread.discard(record.transaction_id)
                 self._record_change(followed, record)
-                # A prompt that reads as open again may still be paid, so it is read once more.
+                # One that reads as open again may still be paid: it is not marked, so later sweeps read it again.
                 if record.status.is_terminal and self._is_due_again(record.transaction_id):
                     checked.append(record.transaction_id)
             elif isinstance(record, Transaction):  # its id was in a broken response; `_search` covers the pages
