@@ -50,6 +50,6 @@ def test_calls_go_on_after_any_number_of_strikes(folder: Path, strikes: int) -> 
 
 def test_the_strikes_break_code_that_forgets_about_signals(tmp_path: Path) -> None:
     """The control: a lock that is acquired and released by plain statements is lost, and the hang is noticed."""
-    code, stuck = run("control", tmp_path, 150 * STRIKES, hang=1.0)
+    code, stuck = run("control", tmp_path, 150 * STRIKES, hang=HANG / 2)
     assert code != 0
     assert "hold_naively" in stuck or "struck.py" in stuck
