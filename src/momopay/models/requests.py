@@ -165,7 +165,7 @@ class PayoutRequest(Request):
     amount: Annotated[Decimal, arguments.kes(minimum=10)]
     phone: arguments.Phone
     reference: arguments.Reference
-    currency: arguments.Currency = "KES"
+    currency: arguments.Currency = "KES"  # as every default, sent only if a caller passes it
     description: arguments.Text | None = None
     channel_id: arguments.ChannelId | None = None
     callback_url: arguments.CallbackUrl | None = None
