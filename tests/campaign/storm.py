@@ -205,12 +205,13 @@ CUTS = "cut-*"
 UP = 1.5
 """Seconds for which the network works at least."""
 LINK_DOWN = (0.1, 1.5)
+"""Seconds for which it loses every packet."""
 FROZEN = (0.3, 4.0)
 """Seconds for which the database's backends stop; a deadline is 3."""
 
 
 class Troubles:
-    """All of them, each in its own time."""
+    """Troubles of the account, the network and the database, each in its own time."""
 
     def __init__(
         self, service: Service, server: PostgresqlServer | None, settings: Settings, rng: random.Random
@@ -219,7 +220,6 @@ class Troubles:
         self._service = service
         self._server = server
         self._folder = settings.folder
-        self._down = LINK_DOWN
         self._rng = rng
         self._planned = list(TROUBLES)
         self._restore_at = 0.0
@@ -264,7 +264,7 @@ class Troubles:
         try:
             for file in self._folder.glob(CUTS):  # whoever left it goes on when it is gone
                 file.unlink(missing_ok=True)
-            self._over.wait(self._rng.uniform(*self._down))
+            self._over.wait(self._rng.uniform(*LINK_DOWN))
         finally:
             set_link(up=True)
         self.events["network lost every packet for a while"] += 1
