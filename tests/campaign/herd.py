@@ -215,8 +215,9 @@ class Herd:
         if child.process.exitcode is not None:
             return
         if self.rng.random() < self._stops:
-            os.kill(child.pid, signal.SIGSTOP)
-            self.events["a process was frozen"] += 1
+            with suppress(ProcessLookupError):  # it has just killed itself
+                os.kill(child.pid, signal.SIGSTOP)
+                self.events["a process was frozen"] += 1
         else:
             child.kill()
             self.events["kills of the receiver" if child is self.receiver else "kills of a worker"] += 1
