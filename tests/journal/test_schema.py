@@ -65,8 +65,8 @@ def test_the_databases_clock_measures_a_lease(journal: Journal) -> None:
         begin(journal, lease, seconds=100)
         with store_of(journal).database.connection() as connection:
             until, left = connection.execute(select(payments.c.lease_until, lease_left(payments))).one()
-    assert 99 < left <= 100
-    assert abs(until - time.time() - left) < 1  # this machine is the database's
+    assert 90 < left <= 100
+    assert abs(until - time.time() - left) < 10  # this machine is the database's
 
 
 # Versions
