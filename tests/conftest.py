@@ -3,6 +3,7 @@
 import gc
 import logging
 import os
+import shutil
 import signal
 from collections.abc import Callable, Generator, Iterator
 from functools import cache
@@ -33,6 +34,8 @@ WHOLE = (
     "transport/test_late_arrival.py",
 )
 """What takes its time, and runs where the marker `whole` is asked for."""
+ROOM = 2**30
+"""Bytes; a run of all tests leaves about a seventh of it."""
 
 
 class SharedStatements(dict[Any, Any]):
@@ -64,6 +67,17 @@ def pytest_configure() -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    _keep_files_in_memory()
+
+
+def _keep_files_in_memory() -> None:
+    """Make each `tmp_path` in memory, where there is room: else half of the journal's tests is waiting for a disk.
+
+    What is tested is the order of the writes: processes die here, never the machine.
+    """
+    memory = Path("/dev/shm")
+    if os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > ROOM:
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(memory))
 
 
 @pytest.hookimpl(optionalhook=True)
