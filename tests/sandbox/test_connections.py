@@ -13,7 +13,7 @@ import trio
 
 from journal.kit import in_threads
 from momopay import APIConnectionError, AsyncClient, OutcomeUnknownError, TransactionStatus
-from momopay.sandbox import Fault, Sandbox, _connections
+from momopay.sandbox import Fault, Sandbox, _fault_middleware
 from patience import until
 from sandbox.kit import KEY, Receiver, payouts
 
@@ -121,7 +121,7 @@ def test_close_ends_a_request_that_hangs(sandbox: Sandbox) -> None:
 
 
 def test_a_slow_drip_and_a_body_without_its_end(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
-    monkeypatch.setattr(_connections, "DRIP_INTERVAL", 0)
+    monkeypatch.setattr(_fault_middleware, "DRIP_INTERVAL", 0)
 
     async def read() -> None:
         async with httpx.AsyncClient(transport=httpx.ASGITransport(sandbox.app), base_url=BASE, auth=(KEY, "")) as http:

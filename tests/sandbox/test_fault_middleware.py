@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from in_turn import in_turn
-from momopay.sandbox import Fault, MovementKind, Sandbox, _connections
+from momopay.sandbox import Fault, MovementKind, Sandbox, _fault_middleware
 from patience import beside, until
 from sandbox.kit import KEY, Receiver, Service, client, connected, data, own_sandbox, payouts, refusal, transaction_id
 
@@ -88,7 +88,7 @@ def test_hanging_after_commit_ends_with_the_client(sandbox: Sandbox, service: Se
 
 
 def test_a_slow_drip_is_a_whole_answer(api: httpx.Client, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_connections, "DRIP_INTERVAL", 0)
+    monkeypatch.setattr(_fault_middleware, "DRIP_INTERVAL", 0)
     sandbox.fail_next("DELETE", "/payment-wallet/channels/{id}", Fault.slow_drip)
     assert refusal(api.delete("/payment-wallet/channels/nope")) == (404, "CHANNEL_NOT_FOUND")
 

@@ -1,6 +1,6 @@
 """What faults do to the connection of a request, which is a socket or a call of the application in this process.
 
-ASGI cannot express resets, hang-ups and responses that are cut off or sent byte by byte, so faults act below it.
+ASGI cannot express resets and hang-ups, so faults act below it.
 """
 
 import asyncio
@@ -8,7 +8,7 @@ import math
 import socket
 import struct
 from collections.abc import Callable, MutableMapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import Any
 
@@ -16,24 +16,7 @@ import anyio
 import anyio.to_thread
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-DRIP_INTERVAL = 0.05  # real seconds per byte
 CONNECTION = "momopay.connection"  # the key of the ASGI scope for the request's connection
-
-
-@dataclass(slots=True)
-class RawResponse:
-    """A whole response that was not sent yet."""
-
-    status: int = 500
-    headers: list[tuple[bytes, bytes]] = field(default_factory=list[tuple[bytes, bytes]])
-    body: bytes = b""
-
-    def encode(self, *, content_length: bool = True) -> bytes:
-        """Return the bytes for HTTP/1.1. Without Content-Length, closing the connection ends the body."""
-        lines = [f"HTTP/1.1 {self.status} Sandbox".encode()]
-        lines += [name + b": " + value for name, value in self.headers if content_length or name != b"content-length"]
-        lines += [b"connection: close", b"", b""]
-        return b"\r\n".join(lines) + self.body
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,21 +44,6 @@ class SocketConnection:
             # A linger time of zero makes the kernel drop what is unsent and send RST instead of FIN.
             raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             self.transport.abort()
-
-    async def truncate(self, response: RawResponse, *, content_length: bool) -> None:
-        """Send the head and half of the body, then close the connection."""
-        raw = response.encode(content_length=content_length)
-        self.transport.write(raw[: len(raw) - (len(response.body) + 1) // 2])
-        self.transport.close()
-
-    async def drip(self, response: RawResponse) -> None:
-        self.hold()
-        for byte in response.encode():
-            if self.transport.is_closing():
-                return
-            self.transport.write(bytes((byte,)))
-            await asyncio.sleep(DRIP_INTERVAL)
-        self.transport.close()
 
 
 class MemoryConnection:
@@ -106,23 +74,6 @@ class MemoryConnection:
         self.ended.set()
 
     reset = close
-
-    async def truncate(self, response: RawResponse, *, content_length: bool) -> None:
-        """Send the head and half of the body. Without Content-Length, the body seems complete."""
-        half = response.body[: len(response.body) // 2]
-        headers = [(name, value) for name, value in response.headers if content_length or name != b"content-length"]
-        self.put({"type": "http.response.start", "status": response.status, "headers": headers})
-        self.put({"type": "http.response.body", "body": half, "more_body": content_length})
-        self.broken = content_length
-        self.ended.set()
-
-    async def drip(self, response: RawResponse) -> None:
-        self.put({"type": "http.response.start", "status": response.status, "headers": response.headers})
-        for byte in response.body:
-            self.put({"type": "http.response.body", "body": bytes((byte,)), "more_body": True})
-            await asyncio.sleep(DRIP_INTERVAL)
-        self.put({"type": "http.response.body"})
-        self.ended.set()
 
 
 Connection = SocketConnection | MemoryConnection

@@ -4,8 +4,10 @@ A fault before the commit ends the request here. For a fault after the commit, t
 and the fault decides what reaches the client. Requests outside /v1 only get a Date header by the virtual clock.
 """
 
+import asyncio
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from email.utils import format_datetime
 from typing import Any
 from uuid import uuid4
@@ -16,7 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from momopay.sandbox._accounts import KEY_PREFIX, key_of, mask_key, tenant_id_of
 from momopay.sandbox._bodies import MAXIMUM_BYTES
-from momopay.sandbox._connections import CONNECTION, Connection, RawResponse, read_body, replay
+from momopay.sandbox._connections import CONNECTION, Connection, read_body, replay
 from momopay.sandbox._engine import Engine
 from momopay.sandbox._faults import Fault, PlannedFault
 from momopay.sandbox._records import ReceivedRequest, Transaction, json_number
@@ -30,6 +32,7 @@ BODY = "momopay.body"
 _HTML = b"<html><head><title>502 Bad Gateway</title></head><body><h1>502 Bad Gateway</h1></body></html>"
 _TEXT_HTML = {"content-type": "text/html"}
 _SOMEBODY_ELSE = "254799999999"
+DRIP_INTERVAL = 0.05  # real seconds per byte
 
 
 class FaultMiddleware:
@@ -75,7 +78,7 @@ class FaultMiddleware:
             answer = Response(_HTML, 502, _TEXT_HTML) if planned.fault is Fault.html_502 else _error()
             await answer(scope, receive, send_and_log)
         else:
-            await self._after_commit(scope, receive, send_and_log, planned, request)
+            await self._after_commit(scope, receive, send_and_log, planned)
 
     def _dating(self, send: Send) -> Send:
         """Return a `send` that adds a Date header if there is none."""
@@ -120,44 +123,62 @@ class FaultMiddleware:
         finally:
             connection.release()
 
-    async def _after_commit(
-        self, scope: Scope, receive: Receive, send: Send, planned: PlannedFault, request: ReceivedRequest
-    ) -> None:
-        response = RawResponse()
+    async def _after_commit(self, scope: Scope, receive: Receive, send: Send, planned: PlannedFault) -> None:
+        start: Message = {}
+        body = b""
 
         async def keep(message: Message) -> None:
+            nonlocal start, body
             if message["type"] == "http.response.start":
-                response.status, response.headers = message["status"], list(message["headers"])
+                start = message
             else:
-                response.body += message.get("body", b"")
+                body += message.get("body", b"")
 
-        await self._app(scope, receive, self._dating(keep))
+        await self._app(scope, receive, keep)
         connection: Connection = scope[CONNECTION]
-        instead: Response | None = None
         match planned.fault:
             case Fault.error_after_commit:
-                instead = _error()
+                await _error()(scope, receive, send)
             case Fault.refused_after_commit:
                 refusal = error_body("REQUEST_CONFLICT", "Refused, although it was executed (a fault on demand)")
-                instead = json_response(refusal, planned.status)
+                await json_response(refusal, planned.status)(scope, receive, send)
             case fault if fault.names_another:
-                instead = json_response(name_another(fault, response.body, self._engine.state), response.status)
+                another = name_another(fault, body, self._engine.state)
+                await json_response(another, start["status"])(scope, receive, send)
+            case Fault.truncated if not planned.content_length:
+                # The server sends it in chunks, so that it seems complete.
+                headers = [each for each in start["headers"] if each[0] != b"content-length"]
+                await send({**start, "headers": headers})
+                await send({"type": "http.response.body", "body": body[: len(body) // 2]})
+            case Fault.truncated:
+                await send(start)
+                await send({"type": "http.response.body", "body": body[: len(body) // 2], "more_body": True})
+                connection.close()
+                await _wait_for_disconnect(receive)
             case Fault.reset_after_commit:
                 connection.reset()
-            case Fault.truncated:
-                self._engine.requests.set_status(request, response.status)
-                await connection.truncate(response, content_length=planned.content_length)
+                # If the app returned without a response, uvicorn would send a 500 of its own.
+                await _wait_for_disconnect(receive)
             case Fault.slow_drip:
-                self._engine.requests.set_status(request, response.status)
-                await connection.drip(response)
+                connection.hold()
+                await _drip(start, body, receive, send)
+                connection.release()
             case _:
                 connection.hold()
-        if instead is not None:
-            await instead(scope, receive, send)
-            return
-        # If the app returned without a response, uvicorn would send a 500 of its own.
-        await _wait_for_disconnect(receive)
-        connection.release()
+                await _wait_for_disconnect(receive)
+                connection.release()
+
+
+async def _drip(start: Message, body: bytes, receive: Receive, send: Send) -> None:
+    """Send a response whose body comes byte by byte, until the client disconnects."""
+    await send(start)
+    for byte in body:
+        await send({"type": "http.response.body", "body": bytes((byte,)), "more_body": True})
+        with suppress(TimeoutError):
+            async with asyncio.timeout(DRIP_INTERVAL):
+                await _wait_for_disconnect(receive)
+                return
+    await send({"type": "http.response.body"})
 
 
 async def _wait_for_disconnect(receive: Receive) -> None:
