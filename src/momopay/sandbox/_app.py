@@ -1,8 +1,8 @@
-"""The ASGI application: the service under /v1, its OpenAPI document, and the two HTML pages with their guard."""
+"""The ASGI application: the service under /v1, its OpenAPI document, and the two HTML pages, behind a guard."""
 
 import re
 from base64 import b64encode
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import cache
 from hashlib import sha256
 from http import HTTPStatus
@@ -20,7 +20,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from momopay.sandbox._accounts import KEY_PREFIX, Switches, key_of
-from momopay.sandbox._bodies import MAXIMUM_BYTES, host_names, is_loopback
+from momopay.sandbox._bodies import MAXIMUM_BYTES, is_loopback
 from momopay.sandbox._endpoints import ENDPOINTS, Endpoint
 from momopay.sandbox._engine import Engine
 from momopay.sandbox._fault_middleware import BODY, EFFECT, PREFIX, json_response
@@ -30,53 +30,49 @@ from momopay.sandbox._payments import Call
 from momopay.sandbox._refusals import Refusal, error_body, success_body
 
 _SCRIPT = re.compile("<script>(.*?)</script>", re.DOTALL)
+_PAGES = frozenset({"/", "/docs", "/openapi.json"})
 # The phone's page is in several files. It is served as one, so that its policy need not allow it to fetch them.
 _PART = re.compile(r'<link rel="stylesheet" href="(?P<style>\w+\.css)">|<script src="(?P<script>\w+\.js)"></script>')
 
 
 class Guard:
-    """Keeps other web sites out of the pages and the control routes, which need no key.
+    """The layer that keeps other web sites out of the pages and the control routes, which need no key.
 
     Any site that a developer visits can make the browser send requests to loopback. The sandbox answers requests for
-    loopback names and for `hosts`.
+    loopback names and for `hosts`. If other machines reach it, that applies to /v1 too.
     """
 
-    def __init__(self, hosts: Collection[str] = ()) -> None:
-        self.hosts: frozenset[str] = host_names(hosts)
+    def __init__(self, app: ASGIApp, hosts: Collection[str], *, reachable: bool) -> None:
+        self._app = app
+        self._hosts = hosts
+        self._reachable = reachable
 
-    def check_host(self, headers: Mapping[str, str]) -> None:
-        """Raise if a request is for another name, which may be DNS rebinding."""
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            name = urlsplit(f"//{headers.get('host', '')}").hostname or ""
-        except ValueError:
-            name = ""
-        if not is_loopback(name) and name not in self.hosts:
-            others = " and those given as --allow-host" if self.hosts else ""
-            raise Refusal("FORBIDDEN", f"The sandbox answers to loopback names{others} only")
-
-    def check(self, headers: Mapping[str, str], scheme: str) -> None:
-        """Raise if a request is neither from the sandbox's own pages nor from a program."""
-        self.check_host(headers)
-        # Programs send neither header. Browsers send at least one, and scripts cannot change it.
-        origin = headers.get("origin")
-        foreign = origin is not None and origin != f"{scheme}://{headers.get('host')}"
-        if foreign or headers.get("sec-fetch-site") in {"cross-site", "same-site"}:
-            raise Refusal("FORBIDDEN", "Another site may not drive the sandbox")
-
-
-def host_checked(app: ASGIApp, guard: Guard) -> ASGIApp:
-    """Return an app that checks the Host of every request, also under /v1, for a server that other machines reach."""
-
-    async def checked(scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            if scope["type"] == "http":
-                guard.check_host(Headers(scope=scope))
+            if scope["type"] == "http" and (self._reachable or not scope["path"].startswith(f"{PREFIX}/")):
+                self._check(scope["path"], Headers(scope=scope), scope["scheme"])
         except Refusal as refusal:
             await refusal_response(refusal)(scope, receive, send)
         else:
-            await app(scope, receive, send)
+            await self._app(scope, receive, send)
 
-    return checked
+    def _check(self, path: str, headers: Mapping[str, str], scheme: str) -> None:
+        """Raise if a request is for another name, which may be DNS rebinding, or comes from another site."""
+        host = headers.get("host", "")
+        try:
+            name = urlsplit(f"//{host}").hostname or ""
+        except ValueError:
+            name = ""
+        if not is_loopback(name) and name not in self._hosts:
+            others = " and those given as --allow-host" if self._hosts else ""
+            raise Refusal("FORBIDDEN", f"The sandbox answers to loopback names{others} only")
+        # Other sites may link to a page, since they can neither frame nor read it, and may use /v1 with a key.
+        if path in _PAGES or path.startswith(f"{PREFIX}/"):
+            return
+        # Programs send neither header. Browsers send at least one, and scripts cannot change it.
+        foreign = headers.get("origin", f"{scheme}://{host}") != f"{scheme}://{host}"
+        if foreign or headers.get("sec-fetch-site") in {"cross-site", "same-site"}:
+            raise Refusal("FORBIDDEN", "Another site may not drive the sandbox")
 
 
 class ServiceApp(FastAPI):
@@ -98,7 +94,7 @@ class ServiceApp(FastAPI):
         return openapi(Switches(), "/", frozenset())
 
 
-def build(engine: Engine, guard: Guard, wrap: Callable[[ASGIApp], ASGIApp]) -> FastAPI:
+def build(engine: Engine, wrap: Callable[[ASGIApp], ASGIApp]) -> FastAPI:
     """Return the application. `wrap` puts `FaultMiddleware` around it."""
     app = ServiceApp(
         openapi_url=None,
@@ -112,7 +108,7 @@ def build(engine: Engine, guard: Guard, wrap: Callable[[ASGIApp], ASGIApp]) -> F
     app.outermost = wrap(app.serve)
     for path, endpoints in groupby(ENDPOINTS, lambda endpoint: endpoint.path):
         app.router.routes.append(Route(PREFIX + path, _Resource(engine, list(endpoints)), include_in_schema=False))
-    _add_pages(app, engine, guard)
+    _add_pages(app, engine)
     # Starlette's own errors are plain text, but clients of the service expect the envelope.
     for kind in (HTTPException, Refusal, Exception):
         app.add_exception_handler(kind, _error_response)
@@ -128,11 +124,7 @@ class _Resource:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         # Nothing suspends before the response is sent, so a request is one step and needs no lock.
-        try:
-            response = self._answer(scope)
-        except Refusal as refusal:
-            response = refusal_response(refusal)
-        await response(scope, receive, send)
+        await self._answer(scope)(scope, receive, send)
 
     def _answer(self, scope: Scope) -> Response:
         endpoint = self._endpoints.get(scope["method"])
@@ -182,24 +174,17 @@ async def _error_response(_request: Request, error: Exception) -> Response:
     return refusal_response(Refusal("INTERNAL_ERROR"))
 
 
-def _add_pages(app: FastAPI, engine: Engine, guard: Guard) -> None:
-    """Add / (the phone), /docs and /openapi.json."""
+def _add_pages(app: FastAPI, engine: Engine) -> None:
+    """Add the phone, the documentation and the OpenAPI document."""
 
-    def document(request: Request) -> Response:
+    async def document(request: Request) -> Response:
         url = f"{request.scope['scheme']}://{request.headers.get('host', '')}"
         return JSONResponse(openapi(_described_switches(engine, request), url, engine.state.callback_hosts))
 
-    def checked(answer: Callable[[Request], Response]) -> Callable[[Request], Awaitable[Response]]:
-        async def handle(request: Request) -> Response:
-            # Only the host: other sites may link to a page, since they can neither frame nor read it.
-            guard.check_host(request.headers)
-            return answer(request)
-
-        return handle
-
-    app.router.add_route("/", checked(lambda _request: _page("page/page.html")), include_in_schema=False)
-    app.router.add_route("/docs", checked(lambda _request: _page("docs.html")), include_in_schema=False)
-    app.router.add_route("/openapi.json", checked(document), include_in_schema=False)
+    # A response is an application of its own.
+    pages: dict[str, ASGIApp] = {"/": _page("page/page.html"), "/docs": _page("docs.html")}
+    app.router.routes.extend(Route(path, page, methods=["GET"]) for path, page in pages.items())
+    app.router.add_route("/openapi.json", document, include_in_schema=False)
 
 
 def _described_switches(engine: Engine, request: Request) -> Switches:

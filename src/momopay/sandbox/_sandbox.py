@@ -61,6 +61,7 @@ class Sandbox:
             speed=speed,
             state=state,
             switches=None if profile is None else load_profile(profile),
+            host=host,
             allow_hosts=(*allow_hosts, *(() if host in {LOOPBACK, ANY_ADDRESS} else (host,))),
             callback_hosts=callback_hosts,
         )
@@ -102,7 +103,7 @@ class Sandbox:
         with self._lock:
             if self._runner is None:
                 self._runner = self._make_runner()
-                add_control_routes(self._runner.app, self, self._runner.engine, self._runner.guard)
+                add_control_routes(self._runner.app, self, self._runner.engine)
             return self._runner
 
     def close(self) -> None:

@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from momopay.sandbox._accounts import Switches
-from momopay.sandbox._app import Guard, build, host_checked
+from momopay.sandbox._app import Guard, build
 from momopay.sandbox._bodies import host_names, is_loopback
 from momopay.sandbox._connections import CONNECTION, InProcess, SocketConnection
 from momopay.sandbox._engine import Clock, Engine, monotonic
@@ -151,12 +151,12 @@ class Runner:
         *,
         speed: float,
         state: str | Path | None,
-        switches: Switches | None = None,
-        allow_hosts: Collection[str] = (),
-        callback_hosts: Collection[str] = (),
+        switches: Switches | None,
+        host: str,
+        allow_hosts: Collection[str],
+        callback_hosts: Collection[str],
     ) -> None:
-        self.guard = Guard(allow_hosts)
-        posted_to = host_names(callback_hosts)
+        answers_to, posted_to = host_names(allow_hosts), host_names(callback_hosts)
         now = datetime.now(UTC)
         store = None if state is None else Store(state)
         try:
@@ -181,16 +181,17 @@ class Runner:
         )
         self._thread.start()
         self._ready.wait()
-        self.app: FastAPI = build(
-            self.engine, self.guard, lambda app: InProcess(FaultMiddleware(app, self.engine), self._loop_of)
-        )
+
+        def wrap(app: ASGIApp) -> ASGIApp:
+            guarded = Guard(FaultMiddleware(app, self.engine), answers_to, reachable=not is_loopback(host))
+            return InProcess(guarded, self._loop_of)
+
+        self.app: FastAPI = build(self.engine, wrap)
 
     def serve(self, listener: socket.socket) -> None:
         """Start the server and wait until it accepts connections."""
         ready = threading.Event()
-        reachable = not is_loopback(listener.getsockname()[0])
-        app = host_checked(self.app, self.guard) if reachable else self.app
-        self.server = server = Server(app, ready.set)
+        self.server = server = Server(self.app, ready.set)
 
         async def begin() -> None:
             self._serving = asyncio.create_task(server.serve([listener]))
