@@ -59,7 +59,7 @@ def test_a_file_of_something_else_is_left_alone(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="in use by another sandbox"):
         Store(state)
     store.close()
-    execute(state, "update meta set value = '99' where name = 'version'")
+    execute(state, "pragma application_id = 99")
     for path, reason in ((state, "another version"), (tmp_path / "missing" / "state.db", "cannot be opened")):
         with pytest.raises(ValueError, match=reason):
             Store(path)

@@ -1,7 +1,7 @@
 """Keeps the state in an SQLite file, so that a restart continues where the last run stopped. No key is written.
 
 Each body is the JSON of a dataclass, so the names of the fields are the format of the file. Renaming one requires a new
-`_VERSION`. Files of other versions are refused.
+version of the format. Files of other versions are refused.
 """
 
 import sqlite3
@@ -17,18 +17,17 @@ from momopay.sandbox._records import CallbackRecord, Delivery, Movement, Transac
 from momopay.sandbox._state import AccountState, RateWindow, ServiceState, StkHealth
 
 _SCHEMA = """
-create table if not exists meta (name text primary key, value text not null);
 create table if not exists records (kind text, id text, place integer, body text not null, primary key (kind, id));
 """
-_VERSION = "4"
-# "momo" in the header of the file. It is checked so that nothing is written to another program's database.
-_APPLICATION_ID = 0x6D6F6D6F
+# "mom" and the version of the format. It is checked so that nothing is written to another program's database.
+_APPLICATION_ID = 0x6D6F6D05
 _ADAPTERS: Mapping[str, TypeAdapter[Any]] = {
     "account": TypeAdapter(tuple[Account, RateWindow, StkHealth]),
     "transaction": TypeAdapter(Transaction),
     "delivery": TypeAdapter(Delivery),
     "callback": TypeAdapter(CallbackRecord),
     "movement": TypeAdapter(Movement),
+    "now": TypeAdapter(datetime),
 }
 
 
@@ -43,32 +42,22 @@ class Store:
         try:
             self._claim()
             self._connection.executescript(_SCHEMA)
-            version = self._meta("version", _VERSION)
         except sqlite3.DatabaseError as error:
             self._connection.close()
             if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY:
                 raise ValueError(f"{path} is in use by another sandbox") from error
             raise ValueError(f"{path} is no sandbox state: {error}") from error
-        if version != _VERSION:
-            self._connection.close()
-            raise ValueError(f"{path} was written by another version of the sandbox")
         self._saved_callbacks = self._saved_movements = 0
 
     def _claim(self) -> None:
-        """Lock the file while it is open, and raise unless it is the sandbox's or new."""
+        """Lock the file while it is open, and raise unless it is new or one of this version's sandbox."""
         # Two sandboxes on one file would overwrite each other. The lock ends with the process at the latest.
         self._connection.executescript("pragma locking_mode = exclusive; begin exclusive; commit;")
         (application,) = self._connection.execute("pragma application_id").fetchone()
         (tables,) = self._connection.execute("select count(*) from sqlite_master").fetchone()
-        if application != _APPLICATION_ID and tables:
-            raise sqlite3.DatabaseError("it belongs to another program")
+        if tables and application != _APPLICATION_ID:
+            raise sqlite3.DatabaseError("it belongs to another program, or to another version of the sandbox")
         self._connection.execute(f"pragma application_id = {_APPLICATION_ID}")
-
-    def _meta(self, name: str, default: str) -> str:
-        with self._connection as connection:
-            connection.execute("insert or ignore into meta values (?, ?)", (name, default))
-            row: tuple[str] = connection.execute("select value from meta where name = ?", (name,)).fetchone()
-        return row[0]
 
     def load(self, now: datetime) -> tuple[ServiceState, datetime]:
         """Return the saved state, and the instant that its clock had reached or `now`, whichever is later."""
@@ -87,7 +76,7 @@ class Store:
             state.add_callback(record)
         state.ledger = list(self._read("movement"))
         self._saved_callbacks, self._saved_movements = len(state.callbacks), len(state.ledger)
-        return state, max(now, datetime.fromisoformat(self._meta("now", now.isoformat())))
+        return state, max(now, next(self._read("now"), now))
 
     def _read(self, kind: str) -> Iterator[Any]:
         rows = self._connection.execute("select body from records where kind = ? order by place, id", (kind,))
@@ -98,8 +87,8 @@ class Store:
         # Callbacks and movements are only appended. Accounts and open deliveries are few, so all of them are written.
         callbacks, movements = self._saved_callbacks, self._saved_movements
         with self._connection as connection:
-            connection.execute("update meta set value = ? where name = 'now'", (now.isoformat(),))
             connection.execute("delete from records where kind = 'delivery'")
+            self._write("now", [("", 0, now)])
             accounts = state.accounts.items()
             self._write("account", ((key, 0, (each.account, each.rate, each.health)) for key, each in accounts))
             self._write("transaction", ((each.id, each.number, each) for each in state.unsaved.values()))
