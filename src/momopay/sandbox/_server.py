@@ -8,13 +8,14 @@ from collections.abc import Callable, Collection, Coroutine
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
 import h11
 import uvicorn
 from fastapi import FastAPI
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.server import ServerState
 
 from momopay.sandbox._accounts import Switches
 from momopay.sandbox._app import Guard, build
@@ -27,6 +28,7 @@ from momopay.sandbox._store import Store
 
 HEAD_LIMIT = 30.0  # real seconds within which the head of a request must arrive
 _GRACE = 1.0  # real seconds at the end for requests that are being answered
+BACKLOG = 512  # connections that wait to be accepted
 LOOPBACK = "127.0.0.1"
 ANY_ADDRESS = "0.0.0.0"  # noqa: S104 - for containers, on request only
 
@@ -38,7 +40,7 @@ def listen(port: int, host: str = LOOPBACK) -> socket.socket:
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((host, port))
-        listener.listen(512)
+        listener.listen(BACKLOG)
         listener.setblocking(False)
     except (TypeError, OSError, OverflowError) as error:
         listener.close()
@@ -53,8 +55,7 @@ def listen(port: int, host: str = LOOPBACK) -> socket.socket:
 class _Http(H11Protocol):
     """HTTP on one connection. It puts the connection into each request's scope, and limits the wait for a head."""
 
-    # A class variable, because uvicorn creates the protocols itself.
-    held: ClassVar[set[asyncio.Transport]]
+    held: set[asyncio.Transport]
     _head_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -85,56 +86,46 @@ class _Http(H11Protocol):
         await self._app(scope, receive, send)
 
 
-class Server(uvicorn.Server):
-    """uvicorn, which calls `ready` once it accepts connections. Outside the main thread it handles no signals."""
+class Server:
+    """HTTP by uvicorn on one socket. uvicorn's own server polls ten times a second, and waits at its end."""
 
-    def __init__(self, app: ASGIApp, ready: Callable[[], None]) -> None:
-        # The connections that faults hold open. uvicorn would wait for these requests, which never end.
+    def __init__(self, app: ASGIApp) -> None:
+        # The connections that faults hold open. Their requests never end by themselves.
         self._held = set[asyncio.Transport]()
-        config = uvicorn.Config(
+        self._state = ServerState()
+        self._config = uvicorn.Config(
             app,
-            http=type("Http", (_Http,), {"held": self._held}),
+            http="h11",
+            ws="none",
             log_config=None,
             access_log=False,
-            lifespan="off",
-            ws="none",
             proxy_headers=False,
             # `FaultMiddleware` dates responses by the virtual clock.
             date_header=False,
             server_header=False,
         )
-        super().__init__(config)
-        self._ready = ready
-        self._stopping = asyncio.Event()
+        self._config.load()
 
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        self._ready()
+    async def start(self, listener: socket.socket) -> None:
+        self._listening = await asyncio.get_running_loop().create_server(self._protocol, sock=listener, backlog=BACKLOG)
 
-    def stop(self) -> None:
-        """Stop the server. Call it on the server's event loop only."""
-        self._stopping.set()
+    def _protocol(self) -> _Http:
+        protocol = _Http(self._config, self._state, {})
+        protocol.held = self._held
+        return protocol
 
-    async def main_loop(self) -> None:
-        """Wait for `stop`. uvicorn's own loop polls ten times a second, and test suites start hundreds of sandboxes."""
-        await self._stopping.wait()
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Close idle connections, and give requests under way a moment to end. uvicorn's own always sleeps 0.1 s."""
-        for server in self.servers:
-            server.close()
-        for listener in sockets or []:
-            listener.close()
-        state = self.server_state
-        for protocol in list(state.connections):
+    async def stop(self) -> None:
+        """Close idle connections, and give requests under way a moment to end."""
+        self._listening.close()
+        for protocol in list(self._state.connections):
             protocol.shutdown()
         with suppress(TimeoutError):
             async with asyncio.timeout(_GRACE):
-                while state.connections or state.tasks:
+                while self._state.connections or self._state.tasks:
                     for transport in self._held:
                         transport.abort()
                     await asyncio.sleep(0.005)
-        for task in state.tasks:
+        for task in self._state.tasks:
             task.cancel()
 
 
@@ -170,8 +161,7 @@ class Runner:
             if store is not None:
                 store.close()
             raise
-        self.server: Server | None = None
-        self._serving: asyncio.Task[None] | None = None
+        self._server: Server | None = None
         self._loop = asyncio.new_event_loop()
         self._loop.time = monotonic  # type: ignore[method-assign]  # for the reason given there
         self._ready = threading.Event()
@@ -190,19 +180,14 @@ class Runner:
 
     def serve(self, listener: socket.socket) -> None:
         """Start the server and wait until it accepts connections."""
-        ready = threading.Event()
-        self.server = server = Server(self.app, ready.set)
-
-        async def begin() -> None:
-            self._serving = asyncio.create_task(server.serve([listener]))
-
-        self.wait_for(begin())
-        ready.wait()
+        server = Server(self.app)
+        self.wait_for(server.start(listener))
+        self._server = server
 
     def stop(self) -> None:
         """Stop the server and the engine, and wait until the thread has ended."""
         if self._thread.is_alive():
-            self.on_loop(self._begin_stop)
+            self.on_loop(self.engine.begin_stop)
             self._thread.join()
 
     def on_loop(self, act: Callable[[], T]) -> T:
@@ -232,16 +217,11 @@ class Runner:
         self._ready.set()
         running = asyncio.create_task(engine.run())
         await engine.stopping.wait()
-        if self._serving is not None:
-            await self._serving
+        # After `begin_stop` has ended the POSTs, because requests may depend on them.
+        if self._server is not None:
+            await self._server.stop()
         await engine.stop()
         await running
-
-    def _begin_stop(self) -> None:
-        # First the faults and POSTs, because uvicorn waits for the requests that depend on them.
-        self.engine.begin_stop()
-        if self.server is not None:
-            self.server.stop()
 
     def _loop_of(self) -> asyncio.AbstractEventLoop:
         if self._loop.is_closed():
