@@ -180,6 +180,7 @@ class Engine:
         async with self._advance_lock:
             self._raise_if_stopping()
             self.catch_up()
+            self.commit()
             target = self.clock.hold() + timedelta(seconds=seconds)
             try:
                 while self._posts:
@@ -206,19 +207,16 @@ class Engine:
 
     async def send_again(self, callback_id: str) -> None:
         """POST a callback again, once, and wait for its answer."""
-        self._raise_if_stopping()
-        self.catch_up()
         record = next((each for each in reversed(self.state.callbacks) if each.id == callback_id), None)
         if record is None:
             raise Refusal("NOT_FOUND", "No callback has this id")
         payload = dict(record.payload)
-        delivery = Delivery(record.tenant_id, record.transaction_id, record.url, payload, posts_left=1)
+        now = self.clock.now()
+        delivery = Delivery(record.tenant_id, record.transaction_id, record.url, payload, posts_left=1, due=now)
         self.state.deliveries[delivery.id] = delivery
-        # Saved before it is POSTed, like every other callback.
+        self.state.put_on_agenda(delivery)
         self.state.version += 1
-        self.commit()
-        await asyncio.wait({self._start_post(delivery, self.clock.now())})
-        self._raise_if_stopping()
+        await self.advance(0)
 
     def clear_planned(self, plan_id: str | None = None) -> None:
         """Forget all planned faults and outcomes, or the one with this id."""
