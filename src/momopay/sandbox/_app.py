@@ -2,7 +2,7 @@
 
 import re
 from base64 import b64encode
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from functools import cache
 from hashlib import sha256
 from http import HTTPStatus
@@ -94,8 +94,8 @@ class ServiceApp(FastAPI):
         return openapi(Switches(), "/", frozenset())
 
 
-def build(engine: Engine, wrap: Callable[[ASGIApp], ASGIApp]) -> FastAPI:
-    """Return the application. `wrap` puts `FaultMiddleware` around it."""
+def build(engine: Engine) -> ServiceApp:
+    """Return the application. The caller sets its `outermost` layer."""
     app = ServiceApp(
         openapi_url=None,
         docs_url=None,
@@ -105,7 +105,6 @@ def build(engine: Engine, wrap: Callable[[ASGIApp], ASGIApp]) -> FastAPI:
         # Older versions of FastAPI ignore the argument and report nothing by themselves.
         telemetry={"exclude": lambda _scope: True, "auto_configure": False},
     )
-    app.outermost = wrap(app.serve)
     for path, endpoints in groupby(ENDPOINTS, lambda endpoint: endpoint.path):
         app.router.routes.append(Route(PREFIX + path, _Resource(engine, list(endpoints)), include_in_schema=False))
     _add_pages(app, engine)

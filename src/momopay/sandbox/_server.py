@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 
 import h11
 import uvicorn
-from fastapi import FastAPI
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
@@ -135,8 +134,6 @@ T = TypeVar("T")
 class Runner:
     """A running sandbox. Its methods may be called from any thread but its own."""
 
-    engine: Engine
-
     def __init__(
         self,
         *,
@@ -155,7 +152,7 @@ class Runner:
             loaded.callback_hosts = posted_to
             if switches is not None:
                 loaded.use_switches(switches)
-            clock = Clock(start, speed=speed, wall=monotonic)
+            self.engine = Engine(loaded, Clock(start, speed=speed, wall=monotonic), store)
         except BaseException:
             # Otherwise the lock on the file would outlive the failed start.
             if store is not None:
@@ -164,19 +161,12 @@ class Runner:
         self._server: Server | None = None
         self._loop = asyncio.new_event_loop()
         self._loop.time = monotonic  # type: ignore[method-assign]  # for the reason given there
-        self._ready = threading.Event()
         # A daemon, so that a program that forgets `close` still ends.
-        self._thread = threading.Thread(
-            target=self._run, args=(loaded, clock, store), name="momopay-sandbox", daemon=True
-        )
+        self._thread = threading.Thread(target=self._run, name="momopay-sandbox", daemon=True)
         self._thread.start()
-        self._ready.wait()
-
-        def wrap(app: ASGIApp) -> ASGIApp:
-            guarded = Guard(FaultMiddleware(app, self.engine), answers_to, reachable=not is_loopback(host))
-            return InProcess(guarded, self._loop_of)
-
-        self.app: FastAPI = build(self.engine, wrap)
+        self.app = build(self.engine)
+        faulty = FaultMiddleware(self.app.serve, self.engine)
+        self.app.outermost = InProcess(Guard(faulty, answers_to, reachable=not is_loopback(host)), self._loop_of)
 
     def serve(self, listener: socket.socket) -> None:
         """Start the server and wait until it accepts connections."""
@@ -204,23 +194,17 @@ class Runner:
             work.close()  # a coroutine that is never awaited causes a warning
         return asyncio.run_coroutine_threadsafe(work, self._loop_of()).result()
 
-    def _run(self, state: ServiceState, clock: Clock, store: Store | None) -> None:
-        try:
-            with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
-                runner.run(self._live(state, clock, store))
-        finally:
-            # Also if the start failed, so that the constructor does not wait for ever.
-            self._ready.set()
+    def _run(self) -> None:
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            runner.run(self._live())
 
-    async def _live(self, state: ServiceState, clock: Clock, store: Store | None) -> None:
-        self.engine = engine = Engine(state, clock, store)
-        self._ready.set()
-        running = asyncio.create_task(engine.run())
-        await engine.stopping.wait()
+    async def _live(self) -> None:
+        running = asyncio.create_task(self.engine.run())
+        await self.engine.stopping.wait()
         # After `begin_stop` has ended the POSTs, because requests may depend on them.
         if self._server is not None:
             await self._server.stop()
-        await engine.stop()
+        await self.engine.stop()
         await running
 
     def _loop_of(self) -> asyncio.AbstractEventLoop:
