@@ -21,7 +21,7 @@ from typing import Any, TypeVar, cast, get_type_hints
 
 import anyio
 import anyio.to_thread
-from pydantic import BaseModel, ConfigDict, ValidationError, create_model
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
@@ -98,21 +98,20 @@ def _view(engine: Engine, view: Callable[[Engine, Mapping[str, str]], object]) -
 
 
 @cache  # by the function, because a test suite starts hundreds of sandboxes
-def _body_of(action: Callable[..., object]) -> tuple[type[BaseModel], dict[str, str]]:
-    """Return the body of an action's route, and the parameter of the action for each of its fields."""
+def _body_of(action: Callable[..., object]) -> type[BaseModel]:
+    """Return the body of an action's route. Its fields are the parameters of the action."""
     _self, *parameters = signature(action).parameters.values()
-    hints, taken, names = get_type_hints(action), dict[str, Any](), dict[str, str]()
+    hints, taken = get_type_hints(action), dict[str, Any]()
     for each in parameters:
-        default = ... if each.default is each.empty else each.default
-        field = "id" if each.name in _IDS else each.name
+        default, is_id = ... if each.default is each.empty else each.default, each.name in _IDS
         # Only a string, since a record has no JSON form here.
-        taken[field] = str if each.name in _IDS and default is ... else hints[each.name], default
-        names[field] = each.name
-    return create_model(action.__name__, __config__=ConfigDict(strict=True), **taken), names
+        kind = str if is_id and default is ... else hints[each.name]
+        taken[each.name] = kind, Field(default, alias="id" if is_id else None)
+    return create_model(action.__name__, __config__=ConfigDict(strict=True), **taken)
 
 
 def _action(engine: Engine, method: MethodType) -> Handler:
-    model, names = _body_of(method.__func__)
+    model = _body_of(method.__func__)
 
     async def handle(request: Request) -> Response:
         given = parse_json(await _body(request) or b"{}", number=None)
@@ -120,7 +119,7 @@ def _action(engine: Engine, method: MethodType) -> Handler:
             body = model.model_validate(given)
         except ValidationError as error:
             raise invalid(error, "The request body is not valid") from None
-        arguments = {names[name]: getattr(body, name) for name in model.model_fields}
+        arguments = {name: getattr(body, name) for name in model.model_fields}
         try:
             # On a thread, because the method blocks until this event loop has run its work.
             await anyio.to_thread.run_sync(

@@ -81,14 +81,12 @@ class FaultMiddleware:
             await self._after_commit(scope, receive, send_and_log, planned)
 
     def _dating(self, send: Send) -> Send:
-        """Return a `send` that adds a Date header if there is none."""
+        """Return a `send` that adds a Date header."""
 
         async def send_dated(message: Message) -> None:
             if message["type"] == "http.response.start":
-                headers = list(message.get("headers", ()))
-                if not any(name == b"date" for name, _ in headers):
-                    headers.append((b"date", format_datetime(self._engine.clock.now(), usegmt=True).encode()))
-                message = {**message, "headers": headers}
+                date = format_datetime(self._engine.clock.now(), usegmt=True)
+                message = {**message, "headers": [*message["headers"], (b"date", date.encode())]}
             await send(message)
 
         return send_dated
