@@ -3,8 +3,9 @@
 The file holds a `SharedState` by the machine's clock, and is changed under a lock. What may go wrong:
     - A process dies while it holds the lock: the kernel releases the lock. If it is only stopped, nobody gets a slot
       until it continues or dies. Nobody blocks on the lock, so calls keep their deadlines.
-    - The file is damaged or deleted: the window counts as full. An empty file beside it shows that the budget was used
-      before. Only if that was deleted, too, a process that never used the budget begins with a free window.
+    - The file is damaged: the window counts as full.
+    - The file is deleted: the window counts as full for a process that has used the budget. For another, this is the
+      first use ever.
 
 Threads of a process share one descriptor and thereby the file's lock, so they have a lock of their own. An exception
 from a signal handler leaves neither held: C functions release both, and the file is closed.
@@ -151,9 +152,9 @@ class FileRateBudget(BaseBudget):
 
     It works as `RateBudget` does, with its log in a file. So it needs no server, and it remembers what was sent when a
     process ends, crashes or restarts. Payments go first, whichever process they wait in. A slot costs less than 0.1 ms,
-    and no call blocks on the file's lock. If the file is damaged or deleted, the window counts as full: the logger
-    ``momopay`` says so (WARNING), and requests wait for up to a window. A hidden empty file beside it, ``.NAME.used``,
-    shows that it existed. Safe to use from many threads and event loops, and across a fork. It moves no money.
+    and no call blocks on the file's lock. If the file is damaged, or deleted while it is in use, the window counts as
+    full: the logger ``momopay`` says so (WARNING), and requests wait for up to a window. Safe to use from many threads
+    and event loops, and across a fork. It moves no money.
 
     Args:
         path: The file, or a folder in which each account has its own file. By default a file in XDG_RUNTIME_DIR or the
@@ -198,7 +199,6 @@ class FileSlots(SharedSlots):
     def __init__(self, path: Path, requests: int, window: float, *, is_private: bool) -> None:
         super().__init__(requests, window)
         self._path = path
-        self._marker = path.with_name(f".{path.name}.used")
         self._is_private = is_private  # must belong to this user, because others may write to the folder
         self._descriptor = -1
         self._is_known = False  # whether this process has used the budget
@@ -268,12 +268,8 @@ class FileSlots(SharedSlots):
 
     def _read(self, now: float) -> SharedState:
         text = os.pread(self._descriptor, os.fstat(self._descriptor).st_size, 0)
-        if not self._is_known:
-            # Even if the log is good: what cleans temporary folders may have deleted an old marker.
-            with suppress(FileExistsError, PermissionError):
-                self._marker.touch(0o600, exist_ok=False)
-                if not text:  # nobody has used this budget before
-                    return SharedState(SlotLog(*self.size))
+        if not text and not self._is_known:
+            return SharedState(SlotLog(*self.size))
         state = SharedState.parse(text, *self.size, now)
         if state is None:
             name, window = self._path, self.size[1]

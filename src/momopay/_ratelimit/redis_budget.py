@@ -4,21 +4,14 @@ Redis holds the text of a `SharedState`, by the server's clock. A process reads 
 new text unless somebody else has written meanwhile; then it starts over. There is no lock on the server, so a process
 that dies or freezes blocks nobody.
 
-If Redis loses the log, the window must not count as free. The script that writes it contains the account's name, and
-Redis keeps scripts apart from keys: FLUSHALL and eviction keep them, a restart and a failover lose them. So:
-
-    log and script      the usual case
-    script alone        the log was deleted or evicted: the window counts as full
-    log alone           Redis restarted, perhaps from an old copy of the log: full
-    neither             full for a process that has used the budget; free for another one, for which this is no
-                        different from the first use ever
+If Redis loses the log, the window counts as full for a process that has used the budget. For another one, this is the
+first use ever.
 
 While a thread asks, it holds the process's lock. An `AsyncClient` asks from a worker thread.
 """
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from math import inf, isfinite
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
@@ -37,7 +30,7 @@ __all__ = ["RedisClient", "RedisRateBudget"]
 
 logger = logging.getLogger("momopay")
 
-_COMPARE_AND_SET: Final = """-- momopay: rate budget of account {account}
+_COMPARE_AND_SET: Final = """
 if (redis.call('GET', KEYS[1]) or '') ~= ARGV[1] then return 0 end
 redis.call('SET', KEYS[1], ARGV[2])
 return 1
@@ -111,8 +104,6 @@ class RedisSlots(SharedSlots):
         self._error: type[Exception] = _library().RedisError
         self._client: Any = None
         self._key = "momopay:budget:" + account_hash
-        self._script = _COMPARE_AND_SET.format(account=account_hash)
-        self._script_name = hashlib.sha1(self._script.encode()).hexdigest()  # noqa: S324  how Redis names scripts
         self._sharers = sharers
         self._last: SharedState | None = None  # as Redis last had it
         self._ahead = 0.0  # seconds by which this machine's clock is ahead of the server's
@@ -149,24 +140,18 @@ class RedisSlots(SharedSlots):
         # Taken away until all answers are read. After an exception, the next request could read those of this one.
         client, self._client = self._client or _connected(self._given, self._timeout), None
         for _ in range(_ATTEMPTS):
-            reading = client.pipeline(transaction=False)
             # The clock last, so that it is not earlier than the state that was read.
-            reading.get(self._key).execute_command("SCRIPT EXISTS", self._script_name).time()
-            text, (has_script,), (seconds, microseconds) = reading.execute()
+            text, (seconds, microseconds) = client.pipeline(transaction=False).get(self._key).time().execute()
             now, at = backend.now(), seconds + microseconds / 1e6
-            state = SharedState.parse(text, *self.size, at) if text and has_script else None
-            is_lost = state is None and bool(text or has_script or self._last)
+            state = SharedState.parse(text, *self.size, at) if text else None
+            is_lost = state is None and bool(text or self._last)
             if state is None:
                 state = SharedState.full(*self.size, at) if is_lost else SharedState(SlotLog(*self.size))
             if self._share is not None:  # Redis must count what was sent while it was away
                 missed = [slot - now + at for slot in self._share.log.slots if slot >= self._away_since]
                 state.log.slots = sorted(state.log.slots + missed)
             delay = self._apply(change, state, at, now)
-            writing = client.pipeline(transaction=True)
-            if not has_script:  # EVAL alone would do, but Redis may evict scripts that only came with it
-                writing.script_load(self._script)
-            writing.eval(self._script, 1, self._key, text or b"", state.dump(at))
-            if writing.execute()[-1]:
+            if client.eval(_COMPARE_AND_SET, 1, self._key, text or b"", state.dump(at)):
                 if is_lost:
                     logger.warning("Redis has lost the log of the rate budget: no request for %g s", self.size[1])
                 self._last, self._ahead = state, now - at
