@@ -16,7 +16,6 @@ import momopay
 import wire
 from drivers import Drive
 from in_turn import in_turn
-from momopay._transport import async_backend, sync_backend
 from momopay._transport import attempt as attempts
 from momopay._transport.async_backend import AsyncNetwork, AsyncStream, wait_suspended
 from momopay._transport.sockets import AttemptSocket, wait_blocking
@@ -94,7 +93,7 @@ def test_all_addresses_of_a_name_share_one_deadline(monkeypatch: pytest.MonkeyPa
     now = [0.0]
     tried = list[tuple[str, float]]()
 
-    def resolve(*_asked: object) -> list[str]:
+    async def resolve(*_asked: object) -> list[str]:
         return ["::1", "127.0.0.1", "127.0.0.2"]
 
     def connect(address: tuple[str, int], timeout: float) -> socket.socket:
@@ -102,7 +101,7 @@ def test_all_addresses_of_a_name_share_one_deadline(monkeypatch: pytest.MonkeyPa
         now[0] += timeout
         raise TimeoutError
 
-    monkeypatch.setattr(sync_backend, "resolve", resolve)
+    monkeypatch.setattr(SyncNetwork, "_resolve", resolve)
     monkeypatch.setattr(attempts, "now", lambda: now[0])
     monkeypatch.setattr(socket, "create_connection", connect)
     attempt = AttemptSocket(wait_blocking)
@@ -216,38 +215,26 @@ def test_a_server_that_sends_without_a_pause_lets_other_tasks_run(loop: str) -> 
     theirs.close()
 
 
-def addresses_of_names(monkeypatch: pytest.MonkeyPatch, connecting: dict[str, Callable[[], Awaitable[Any]]]) -> None:
-    """Resolve every name to these addresses, and connect to each in its own way."""
+@pytest.mark.parametrize("loop", ["asyncio", "trio"])
+def test_a_silent_address_does_not_hold_up_the_next(monkeypatch: pytest.MonkeyPatch, loop: str) -> None:
+    wait, waited = anyio.wait_writable, list[Any]()
 
     async def getaddrinfo(*_asked: object, **_hints: object) -> list[Any]:
-        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, 443)) for address in connecting]
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, 0)) for address in ("127.0.0.2", "127.0.0.1")]
 
-    async def connect(address: str, _port: int) -> Any:
-        return await connecting[address]()
+    async def wait_writable(sock: socket.socket) -> None:
+        waited.append(sock)
+        await (anyio.sleep_forever() if len(waited) == 1 else wait(sock))
+
+    async def main(listener: socket.socket) -> None:
+        attempt = waiting()
+        attempt.deadline = attempts.now() + 1.0
+        stream = await AsyncNetwork(attempt).connect_tcp("name.example", listener.getsockname()[1], wire.PATIENCE)
+        assert attempt.raw.getpeername() == listener.getsockname()
+        await stream.aclose()
+        assert [sock.fileno() for sock in waited] == [-1] * 2
 
     monkeypatch.setattr(anyio, "getaddrinfo", getaddrinfo)
-    monkeypatch.setattr(async_backend, "_connect", connect)
-
-
-async def refused() -> None:
-    raise ConnectionRefusedError(111, "refused")
-
-
-@pytest.mark.parametrize("loop", ["asyncio", "trio"])
-@pytest.mark.parametrize("first", [anyio.sleep_forever, refused])
-def test_a_silent_address_does_not_hold_up_the_next(monkeypatch: pytest.MonkeyPatch, loop: str, first: Any) -> None:
-    sockets = socket.socketpair()
-
-    async def connected() -> socket.socket:
-        return sockets[0]
-
-    async def main() -> None:
-        with anyio.fail_after(wire.PATIENCE):
-            stream = await AsyncNetwork(waiting()).connect_tcp("name.example", 443, wire.PATIENCE)
-        assert isinstance(stream, AsyncStream)
-        assert stream._socket.raw is sockets[0]
-
-    addresses_of_names(monkeypatch, {"192.0.2.1": first, "192.0.2.2": connected})
-    anyio.run(main, backend=loop)
-    for sock in sockets:
-        sock.close()
+    monkeypatch.setattr(anyio, "wait_writable", wait_writable)
+    with wire.silent() as listener:
+        anyio.run(main, listener, backend=loop)

@@ -158,7 +158,7 @@ def test_a_password_is_in_no_message_and_no_repr() -> None:
     client = Client(KEY, base_url=BASE, proxy="http://clerk:hidden@proxy.example")
     backend = session_of(client).backend
     assert "hidden" not in f"{client!r}{backend._route!r}"
-    assert base64.b64encode(b"clerk:hidden").decode() not in f"{backend._route!r}{backend._route.tunnel(tls=True)!r}"
+    assert base64.b64encode(b"clerk:hidden").decode() not in f"{backend._route!r}"
 
 
 PROXIES = [

@@ -475,5 +475,6 @@ def test_a_payment_cancelled_during_its_check_was_not_sent(loop: str, before_bod
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux stops its monotonic clock")
 def test_the_clock_of_deadlines_runs_while_the_machine_sleeps() -> None:
     now: Any = attempts.now
+    backends: tuple[Any, ...] = (SyncBackend, AsyncBackend)
     assert (now.func, now.args) == (time.clock_gettime, (time.CLOCK_BOOTTIME,))
-    assert all(vars(backend)["now"].__func__ is now for backend in (SyncBackend, AsyncBackend))
+    assert all(backend.now is now for backend in backends)

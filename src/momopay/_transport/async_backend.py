@@ -17,17 +17,14 @@ import anyio.lowlevel
 import httpcore
 import httpx
 
-from momopay._transport import attempt
 from momopay._transport.attempt import Progress
-from momopay._transport.connections import DIRECT, KEEP_ALIVE, BaseBackend, Connection, Route, tls_context
-from momopay._transport.sockets import AttemptSocket, Stream, Tunnel, addresses_in, is_address
+from momopay._transport.connections import DIRECT, KEEP_ALIVE, BaseBackend, Connection, Network, Route, tls_context
+from momopay._transport.sockets import AttemptSocket, Stream, addresses_in
 from momopay._transport.threads import finish_in_thread, in_thread
 from momopay.errors import ConfigurationError
 
 MAX_CONNECTIONS: Final = 100
 MAX_THREADS: Final = 40
-# Seconds between attempts to connect to the addresses of a name, as RFC 8305 recommends.
-_HEAD_START: Final = 0.25
 
 T = TypeVar("T")
 
@@ -64,8 +61,6 @@ class AsyncBackend(BaseBackend):
     async def _close(self, connection: Any) -> None:
         with anyio.CancelScope(shield=True), suppress(Exception):  # also in a cancelled task
             await connection.aclose()
-
-    now: Callable[[], float] = staticmethod(attempt.now)
 
     async def sleep(self, seconds: float) -> None:
         self.bind_to_loop()
@@ -136,7 +131,7 @@ class AsyncConnection(httpx.AsyncHTTPTransport, Connection):
     def __init__(self, origin: httpcore.Origin, progress: Progress | None = None, route: Route = DIRECT) -> None:
         self.socket = AttemptSocket(wait_suspended, progress)
         tls = tls_context(origin, route)
-        network = AsyncNetwork(self.socket, route.tunnel(tls=tls is not None))
+        network = AsyncNetwork(self.socket, route, tls=tls is not None)
         self.core = httpcore.AsyncHTTPConnection(origin, tls, KEEP_ALIVE, network_backend=network)
         self._pool = self.core  # type: ignore[assignment]
 
@@ -147,12 +142,8 @@ class AsyncConnection(httpx.AsyncHTTPTransport, Connection):
             self.socket.close()
 
 
-class AsyncNetwork(httpcore.AsyncNetworkBackend):
+class AsyncNetwork(Network, httpcore.AsyncNetworkBackend):
     """Opens sockets on asyncio and on trio."""
-
-    def __init__(self, sock: AttemptSocket, tunnel: Tunnel | None = None) -> None:
-        self._socket = sock
-        self._tunnel = tunnel
 
     async def connect_tcp(
         self,
@@ -164,72 +155,32 @@ class AsyncNetwork(httpcore.AsyncNetworkBackend):
     ) -> httpcore.AsyncNetworkStream:
         try:
             with anyio.fail_after(timeout):
-                tunnel = self._tunnel
-                if tunnel is None:
-                    await self._connect(host, port)
-                else:
-                    await self._connect(tunnel.host, tunnel.port)
-                    await tunnel.open(self._socket, host, port)
+                await self._open(host, port)
         except TimeoutError as error:
             raise httpcore.ConnectTimeout("no connection within the timeout") from error
         except (OSError, UnicodeError) as error:  # UnicodeError: a label is empty or too long
             raise httpcore.ConnectError(str(error)) from error
         return AsyncStream(self._socket)
 
-    async def _connect(self, host: str, port: int) -> None:
-        addresses = [host]
-        if not is_address(host):  # `getaddrinfo` takes a thread
-            addresses = addresses_in(await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM))
-        self._socket.connected(await _connect_to_any(addresses, port))
+    async def _resolve(self, host: str, port: int) -> list[str]:
+        return addresses_in(await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM))
 
-
-async def _connect_to_any(addresses: list[str], port: int) -> socket.socket:
-    """Return a socket connected to the first address that answers, or raise OSError."""
-    connected = list[socket.socket]()
-    failures = list[Exception]()
-
-    async def try_address(address: str, ended: anyio.Event) -> None:
+    async def _connect(self, address: str, port: int, seconds: float) -> socket.socket:
+        sock = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM)
         try:
-            connected.append(await _connect(address, port))
-        except Exception as error:  # noqa: BLE001  raised below; the task group would wrap it in an ExceptionGroup
-            failures.append(error)
-        else:
-            group.cancel_scope.cancel()
-        ended.set()
-
-    try:
-        async with anyio.create_task_group() as group:
-            for address in addresses:
-                ended = anyio.Event()
-                group.start_soon(try_address, address, ended)
-                with anyio.move_on_after(_HEAD_START):
-                    await ended.wait()
-        if not connected:
-            raise failures[-1] if failures else OSError("the name has no address")
-    except BaseException:
-        for sock in connected:
+            sock.setblocking(False)
+            try:
+                sock.connect((address, port))  # not `connect_ex`, which tools that ban sockets in tests do not see
+            except BlockingIOError:
+                with anyio.fail_after(seconds):
+                    await anyio.wait_writable(sock)
+                code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+                if code:
+                    raise OSError(code, os.strerror(code)) from None
+        except BaseException:
             sock.close()
-        raise
-    for late in connected[1:]:
-        late.close()
-    return connected[0]
-
-
-async def _connect(address: str, port: int) -> socket.socket:
-    sock = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM)
-    try:
-        sock.setblocking(False)
-        try:
-            sock.connect((address, port))  # not `connect_ex`, which tools that ban sockets in tests do not see
-        except BlockingIOError:
-            await anyio.wait_writable(sock)
-            code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-            if code:
-                raise OSError(code, os.strerror(code)) from None
-    except BaseException:
-        sock.close()
-        raise
-    return sock
+            raise
+        return sock
 
 
 class AsyncStream(Stream, httpcore.AsyncNetworkStream):

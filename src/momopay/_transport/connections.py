@@ -16,10 +16,12 @@ from __future__ import annotations
 
 import errno
 import os
+import socket
 import ssl
 from abc import ABC, abstractmethod
 from base64 import b64encode
 from collections import deque
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import cache
@@ -32,7 +34,7 @@ import httpx
 from momopay._fork import renew_in_child
 from momopay._transport import attempt
 from momopay._transport.attempt import TRANSPORT_ERRORS, Progress, RawResponse, ResponseReader, build_request
-from momopay._transport.sockets import AttemptSocket, Stream, Tunnel
+from momopay._transport.sockets import AttemptSocket, Stream, is_address, open_tunnel
 from momopay.errors import ConfigurationError
 from momopay.urls import check_proxy_url
 
@@ -49,10 +51,6 @@ class Route:
     tls: ssl.SSLContext | None = None
     proxy: tuple[str, int] | None = None  # host and port
     authorization: bytes | None = field(default=None, repr=False)  # for the proxy
-
-    def tunnel(self, *, tls: bool) -> Tunnel | None:
-        """Return the way through the proxy, or None if there is no proxy."""
-        return None if self.proxy is None else Tunnel(*self.proxy, self.authorization, forwards=not tls)
 
     def prepare(self, request: httpx.Request) -> None:
         """Address a request without TLS to the proxy. One with TLS goes through the tunnel as it is."""
@@ -130,6 +128,42 @@ class Connection:
         return self.core.has_expired()
 
 
+class Network(ABC):
+    """The base class of both clients' network backends, which open the sockets of connections."""
+
+    def __init__(self, sock: AttemptSocket, route: Route = DIRECT, *, tls: bool = False) -> None:
+        self._socket = sock
+        self._route = route
+        self._tls = tls
+
+    @abstractmethod
+    async def _resolve(self, host: str, port: int) -> list[str]:
+        """Return the addresses of a name, each once, in the resolver's order."""
+
+    @abstractmethod
+    async def _connect(self, address: str, port: int, seconds: float) -> socket.socket:
+        """Return a connected socket, or raise OSError."""
+
+    async def _open(self, host: str, port: int) -> None:
+        """Connect to the service, or raise httpcore's ConnectError or ConnectTimeout."""
+        next_host, next_port = self._route.proxy or (host, port)
+        addresses = [next_host] if is_address(next_host) else await self._resolve(next_host, next_port)
+        failure: OSError | None = None
+        for tried, address in enumerate(addresses):
+            # An equal share of the time for each, because one that does not answer would take all of it.
+            seconds = self._socket.remaining(httpcore.ConnectTimeout) / (len(addresses) - tried)
+            try:
+                self._socket.connected(await self._connect(address, next_port, seconds))
+                break
+            except OSError as error:
+                failure = error
+        else:
+            kind = httpcore.ConnectTimeout if isinstance(failure, TimeoutError) else httpcore.ConnectError
+            raise kind(str(failure or "the name has no address")) from failure
+        if self._tls and self._route.proxy is not None:
+            await open_tunnel(self._socket, host, port, self._route.authorization)
+
+
 class IdleStack:
     """Idle connections, the last used on top.
 
@@ -185,6 +219,8 @@ class BaseBackend(ABC):
         self._route = route
         self._idle = IdleStack()  # all that requests share
         self.is_closed: bool = False
+
+    now: Callable[[], float] = staticmethod(attempt.now)
 
     @abstractmethod
     def _time_limit(self, seconds: float) -> AbstractContextManager[object]:

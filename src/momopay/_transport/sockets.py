@@ -23,7 +23,6 @@ import struct
 import sys
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field
 from ipaddress import ip_address
 from typing import Any, Final
 
@@ -118,8 +117,10 @@ class AttemptSocket:
         try:
             while left:
                 seconds = self.remaining(httpcore.WriteTimeout)
-                if self._has_effect:
-                    self._set_user_timeout(seconds)
+                if self._has_effect and hasattr(socket, "TCP_USER_TIMEOUT"):
+                    # The kernel then drops what it cannot deliver in time, even if this process is frozen.
+                    with suppress(OSError):
+                        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, max(1, int(1000 * seconds)))
                 try:
                     # A process that is frozen between this check and the system call would send when it thaws. So only
                     # the note that some of the body may have been written comes between the two.
@@ -131,13 +132,6 @@ class AttemptSocket:
                     await self._wait(sock, not isinstance(obstacle, ssl.SSLWantReadError), seconds)
         except OSError as error:
             raise httpcore.WriteError(str(error)) from error
-
-    def _set_user_timeout(self, seconds: float) -> None:
-        # The kernel then drops what it cannot deliver in time, even if this process is frozen.
-        if hasattr(socket, "TCP_USER_TIMEOUT"):
-            milliseconds = max(1, int(1000 * seconds))
-            with suppress(OSError):
-                self.raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, milliseconds)
 
     def is_readable(self) -> bool:
         """Return whether data has arrived, or the server has hung up."""
@@ -202,48 +196,38 @@ class Stream:
         return self._socket.is_readable() if info == "is_readable" else None
 
 
-@dataclass(frozen=True)
-class Tunnel:
-    """The way through a proxy.
+async def open_tunnel(sock: AttemptSocket, host: str, port: int, authorization: bytes | None) -> None:
+    """Let the proxy connect to the service, or raise httpcore's ConnectError or ConnectTimeout.
 
-    It is opened below httpcore, as a part of connecting. So if the proxy refuses, no request was sent. The fence ends
+    This is done below httpcore, as a part of connecting. So if the proxy refuses, no request was sent. The fence ends
     at the proxy, which may pass on later what it has received.
     """
+    target = (f"[{host}]" if ":" in host else host).encode("ascii") + b":%d" % port
+    lines = [b"CONNECT %b HTTP/1.1" % target, b"Host: " + target]
+    if authorization is not None:
+        lines.append(b"Proxy-Authorization: " + authorization)
+    try:
+        await sock.send(b"\r\n".join([*lines, b"", b""]))
+        await _read_answer(sock)
+    except httpcore.TimeoutException as error:
+        raise httpcore.ConnectTimeout("the proxy opened no tunnel within the timeout") from error
+    except httpcore.NetworkError as error:
+        raise httpcore.ConnectError(f"the proxy opened no tunnel: {error}") from error
 
-    host: str
-    port: int
-    authorization: bytes | None = field(repr=False)
-    forwards: bool  # without TLS, the proxy forwards each request, so there is no tunnel to open
 
-    async def open(self, sock: AttemptSocket, host: str, port: int) -> None:
-        """Let the proxy connect to the service, or raise httpcore's ConnectError or ConnectTimeout."""
-        if self.forwards:
-            return
-        target = (f"[{host}]" if ":" in host else host).encode("ascii") + b":%d" % port
-        lines = [b"CONNECT %b HTTP/1.1" % target, b"Host: " + target]
-        if self.authorization is not None:
-            lines.append(b"Proxy-Authorization: " + self.authorization)
-        try:
-            await sock.send(b"\r\n".join([*lines, b"", b""]))
-            await self._read_answer(sock)
-        except httpcore.TimeoutException as error:
-            raise httpcore.ConnectTimeout("the proxy opened no tunnel within the timeout") from error
-        except httpcore.NetworkError as error:
-            raise httpcore.ConnectError(f"the proxy opened no tunnel: {error}") from error
-
-    async def _read_answer(self, sock: AttemptSocket) -> None:
-        head = bytearray()
-        while b"\r\n\r\n" not in head:
-            data = await sock.receive(_MAX_HEAD)
-            head += data
-            if not data or len(head) > _MAX_HEAD:
-                raise httpcore.ConnectError("it gave no answer of HTTP/1.1")
-        status = _STATUS.match(head)
-        if status is None or not status[1].startswith(b"2"):
-            raise httpcore.ConnectError(f"it answered with status {status[1].decode() if status else 'unknown'}")
-        if not head.endswith(b"\r\n\r\n") or head.count(b"\r\n\r\n") > 1:
-            # In TLS the client speaks first, so these bytes are not the service's.
-            raise httpcore.ConnectError("it sent more than its answer")
+async def _read_answer(sock: AttemptSocket) -> None:
+    head = bytearray()
+    while b"\r\n\r\n" not in head:
+        data = await sock.receive(_MAX_HEAD)
+        head += data
+        if not data or len(head) > _MAX_HEAD:
+            raise httpcore.ConnectError("it gave no answer of HTTP/1.1")
+    status = _STATUS.match(head)
+    if status is None or not status[1].startswith(b"2"):
+        raise httpcore.ConnectError(f"it answered with status {status[1].decode() if status else 'unknown'}")
+    if not head.endswith(b"\r\n\r\n") or head.count(b"\r\n\r\n") > 1:
+        # In TLS the client speaks first, so these bytes are not the service's.
+        raise httpcore.ConnectError("it sent more than its answer")
 
 
 def is_address(host: str) -> bool:

@@ -14,10 +14,9 @@ from typing import Any, ClassVar, TypeVar
 import httpcore
 import httpx
 
-from momopay._transport import attempt
 from momopay._transport.attempt import Progress, run_blocking
-from momopay._transport.connections import DIRECT, KEEP_ALIVE, BaseBackend, Connection, Route, tls_context
-from momopay._transport.sockets import AttemptSocket, Stream, Tunnel, addresses_in, is_address, wait_blocking
+from momopay._transport.connections import DIRECT, KEEP_ALIVE, BaseBackend, Connection, Network, Route, tls_context
+from momopay._transport.sockets import AttemptSocket, Stream, addresses_in, wait_blocking
 
 T = TypeVar("T")
 
@@ -36,8 +35,6 @@ class SyncBackend(BaseBackend):
     async def _close(self, connection: Any) -> None:
         with suppress(Exception):
             connection.close()
-
-    now: Callable[[], float] = staticmethod(attempt.now)
 
     async def sleep(self, seconds: float) -> None:
         time.sleep(seconds)  # noqa: ASYNC251  this backend blocks
@@ -88,7 +85,7 @@ class SyncConnection(httpx.HTTPTransport, Connection):
     def __init__(self, origin: httpcore.Origin, progress: Progress | None = None, route: Route = DIRECT) -> None:
         self.socket = AttemptSocket(wait_blocking, progress)
         tls = tls_context(origin, route)
-        network = SyncNetwork(self.socket, route.tunnel(tls=tls is not None))
+        network = SyncNetwork(self.socket, route, tls=tls is not None)
         self.core = httpcore.HTTPConnection(origin, tls, KEEP_ALIVE, network_backend=network)
         self._pool = self.core  # type: ignore[assignment]
 
@@ -99,12 +96,8 @@ class SyncConnection(httpx.HTTPTransport, Connection):
             self.socket.close()
 
 
-class SyncNetwork(httpcore.SyncBackend):
-    """Opens sockets for a blocking client. One deadline covers all addresses of a name."""
-
-    def __init__(self, sock: AttemptSocket, tunnel: Tunnel | None = None) -> None:
-        self._socket = sock
-        self._tunnel = tunnel
+class SyncNetwork(Network, httpcore.SyncBackend):
+    """Opens sockets for a blocking client."""
 
     def connect_tcp(
         self,
@@ -114,54 +107,32 @@ class SyncNetwork(httpcore.SyncBackend):
         local_address: str | None = None,
         socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
     ) -> httpcore.NetworkStream:
-        tunnel = self._tunnel
-        if tunnel is None:
-            self._connect(host, port)
-        else:
-            self._connect(tunnel.host, tunnel.port)
-            run_blocking(tunnel.open(self._socket, host, port))
+        run_blocking(self._open(host, port))
         return SyncStream(self._socket)
 
-    def _connect(self, host: str, port: int) -> None:
-        failure: OSError | None = None
-        addresses = resolve(host, port, self._socket.remaining(httpcore.ConnectTimeout))
-        for tried, address in enumerate(addresses):
-            # An equal share of the time for each, because one that does not answer would take all of it.
-            seconds = self._socket.remaining(httpcore.ConnectTimeout) / (len(addresses) - tried)
+    async def _resolve(self, host: str, port: int) -> list[str]:
+        found: SimpleQueue[list[str] | Exception] = SimpleQueue()
+
+        def ask() -> None:
             try:
-                self._socket.connected(socket.create_connection((address, port), seconds))
-            except OSError as error:
-                failure = error
-            else:
-                return
-        if isinstance(failure, TimeoutError):
-            raise httpcore.ConnectTimeout(str(failure)) from failure
-        raise httpcore.ConnectError(str(failure or f"{host} has no address")) from failure
+                found.put(addresses_in(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)))
+            except Exception as error:  # noqa: BLE001  raised below
+                found.put(error)
 
-
-def resolve(host: str, port: int, timeout: float) -> list[str]:
-    """Return the addresses of a host, each once, in the resolver's order."""
-    if is_address(host):
-        return [host]
-    found: SimpleQueue[list[str] | Exception] = SimpleQueue()
-
-    def ask() -> None:
+        # getaddrinfo has no timeout, so it runs in a thread that can be abandoned: a daemon, so the process can end.
+        threading.Thread(target=ask, name=f"momopay resolves {host}", daemon=True).start()
         try:
-            found.put(addresses_in(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)))
-        except Exception as error:  # noqa: BLE001  raised below
-            found.put(error)
+            answer = found.get(timeout=self._socket.remaining(httpcore.ConnectTimeout))
+        except Empty:
+            raise httpcore.ConnectTimeout(f"{host} was not resolved in time") from None
+        if isinstance(answer, OSError | UnicodeError):  # UnicodeError: a label is empty or too long
+            raise httpcore.ConnectError(str(answer)) from answer
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
-    # getaddrinfo has no timeout, so it runs in a thread that can be abandoned: a daemon, so that the process can end.
-    threading.Thread(target=ask, name=f"momopay resolves {host}", daemon=True).start()
-    try:
-        answer = found.get(timeout=timeout)
-    except Empty:
-        raise httpcore.ConnectTimeout(f"{host} was not resolved in time") from None
-    if isinstance(answer, OSError | UnicodeError):  # UnicodeError: a label is empty or too long
-        raise httpcore.ConnectError(str(answer)) from answer
-    if isinstance(answer, Exception):
-        raise answer
-    return answer
+    async def _connect(self, address: str, port: int, seconds: float) -> socket.socket:
+        return socket.create_connection((address, port), seconds)
 
 
 class SyncStream(Stream, httpcore.NetworkStream):
