@@ -11,7 +11,7 @@ Times are in seconds, on the backend's monotonic clock.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -82,8 +82,8 @@ class PaymentDetails:
 class Call(Generic[R]):
     """One call, over all its attempts: ``await Call(session, GET, path).run()``.
 
-    `path` includes the query. `headers` are added to the session's, and `lane` overrides the endpoint's. The call ends
-    at the monotonic time `until` if that is before its deadline. With `has_slot`, its first slot is taken already.
+    `path` includes the query. `lane` overrides the endpoint's. The call ends at the monotonic time `until` if that is
+    before its deadline. With `has_slot`, its first slot is taken already.
     """
 
     def __init__(
@@ -93,7 +93,6 @@ class Call(Generic[R]):
         path: str,
         *,
         body: bytes | None = None,
-        headers: Mapping[str, str] | None = None,
         details: PaymentDetails | None = None,
         lane: Lane | None = None,
         until: float = inf,
@@ -104,11 +103,11 @@ class Call(Generic[R]):
         self.path = path
         self.lane: Lane = lane or endpoint.lane
         self.body = body
-        self.headers: Headers = session.headers
-        if headers is not None:
-            self.headers = session.headers.copy()
-            self.headers.update(headers)
         self.details: PaymentDetails = details or PaymentDetails()
+        self.headers: Headers = session.headers
+        if self.details.idempotency_key is not None:
+            self.headers = session.headers.copy()
+            self.headers["Idempotency-Key"] = self.details.idempotency_key
         self.started: float = session.backend.now()
         self.deadline: float = min(self.started + session.limits.deadline, until)
         needs_time = endpoint.retry_policy.needs_reconciliation
@@ -343,12 +342,7 @@ class Call(Generic[R]):
             )
 
     def _report_attempt(
-        self,
-        started: float,
-        response: RawResponse | None,
-        failed: BaseException | None,
-        *,
-        is_sent: bool = True,
+        self, started: float, response: RawResponse | None, failed: BaseException | None, *, is_sent: bool = True
     ) -> None:
         """Log and report the end of an attempt. `failed` is an AttemptFailed, or the exception that interrupted it."""
         events, is_logged = self.session.events, logger.isEnabledFor(logging.DEBUG)

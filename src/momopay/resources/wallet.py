@@ -64,6 +64,5 @@ class Wallet(Resource[BackendT]):
             idempotency_key=str(uuid4()) if idempotency_key is None else idempotency_key,
         )
         details = PaymentDetails(request.account_reference, request.amount, request.phone, request.idempotency_key)
-        headers = {"Idempotency-Key": request.idempotency_key}
-        path = "/wallets/service/topups"
-        return await Call(self._session, TOP_UP, path, body=request.to_json(), headers=headers, details=details).run()
+        body = request.to_json()
+        return await Call(self._session, TOP_UP, "/wallets/service/topups", body=body, details=details).run()
