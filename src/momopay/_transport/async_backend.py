@@ -197,10 +197,7 @@ class AsyncStream(Stream, httpcore.AsyncNetworkStream):
         self._socket.response_ended()
 
     async def start_tls(
-        self,
-        ssl_context: ssl.SSLContext,
-        server_hostname: str | None = None,
-        timeout: float | None = None,
+        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
     ) -> httpcore.AsyncNetworkStream:
         try:
             with anyio.fail_after(timeout):

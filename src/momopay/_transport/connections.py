@@ -52,13 +52,6 @@ class Route:
     proxy: tuple[str, int] | None = None  # host and port
     authorization: bytes | None = field(default=None, repr=False)  # for the proxy
 
-    def prepare(self, request: httpx.Request) -> None:
-        """Address a request without TLS to the proxy. One with TLS goes through the tunnel as it is."""
-        if self.proxy is not None and request.url.scheme == "http":
-            request.extensions["target"] = str(request.url).encode("ascii")
-            if self.authorization is not None:
-                request.headers["Proxy-Authorization"] = self.authorization.decode("ascii")
-
 
 DIRECT: Final = Route()
 
@@ -77,11 +70,6 @@ def route_of(proxy: object, verify: object, transport: object) -> Route:
         raise ConfigurationError(f"proxy {error}") from error
     authorization = None if credentials is None else b"Basic " + b64encode(credentials.encode())
     return Route(verify, (host, port), authorization)
-
-
-def origin_of(request: httpx.Request) -> httpcore.Origin:
-    url = request.url
-    return httpcore.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=b"/").origin
 
 
 def ends_cleanly(response: httpx.Response) -> bool:
@@ -289,12 +277,18 @@ class BaseBackend(ABC):
         raise reader.timed_out()
 
     async def _connection_for(self, request: httpx.Request, progress: Progress | None) -> Connection:
-        self._route.prepare(request)
+        url, route = request.url, self._route
+        if route.proxy is not None and url.scheme == "http":  # a request with TLS goes through the tunnel as it is
+            request.extensions["target"] = str(url).encode("ascii")
+            if route.authorization is not None:
+                request.headers["Proxy-Authorization"] = route.authorization.decode("ascii")
         connection = self._idle.pop() if progress is None else None
-        if connection is not None and connection.has_expired():
+        if connection is not None:
+            if not connection.has_expired():
+                return connection
             await self._close(connection)
-            connection = None
-        return connection or self._connect(origin_of(request), progress)
+        origin = httpcore.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=b"/").origin
+        return self._connect(origin, progress)
 
     async def _exchange(self, transport: Any, request: httpx.Request, reader: ResponseReader) -> httpx.Response:
         if not self.is_async:
