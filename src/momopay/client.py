@@ -227,7 +227,7 @@ class BaseClient(Generic[BackendT, TransportT]):
             check_budget(budget)
             copy._budget = budget
         if default_headers is not UNCHANGED:
-            copy._headers = merged_headers(self._headers or {}, default_headers)
+            copy._headers = merged_headers(self._headers, default_headers)
         return copy
 
     def _close_journal(self) -> None:

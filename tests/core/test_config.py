@@ -46,7 +46,7 @@ def test_another_kind_of_key_hears_of_ours(key: str) -> None:
 
 
 def test_headers_are_added_and_replace_those_of_the_same_name() -> None:
-    assert checked_headers(None, None) is None
+    assert checked_headers(None, None) == {}
     assert checked_headers({"X-Shop": "1"}, None) == {"X-Shop": "1"}
     program = {"User-Agent": f"momopay/{momopay.__version__} shop/1.2"}
     assert checked_headers({"X-Shop": "1"}, "shop/1.2") == {"X-Shop": "1", **program}

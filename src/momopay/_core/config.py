@@ -127,10 +127,8 @@ def check_transport(transport: object, *, is_async: bool) -> None:
         raise ConfigurationError(f"transport must be an httpx transport with {method}, such as {example}")
 
 
-def checked_headers(default_headers: object, app_info: object) -> dict[str, str] | None:
-    """Return the headers that these options add to every request, or None. Raise ConfigurationError if invalid."""
-    if default_headers is None and app_info is None:
-        return None
+def checked_headers(default_headers: object, app_info: object) -> dict[str, str]:
+    """Return the headers that these options add to every request. Raise ConfigurationError if invalid."""
     headers = dict[str, str]()
     if app_info is not None:
         if not isinstance(app_info, str) or not app_info or not _HEADER_VALUE.fullmatch(app_info):

@@ -6,7 +6,7 @@ The list can prove that a payment was made, but never that it was not: a transac
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from math import inf
 from typing import Any, Final
@@ -76,6 +76,6 @@ def _in_service_time(session: Session[Any], wanted: list[Search]) -> list[Search
     """Return the searches with times of the service's clock: times in the list are the service's."""
     wanted = [each.shifted(session.clock.ahead) for each in wanted]
     # A time in the service's future comes from a clock that was ahead at sending, even if it is right by now.
-    now = session.clock.service_now()
+    now = session.clock.service_now_if_known() or datetime.now(UTC)
     recently = {"since": now - _FUTURE_MARGIN}
     return [each.model_copy(update=recently) if each.since > now + CLOCK_TOLERANCE else each for each in wanted]

@@ -61,10 +61,6 @@ class ServiceClock:
         date, at = self._measured
         return date + timedelta(seconds=now() - at)
 
-    def service_now(self) -> datetime:
-        """Return the service's time; this machine's if no response had a ``Date``."""
-        return self.service_now_if_known() or datetime.now(UTC)
-
     def observe(self, headers: Mapping[str, str]) -> None:
         """Measure the service's time by a response that has just arrived."""
         # Called only after requests that may need reconciliation: parsing takes a twentieth of a request's time.
@@ -135,7 +131,7 @@ class Session(Generic[BackendT]):
         account: Account,
         budget: BaseBudget | SHARED_BUDGET | None,
         limits: Limits,
-        headers: Mapping[str, str] | None,
+        headers: Mapping[str, str],
         observer: Observer | None,
         open_journal: Callable[[], momopay.Journal] | None,
     ) -> None:
@@ -167,8 +163,7 @@ class Session(Generic[BackendT]):
                 "User-Agent": f"momopay/{momopay.__version__}",
             },
         )
-        if headers is not None:
-            self.headers.update(headers)
+        self.headers.update(headers)
 
     def with_events(self, events: CallEvents) -> Self:
         """Return a copy for one call, whose events name its operation. It shares everything else."""
@@ -208,16 +203,14 @@ class Session(Generic[BackendT]):
             return
         if self.limits.max_wait is not None and lane is not Lane.POLL:  # nobody waits for a single poll
             latest = min(latest, self.backend.now() + self.limits.max_wait)
-        if self.events is None:
-            await self.limiter.acquire(lane, latest=latest, describe=describe)
-            return
         started = self.backend.now()
         try:
-            waited = await self.limiter.acquire(lane, latest=latest, describe=describe)
+            has_waited = await self.limiter.acquire(lane, latest=latest, describe=describe)
         except BudgetExhaustedError as error:
-            self.events.budget_waited(lane.value, self.backend.now() - started, error)
+            if self.events is not None:
+                self.events.budget_waited(lane.value, self.backend.now() - started, error)
             raise
-        if waited:
+        if has_waited and self.events is not None:
             self.events.budget_waited(lane.value, self.backend.now() - started, None)
 
     async def close(self) -> None:
