@@ -39,10 +39,6 @@ class Resource(Generic[BackendT]):
     def __init__(self, session: Session[BackendT]) -> None:
         self._session = session
 
-    @property
-    def _is_async(self) -> bool:
-        return self._session.backend.is_async
-
     def _begin(self, method: Callable[..., Coroutine[Any, Any, T]], args: Any, kwargs: Any) -> Coroutine[Any, Any, T]:
         """Return the coroutine of a call, with its events if the client has an observer."""
         if self._session.observer is None:
@@ -177,7 +173,8 @@ class Operation(Generic[T, P]):
     def __get__(self, owner: Any, owner_type: type | None = None) -> Any:
         if owner is None:
             return self
-        return MethodType(self._awaitable if owner._is_async else self._blocking, owner)  # noqa: SLF001
+        is_async = owner._session.backend.is_async  # noqa: SLF001
+        return MethodType(self._awaitable if is_async else self._blocking, owner)
 
 
 def _call(self: Operation[Any, Any], owner: Resource[Any], /, *args: Any, **kwargs: Any) -> Any:

@@ -169,7 +169,7 @@ class Payouts(Resource[BackendT]):
                 the iteration before anything is sent: the payouts exceed it (see ``.fields``), or two look the same.
         """
         limits = PayoutLimits.checked(max_total=max_total, max_each=max_each)
-        kinds = (Iterable, AsyncIterable) if self._is_async else (Iterable,)
+        kinds = (Iterable, AsyncIterable) if self._session.backend.is_async else (Iterable,)
         if not isinstance(payouts, kinds) or isinstance(payouts, str | Mapping):
             raise RequestValidationError({"payouts": "must be an iterable; an asynchronous one needs an AsyncClient"})
         journal = self._session.journal_for(journal)
@@ -271,4 +271,4 @@ class Payouts(Resource[BackendT]):
         coroutine = as_operation(
             self._session, "payouts.reconcile_all", lambda session: Sweep(session, journal).reconcile_all()
         )
-        return run_async(coroutine) if self._is_async else run_sync(coroutine)
+        return run_async(coroutine) if self._session.backend.is_async else run_sync(coroutine)
