@@ -41,12 +41,7 @@ class FailureKind(Enum):
 
 # After these failures the request may have executed.
 MAY_HAVE_EXECUTED: Final = frozenset(
-    {
-        FailureKind.NO_REPLY,
-        FailureKind.SERVER_ERROR,
-        FailureKind.INVALID_RESPONSE,
-        FailureKind.UNKNOWN_CODE,
-    }
+    {FailureKind.NO_REPLY, FailureKind.SERVER_ERROR, FailureKind.INVALID_RESPONSE, FailureKind.UNKNOWN_CODE}
 )
 _REFUSALS: Final = frozenset({FailureKind.REFUSED, FailureKind.UNKNOWN_CODE})
 
