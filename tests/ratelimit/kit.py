@@ -12,7 +12,7 @@ import trio
 import trio.testing
 
 from momopay import BudgetExhaustedError
-from momopay._ratelimit.budget import RateLimiter
+from momopay._ratelimit.budget import Slots
 from momopay._transport import attempt as attempts
 from momopay._transport.async_backend import AsyncBackend
 from momopay._transport.sync_backend import SyncBackend
@@ -30,6 +30,25 @@ def balance(_request: httpx.Request) -> httpx.Response:
     return httpx.Response(200, json=envelope(data | {"updatedAt": "2026-01-05T09:00:00Z"}))
 
 
+@dataclass
+class Limiter:
+    """A client that asks a budget for slots."""
+
+    budget: Any
+    backend: Any
+    account_hash: str = "hash"
+
+    def slots(self) -> Slots:
+        slots: Slots = self.budget._slots(self.account_hash)
+        return slots
+
+    async def acquire(self, lane: Lane, *, latest: float, describe: Callable[[], str] = str) -> bool:
+        return await self.slots().acquire(self.backend, lane, latest=latest, describe=describe)
+
+    async def pause(self, seconds: float) -> None:
+        await self.slots().stop(self.backend, seconds)
+
+
 class Caller:
     """One process's client at a budget. `time` sets its clock, and `ahead` moves it."""
 
@@ -42,7 +61,7 @@ class Caller:
         self._runner = asyncio.Runner() if is_async else None
         backend: Any = AsyncBackend() if is_async else SyncBackend()
         backend.now = self.now
-        self._limiter = RateLimiter(budget, backend, account_hash)
+        self._limiter = Limiter(budget, backend, account_hash)
 
     def now(self) -> float:
         return (attempts.now() if self.time is None else self.time) + self.ahead
@@ -53,7 +72,7 @@ class Caller:
     def reserve(self, lane: Lane = Lane.PAYMENT, within: float = 0.0) -> float:
         """Take a slot if there is one in time; return the seconds until there may be one."""
         try:
-            self._run(self._limiter.acquire(lane, latest=self.now() + within, describe=str))
+            self._run(self._limiter.acquire(lane, latest=self.now() + within))
         except BudgetExhaustedError as full:
             return full.retry_after
         return 0.0
@@ -82,7 +101,7 @@ def most_in_a_window(times: list[float], window: float) -> int:
 class Calls:
     """Calls that ask for slots at the same limiter. Times are in seconds from the start of the run."""
 
-    limiter: RateLimiter
+    limiter: Limiter
     nursery: trio.Nursery
     begun: float = field(default_factory=trio.current_time)
     slots: dict[str, list[float]] = field(default_factory=dict[str, list[float]])
@@ -121,7 +140,7 @@ def in_virtual_time(budget: Any, use: Callable[[Calls], Awaitable[None]]) -> Cal
 
     async def main() -> Calls:
         async with trio.open_nursery() as nursery:
-            calls = Calls(RateLimiter(budget, TrioIO(), "hash"), nursery)
+            calls = Calls(Limiter(budget, TrioIO()), nursery)
             await use(calls)
         return calls
 

@@ -21,11 +21,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from momopay import BudgetExhaustedError, FileRateBudget, RateBudget
-from momopay._ratelimit.budget import Line, RateLimiter, Ticket
+from momopay._ratelimit.budget import Line, Ticket
 from momopay._transport.async_backend import AsyncBackend
 from momopay._transport.sync_backend import SyncBackend
 from momopay.types import Lane
-from ratelimit.kit import Calls, finish, in_virtual_time
+from ratelimit.kit import Calls, Limiter, finish, in_virtual_time
 from virtual import VirtualIO
 
 
@@ -44,25 +44,23 @@ def clock() -> VirtualIO:
 
 
 @pytest.fixture
-def limiter(budget: Any, clock: VirtualIO) -> RateLimiter:
-    return RateLimiter(budget, clock, "hash")
+def limiter(budget: Any, clock: VirtualIO) -> Limiter:
+    return Limiter(budget, clock)
 
 
-def acquire(limiter: RateLimiter, *, latest: float = 2000.0, lane: Lane = Lane.PAYMENT) -> bool:
+def acquire(limiter: Limiter, *, latest: float = 2000.0, lane: Lane = Lane.PAYMENT) -> bool:
     waited: bool = finish(limiter.acquire(lane, latest=latest, describe=lambda: "stk.initiate 'A-1'"))
     return waited
 
 
-def test_a_call_waits_until_its_slot_comes_and_not_at_all_for_a_free_one(
-    limiter: RateLimiter, clock: VirtualIO
-) -> None:
+def test_a_call_waits_until_its_slot_comes_and_not_at_all_for_a_free_one(limiter: Limiter, clock: VirtualIO) -> None:
     """Also if the deadline has passed: the attempt's own timer ends the call."""
     assert [acquire(limiter), acquire(limiter, latest=999.0), clock.slept] == [False, False, []]
     assert acquire(limiter)
     assert (clock.slept, clock.now()) == ([10.0], 1010.0)
 
 
-def test_without_a_slot_in_time_nothing_is_taken(limiter: RateLimiter, clock: VirtualIO) -> None:
+def test_without_a_slot_in_time_nothing_is_taken(limiter: Limiter, clock: VirtualIO) -> None:
     for _ in range(2):
         acquire(limiter)
     for _ in range(3):
@@ -77,7 +75,7 @@ def test_without_a_slot_in_time_nothing_is_taken(limiter: RateLimiter, clock: Vi
     ("begins", "seconds", "slept"), [(5.0, 30.0, [10.0, 25.0]), (1.0, 3.0, [10.0])], ids=["longer", "over before"]
 )
 def test_a_pause_revokes_the_slot_of_a_call_that_sleeps(
-    limiter: RateLimiter, clock: VirtualIO, begins: float, seconds: float, slept: list[float]
+    limiter: Limiter, clock: VirtualIO, begins: float, seconds: float, slept: list[float]
 ) -> None:
     for _ in range(2):
         acquire(limiter)
@@ -90,7 +88,7 @@ def test_a_pause_revokes_the_slot_of_a_call_that_sleeps(
 def test_a_call_asks_again_while_others_have_the_file_for_a_moment_even_if_it_may_not_wait(
     tmp_path: Path, clock: VirtualIO, seconds: float, more: int
 ) -> None:
-    limiter = RateLimiter(FileRateBudget(tmp_path / "budget"), clock, "hash")
+    limiter = Limiter(FileRateBudget(tmp_path / "budget"), clock)
     acquire(limiter)
     with (tmp_path / "budget").open("r+") as other:
         fcntl.flock(other, fcntl.LOCK_EX)
@@ -103,7 +101,7 @@ def test_a_call_asks_again_while_others_have_the_file_for_a_moment_even_if_it_ma
 def test_once_the_file_is_free_a_call_that_may_not_wait_has_its_slot_or_its_refusal(
     tmp_path: Path, clock: VirtualIO, requests: int
 ) -> None:
-    limiter = RateLimiter(FileRateBudget(tmp_path / "budget", requests=requests, window=0.1), clock, "hash")
+    limiter = Limiter(FileRateBudget(tmp_path / "budget", requests=requests, window=0.1), clock)
     acquire(limiter)
     is_refused = nullcontext() if requests > 1 else pytest.raises(BudgetExhaustedError)
     with (tmp_path / "budget").open("r+") as other, is_refused:
@@ -117,7 +115,7 @@ def test_once_the_file_is_free_a_call_that_may_not_wait_has_its_slot_or_its_refu
 
 
 def test_a_wait_of_more_than_a_second_is_logged_at_once(
-    limiter: RateLimiter, clock: VirtualIO, caplog: pytest.LogCaptureFixture
+    limiter: Limiter, clock: VirtualIO, caplog: pytest.LogCaptureFixture
 ) -> None:
     """And once, though a 429 pushes it back."""
     for _ in range(2):
@@ -134,7 +132,7 @@ def test_a_wait_of_more_than_a_second_is_logged_at_once(
 
 @pytest.mark.parametrize(("seconds", "is_logged"), [(1.0, False), (1.25, True)])
 def test_a_wait_of_up_to_a_second_is_not_logged(
-    limiter: RateLimiter, clock: VirtualIO, caplog: pytest.LogCaptureFixture, seconds: float, *, is_logged: bool
+    limiter: Limiter, clock: VirtualIO, caplog: pytest.LogCaptureFixture, seconds: float, *, is_logged: bool
 ) -> None:
     acquire(limiter)
     clock.clock += 10.0 - seconds
@@ -144,7 +142,7 @@ def test_a_wait_of_up_to_a_second_is_not_logged(
     assert bool(caplog.records) == is_logged
 
 
-def test_a_refused_call_and_a_poll_warn_of_nothing(limiter: RateLimiter, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_refused_call_and_a_poll_warn_of_nothing(limiter: Limiter, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "momopay")
     for _ in range(2):
         acquire(limiter)
@@ -231,9 +229,9 @@ def test_a_payment_that_comes_counts_as_one_that_waits() -> None:
 
 
 def test_a_call_that_joins_as_another_leaves_asks_again_at_once(clock: VirtualIO) -> None:
-    limiter = RateLimiter(RateBudget(requests=1, window=10.0), clock, "hash")
+    limiter = Limiter(RateBudget(requests=1, window=10.0), clock)
     acquire(limiter)
-    line, signal = limiter._slots().line, clock.signal
+    line, signal = limiter.slots().line, clock.signal
     line.join(leaving := Ticket(Lane.PAYMENT, signal(), asks_at=1010.0))
 
     def signal_meanwhile() -> Any:
@@ -334,15 +332,15 @@ def test_a_thread_that_gives_up_wakes_a_task(loop: str) -> None:
             return super()._expect(now, lane, place)
 
     budget, asked = Watched(requests=1, window=60.0), list[Lane]()
-    finish(RateLimiter(budget, SyncBackend(), "hash").acquire(Lane.PAYMENT, latest=0.0, describe=str))
+    finish(Limiter(budget, SyncBackend()).acquire(Lane.PAYMENT, latest=0.0))
 
     def give_up() -> None:
         with pytest.raises(BudgetExhaustedError):
-            finish(RateLimiter(budget, SyncBackend(), "hash").acquire(Lane.PAYMENT, latest=0.0, describe=str))
+            finish(Limiter(budget, SyncBackend()).acquire(Lane.PAYMENT, latest=0.0))
 
     async def wait() -> None:
-        limiter = RateLimiter(budget, AsyncBackend(), "hash")
-        await limiter.acquire(Lane.READ, latest=math.inf, describe=str)
+        limiter = Limiter(budget, AsyncBackend())
+        await limiter.acquire(Lane.READ, latest=math.inf)
 
     async def until_asked_again() -> None:
         async with anyio.create_task_group() as group:
@@ -363,18 +361,18 @@ def test_a_loop_that_was_left_with_calls_in_it_holds_nobody_up() -> None:
     budget = RateBudget(requests=1, window=0.2)
     budget.reserve(time.monotonic(), Lane.READ)
     loop = asyncio.new_event_loop()
-    limiter = RateLimiter(budget, AsyncBackend(), "hash")
+    limiter = Limiter(budget, AsyncBackend())
 
     async def call(lane: Lane) -> None:
-        await limiter.acquire(lane, latest=time.monotonic() + 60, describe=str)
+        await limiter.acquire(lane, latest=time.monotonic() + 60)
 
     left = [loop.create_task(call(lane)) for lane in Lane]
     loop.run_until_complete(asyncio.sleep(0.01))  # and never again
     loop.close()
     begun = time.monotonic()
-    thread_limiter = RateLimiter(budget, SyncBackend(), "hash")
+    thread_limiter = Limiter(budget, SyncBackend())
     for _ in range(3):
-        finish(thread_limiter.acquire(Lane.READ, latest=time.monotonic() + 60, describe=str))
+        finish(thread_limiter.acquire(Lane.READ, latest=time.monotonic() + 60))
     assert time.monotonic() - begun < 5.0
     del left
     gc.collect()

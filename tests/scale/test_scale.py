@@ -2,16 +2,16 @@
 
 import asyncio
 import tracemalloc
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from journal.kit import fill
 from momopay import Journal, RateBudget
 from momopay._polling.wait import Confirmation
-from momopay._ratelimit.budget import RateLimiter
+from momopay._ratelimit.budget import Slots
 from momopay._ratelimit.slot_log import Lane, SlotLog
 from scale import accounts, confirmations, lanes, simulation
 from scale.simulation import Plan, simulate
@@ -62,12 +62,12 @@ def test_payments_are_sent_at_once_whatever_queues_beside_them(reads: int, waits
 
 
 def test_without_lanes_payments_wait_for_the_reads(monkeypatch: pytest.MonkeyPatch) -> None:
-    acquire = RateLimiter.acquire
+    acquire = Slots.acquire
 
-    async def in_one_lane(self: RateLimiter, _lane: Lane, *, latest: float, describe: Callable[[], str]) -> bool:
-        return await acquire(self, Lane.READ, latest=latest, describe=describe)
+    async def in_one_lane(self: Slots, backend: Any, _lane: Lane, **options: Any) -> bool:
+        return await acquire(self, backend, Lane.READ, **options)
 
-    monkeypatch.setattr(RateLimiter, "acquire", in_one_lane)
+    monkeypatch.setattr(Slots, "acquire", in_one_lane)
     result = lanes.simulate(50, 0, minutes=5.0)
     assert result.failed > 0 or result.p95 > 10.0
 

@@ -301,8 +301,8 @@ class Call(Generic[R]):
         # An id in a broken response is the surest way to find the payment again.
         if self.endpoint.retry_policy.needs_reconciliation and self.transaction_id is None:
             self.transaction_id = transaction_id_in(failure.body)
-        if failure.kind is FailureKind.RATE_LIMITED and session.limiter is not None and failure.retry_after is not None:
-            await session.limiter.pause(failure.retry_after)
+        if failure.kind is FailureKind.RATE_LIMITED and failure.retry_after is not None:
+            await session.pause(failure.retry_after)
         # A ban or a block. A 503 with such a code orders no pause, because the status outranks the code.
         if failure.kind is FailureKind.REFUSED and isinstance(failure.error, ThrottledError):
             session.stk_pause.begin(session.backend.now(), failure.error)

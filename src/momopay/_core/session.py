@@ -14,7 +14,7 @@ import momopay
 from momopay._core.config import SHARED_BUDGET, Account, Limits, hash_of
 from momopay._core.response import http_date
 from momopay._core.wiring import BackendT
-from momopay._ratelimit.budget import BaseBudget, Lane, RateBudget, RateLimiter
+from momopay._ratelimit.budget import BaseBudget, Lane, RateBudget
 from momopay._transport.attempt import Headers, common_headers, now
 from momopay.errors import BudgetExhaustedError, ConfigurationError, StkTempBannedError, ThrottledError
 
@@ -139,8 +139,7 @@ class Session(Generic[BackendT]):
         self.backend: BackendT = backend
         self.account = account
         self.budget: BaseBudget | None = key_state.budget if budget is SHARED_BUDGET else budget
-        limiter = None if self.budget is None else RateLimiter(self.budget, backend, hash_of(account))
-        self.limiter: RateLimiter | None = limiter
+        self._account_hash = hash_of(account)
         self.stk_pause: StkPause = key_state.stk_pause
         self.clock: ServiceClock = ServiceClock(on_loopback=account.on_loopback)
         self.observer = observer
@@ -199,19 +198,26 @@ class Session(Generic[BackendT]):
 
         Raise BudgetExhaustedError if there is no slot by the monotonic time `latest` or within `max_wait`.
         """
-        if self.limiter is None:
+        if self.budget is None:
             return
         if self.limits.max_wait is not None and lane is not Lane.POLL:  # nobody waits for a single poll
             latest = min(latest, self.backend.now() + self.limits.max_wait)
         started = self.backend.now()
         try:
-            has_waited = await self.limiter.acquire(lane, latest=latest, describe=describe)
+            slots = self.budget._slots(self._account_hash)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+            has_waited = await slots.acquire(self.backend, lane, latest=latest, describe=describe)
         except BudgetExhaustedError as error:
             if self.events is not None:
                 self.events.budget_waited(lane.value, self.backend.now() - started, error)
             raise
         if has_waited and self.events is not None:
             self.events.budget_waited(lane.value, self.backend.now() - started, None)
+
+    async def pause(self, seconds: float) -> None:
+        """Give no slot of the rate budget for so many seconds, because the service answered 429."""
+        if self.budget is not None:
+            slots = self.budget._slots(self._account_hash)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+            await slots.stop(self.backend, seconds)
 
     async def close(self) -> None:
         try:

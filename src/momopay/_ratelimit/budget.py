@@ -115,6 +115,44 @@ class Slots(ABC):
     def __init__(self) -> None:
         self.line: Line = Line()
 
+    async def acquire(self, backend: Backend, lane: Lane, *, latest: float, describe: Callable[[], str]) -> bool:
+        """Take a slot, after waiting for it if necessary, and return whether the call had to wait.
+
+        Raise BudgetExhaustedError at once, with no slot taken, if there is none by the monotonic time `latest`.
+        """
+        line, departures = self.line, self.line.departures
+        delay = await self.reserve_now(backend, lane, line.place(lane, backend.now()))
+        if delay <= 0:
+            return False
+        began, pause, is_logged = backend.now(), 0.0005, False
+        ticket = Ticket(lane, backend.signal(), began)
+        line.join(ticket)
+        try:
+            if departures != line.departures:  # a call that left before this one joined could not wake it
+                ticket.signal.set()
+            while delay > 0:
+                now, give_up = backend.now(), latest
+                if delay == BUSY:
+                    delay = pause = min(0.25, 2 * pause)
+                    give_up = max(latest, began + _WHILE_BUSY)
+                # A free slot is taken even if the time is up: then the deadline ends the call, and not the budget.
+                if delay > max(0.0, give_up - now):
+                    reason = f"{describe()}: the rate budget has no slot for {delay:.1f} s; not sent"
+                    raise BudgetExhaustedError(reason, retry_after=delay)
+                if delay > _WORTH_A_WARNING and not is_logged:
+                    is_logged = True
+                    # Polls wait routinely, at the pace that the budget leaves to them.
+                    level = logging.INFO if lane is Lane.POLL else logging.WARNING
+                    logger.log(level, _WAITS, describe(), delay)
+                ticket.asks_at = now + delay
+                await ticket.signal.wait(delay)
+                ticket.asks_at = now = backend.now()
+                delay = await self.reserve_now(backend, lane, line.place(lane, now, ticket))
+        finally:
+            ticket.asks_at = -inf  # so that it holds nobody back, even if an exception keeps it from leaving the line
+            line.leave(ticket, backend.now())
+        return True
+
     @abstractmethod
     async def reserve_now(self, backend: Backend, lane: Lane, place: Place) -> float:
         """Take a slot and return 0 if this call may have one now; else return the seconds until it may, or BUSY."""
@@ -219,59 +257,3 @@ class LocalSlots(Slots):
     async def stop(self, backend: Backend, seconds: float) -> None:
         now = backend.now()
         self._budget.stop(now, now + seconds)
-
-
-class RateLimiter:
-    """Waits for slots on behalf of one client. As safe to share as the backend is."""
-
-    def __init__(self, budget: BaseBudget, backend: Backend, account_hash: str) -> None:
-        self._budget = budget
-        self._backend = backend
-        self._account_hash = account_hash
-
-    async def acquire(self, lane: Lane, *, latest: float, describe: Callable[[], str]) -> bool:
-        """Take a slot, after waiting for it if necessary, and return whether the call had to wait.
-
-        Raise BudgetExhaustedError at once, with no slot taken, if there is none by the monotonic time `latest`.
-        """
-        slots = self._slots()
-        line, departures = slots.line, slots.line.departures
-        delay = await slots.reserve_now(self._backend, lane, line.place(lane, self._backend.now()))
-        if delay <= 0:
-            return False
-        began, pause, is_logged = self._backend.now(), 0.0005, False
-        ticket = Ticket(lane, self._backend.signal(), began)
-        line.join(ticket)
-        try:
-            if departures != line.departures:  # a call that left before this one joined could not wake it
-                ticket.signal.set()
-            while delay > 0:
-                now, give_up = self._backend.now(), latest
-                if delay == BUSY:
-                    delay = pause = min(0.25, 2 * pause)
-                    give_up = max(latest, began + _WHILE_BUSY)
-                # A free slot is taken even if the time is up: then the deadline ends the call, and not the budget.
-                if delay > max(0.0, give_up - now):
-                    reason = f"{describe()}: the rate budget has no slot for {delay:.1f} s; not sent"
-                    raise BudgetExhaustedError(reason, retry_after=delay)
-                if delay > _WORTH_A_WARNING and not is_logged:
-                    is_logged = True
-                    # Polls wait routinely, at the pace that the budget leaves to them.
-                    level = logging.INFO if lane is Lane.POLL else logging.WARNING
-                    logger.log(level, _WAITS, describe(), delay)
-                ticket.asks_at = now + delay
-                await ticket.signal.wait(delay)
-                ticket.asks_at = now = self._backend.now()
-                delay = await slots.reserve_now(self._backend, lane, line.place(lane, now, ticket))
-        finally:
-            ticket.asks_at = -inf  # so that it holds nobody back, even if an exception keeps it from leaving the line
-            line.leave(ticket, self._backend.now())
-        return True
-
-    async def pause(self, seconds: float) -> None:
-        """Give no slot for so many seconds, because the service answered 429."""
-        await self._slots().stop(self._backend, seconds)
-
-    def _slots(self) -> Slots:
-        # Looked up each time, because a fork replaces them.
-        return self._budget._slots(self._account_hash)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]

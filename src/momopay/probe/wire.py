@@ -72,9 +72,9 @@ class Wire:
     def send(self, method: str, path: str, body: Body = None, *, at_once: bool = False) -> Answer:
         """Send a request once a slot of the rate budget is free, or with `at_once` immediately."""
         session = self._session
-        if session.limiter is not None and not at_once:
+        if not at_once:
             latest, name = session.backend.now() + _LONGEST_WAIT, f"{method} {path.partition('?')[0]}"
-            run_sync(session.limiter.acquire(Lane.READ, latest=latest, describe=lambda: name))
+            run_sync(session.acquire_slot(Lane.READ, latest=latest, describe=lambda: name))
         content = None if body is None else json.dumps(body).encode()
         progress = None if method == "GET" else Progress()
         url, timeout = session.account.base_url + path, session.limits.timeout
@@ -95,8 +95,7 @@ class Wire:
 
     def hold(self, seconds: float) -> None:
         """Pause everything that shares the rate budget."""
-        if self._session.limiter is not None:
-            run_sync(self._session.limiter.pause(seconds))
+        run_sync(self._session.pause(seconds))
 
     def _within_budget(self, method: str, path: str, body: Body = None) -> Answer:
         """Send a request, and repeat it after a 429: another program has used up the key's limit."""
@@ -105,7 +104,7 @@ class Wire:
         if answer.status == THROTTLED and pause <= _LONGEST_PAUSE:
             # Without the wait, the next step would fail too, such as the deletion of the probe's channel.
             self.hold(pause)
-            if self._session.limiter is None:
+            if self._session.budget is None:
                 self.sleep(pause)
             answer = self.send(method, path, body)
         return answer
