@@ -14,25 +14,14 @@ __version__ = "0.4.0"
 # because from a star import Jedi completes the module's own imports, too.
 TYPE_CHECKING = bool()  # noqa: UP018  Jedi would skip the imports below a plain False
 if TYPE_CHECKING:
-    from momopay import (
-        events as events,
-        types as types,
-    )
-    from momopay._polling.schedule import (
-        PollSchedule as PollSchedule,
-        settled as settled,
-        terminal as terminal,
-    )
+    from momopay import events as events, types as types
+    from momopay._polling.schedule import PollSchedule as PollSchedule, settled as settled, terminal as terminal
     from momopay._ratelimit.budget import RateBudget as RateBudget
     from momopay._ratelimit.file_budget import FileRateBudget as FileRateBudget
     from momopay._ratelimit.redis_budget import RedisRateBudget as RedisRateBudget
     from momopay.callbacks import parse_callback as parse_callback
-    from momopay.client import (
-        AsyncClient as AsyncClient,
-        Client as Client,
-    )
-    from momopay.durable.payment import Payment as Payment
-    from momopay.durable.payment import PayoutItem as PayoutItem
+    from momopay.client import AsyncClient as AsyncClient, Client as Client
+    from momopay.durable.payment import Payment as Payment, PayoutItem as PayoutItem
     from momopay.errors import (
         APIConnectionError as APIConnectionError,
         APIError as APIError,
@@ -72,11 +61,7 @@ if TYPE_CHECKING:
         JournalEntry as JournalEntry,
         JournalState as JournalState,
     )
-    from momopay.models.account import (
-        PaymentChannel as PaymentChannel,
-        TopUp as TopUp,
-        WalletBalance as WalletBalance,
-    )
+    from momopay.models.account import PaymentChannel as PaymentChannel, TopUp as TopUp, WalletBalance as WalletBalance
     from momopay.models.callbacks import Callback as Callback
     from momopay.models.enums import (
         ChannelType as ChannelType,

@@ -101,6 +101,7 @@ class Call(Generic[R]):
         self.session = session
         self.endpoint = endpoint
         self.path = path
+        self.url: str = session.account.base_url + path.partition("?")[0]  # for messages: a query may contain a phone
         self.lane: Lane = lane or endpoint.lane
         self.body = body
         self.details: PaymentDetails = details or PaymentDetails()
@@ -177,7 +178,7 @@ class Call(Generic[R]):
             response = await self._send(started)
             record = self._parse(response)
         except NoResponseError as error:
-            failure = failure_without_response(error, self._url())
+            failure = failure_without_response(error, self.url)
         except AttemptFailed as error:
             failure = error
         except BaseException as error:
@@ -286,10 +287,10 @@ class Call(Generic[R]):
     def _parse(self, response: RawResponse) -> R:
         envelope = self.endpoint.envelope
         if envelope is None:
-            check_success(response, self._url())
+            check_success(response, self.url)
             record = cast("R", Record())
         else:
-            parsed = parse_envelope(response, envelope, self._url())
+            parsed = parse_envelope(response, envelope, self.url)
             record, self.request_id = parsed.data, parsed.request_id
         elapsed = self.session.backend.now() - self.started
         note_response(record, ResponseInfo(self.request_id, response.status, response.headers, self.attempts, elapsed))
@@ -372,9 +373,6 @@ class Call(Generic[R]):
                 seconds=seconds,
                 is_sent=is_sent,
             )
-
-    def _url(self) -> str:
-        return self.session.account.base_url + self.path.partition("?")[0]
 
     def _route(self) -> str:
         path = self.path.partition("?")[0]
