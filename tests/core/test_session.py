@@ -15,7 +15,7 @@ from forked import succeeds_in_child
 from in_turn import in_turn
 from journal.kit import in_threads
 from momopay import RateBudget
-from momopay._core.config import Account, hash_of
+from momopay._core.config import Account
 from momopay._core.session import ServiceClock, StkPause, key_state_for
 from momopay._core.wiring import ClientJournal, Once
 
@@ -34,7 +34,7 @@ def test_a_key_has_one_state_however_its_address_is_spelt(url: str) -> None:
     assert key_state_for(Account("pk_test_spelt", url)) is key_state_for(account)
     for other in (Account("pk_test_other", url), Account("pk_test_spelt", "https://other.example/v1")):
         assert key_state_for(other) is not key_state_for(account)
-    assert "pk_test_spelt" not in hash_of(account)
+    assert "pk_test_spelt" not in account.hash
 
 
 @in_turn(("refusal", "seconds"), [(banned(), 3600), (blocked(), 1800), (banned(0.0), 0), (blocked(7200.0), 7200)])

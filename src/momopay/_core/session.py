@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final, Generic, Self
 
 import momopay
-from momopay._core.config import SHARED_BUDGET, Account, Limits, hash_of
+from momopay._core.config import SHARED_BUDGET, Account, Limits
 from momopay._core.response import http_date
 from momopay._core.wiring import BackendT
 from momopay._ratelimit.budget import BaseBudget, Lane, RateBudget
@@ -118,8 +118,7 @@ _key_states: dict[str, KeyState] = {}
 def key_state_for(account: Account) -> KeyState:
     """Return the state that all clients of this account in the process share. A hash names it, to keep no API key."""
     # No lock, which a forked child might inherit held: `setdefault` is atomic, so all threads get the same state.
-    name = hash_of(account)
-    return _key_states.get(name) or _key_states.setdefault(name, KeyState())
+    return _key_states.get(account.hash) or _key_states.setdefault(account.hash, KeyState())
 
 
 class Session(Generic[BackendT]):
@@ -139,7 +138,6 @@ class Session(Generic[BackendT]):
         self.backend: BackendT = backend
         self.account = account
         self.budget: BaseBudget | None = key_state.budget if budget is SHARED_BUDGET else budget
-        self._account_hash = hash_of(account)
         self.stk_pause: StkPause = key_state.stk_pause
         self.clock: ServiceClock = ServiceClock(on_loopback=account.on_loopback)
         self.observer = observer
@@ -204,7 +202,7 @@ class Session(Generic[BackendT]):
             latest = min(latest, self.backend.now() + self.limits.max_wait)
         started = self.backend.now()
         try:
-            slots = self.budget._slots(self._account_hash)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+            slots = self.budget._slots(self.account.hash)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
             has_waited = await slots.acquire(self.backend, lane, latest=latest, describe=describe)
         except BudgetExhaustedError as error:
             if self.events is not None:
@@ -216,7 +214,7 @@ class Session(Generic[BackendT]):
     async def pause(self, seconds: float) -> None:
         """Give no slot of the rate budget for so many seconds, because the service answered 429."""
         if self.budget is not None:
-            slots = self.budget._slots(self._account_hash)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+            slots = self.budget._slots(self.account.hash)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
             await slots.stop(self.backend, seconds)
 
     async def close(self) -> None:

@@ -17,7 +17,7 @@ from rich.text import Text
 from typer import Option
 
 import momopay
-from momopay._core.config import Account, hash_of
+from momopay._core.config import Account
 from momopay.cli.command import on_signals
 from momopay.cli.exit_codes import CommandError, ExitCode
 from momopay.cli.options import (
@@ -154,7 +154,7 @@ def _spend(
     confirmation.ask(f"Send {prompts}, for KES {kes(spend)} in all?", to_type="yes")
     if journal is None:
         # One for each key and address, so that a prompt of unknown outcome is found again from any folder.
-        name = hash_of(Account(key, client.base_url))[:16]
+        name = Account(key, client.base_url).hash[:16]
         journal = Path(typer.get_app_dir("momopay")) / f"probe-{name}.db"
         journal.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     opened = stack.enter_context(JournalOptions(journal=str(journal)).open_journal(create=True))

@@ -89,7 +89,6 @@ class HasTransactionId(Protocol):
     @property
     def transaction_id(self) -> str:
         """The transaction's id."""
-        ...
 
 
 @runtime_checkable
@@ -99,7 +98,6 @@ class HasId(Protocol):
     @property
     def id(self) -> str:
         """The record's id."""
-        ...
 
 
 TransactionRef: TypeAlias = str | UUID | HasTransactionId
