@@ -230,9 +230,13 @@ class BaseClient(Generic[BackendT, TransportT]):
             copy._headers = merged_headers(self._headers, default_headers)
         return copy
 
-    def _close_journal(self) -> None:
-        if self._owns_journal and self._journal is not None:
-            self._journal.close()
+    async def _close(self) -> None:
+        try:
+            if self._owns_connections:
+                await self._session.close()
+        finally:
+            if self._owns_journal and self._journal is not None:
+                self._journal.close()
 
     def __reduce_ex__(self, protocol: object) -> NoReturn:
         """Refuse to be pickled or copied by the module `copy`."""
@@ -285,11 +289,7 @@ class Client(BaseClient[SyncBackend, "httpx.BaseTransport"]):
 
     def close(self) -> None:
         """Close the connections, and the journal if the client opened it. The client cannot be used afterwards."""
-        try:
-            if self._owns_connections:
-                load("_core.operation.run_sync")(self._session.close())
-        finally:
-            self._close_journal()
+        load("_core.operation.run_sync")(self._close())
 
     def __enter__(self) -> Self:
         return self
@@ -311,11 +311,7 @@ class AsyncClient(BaseClient[AsyncBackend, "httpx.AsyncBaseTransport"]):
 
     async def aclose(self) -> None:
         """Close the connections, and the journal if the client opened it. The client cannot be used afterwards."""
-        try:
-            if self._owns_connections:
-                await self._session.close()
-        finally:
-            self._close_journal()
+        await self._close()
 
     async def __aenter__(self) -> Self:
         return self
