@@ -2,6 +2,7 @@
 
 import logging
 import time
+from contextlib import nullcontext
 from datetime import timedelta
 from typing import Any
 
@@ -104,12 +105,24 @@ def test_a_later_read_of_another_payment_makes_it_unresolved(
     assert service.sent == 1
 
 
-@pytest.mark.parametrize("status", ["PENDING", "CANCELLED"])
-def test_a_read_that_is_behind_takes_no_payment_back(drive: Drive, journal: Journal, status: str) -> None:
-    put(journal, "r", ACCEPTED, COLLECTION, transaction_id="t-1", status="SUCCESS")
+@pytest.mark.parametrize(
+    ("known", "status", "reads"), [("SUCCESS", "PENDING", 1), ("SUCCESS", "CANCELLED", 1), ("PENDING", "PENDING", 2)]
+)
+def test_a_read_that_is_behind_takes_no_payment_back(
+    drive: Drive, journal: Journal, known: str, status: str, reads: int
+) -> None:
+    """Nor is a prompt abandoned whose callback comes while it is read."""
+    if known == "SUCCESS":
+        put(journal, "r", ACCEPTED, COLLECTION, transaction_id="t-0", status="PENDING")  # the paid one is read first
+    put(journal, "r", ACCEPTED, COLLECTION, transaction_id="t-1", status=known)
     service = Service(read=listed(type="STK", status=status))
-    paid = drive(transport=service.transport)(collect(journal, phone=PHONE, abandon_after=0))
-    assert (paid.is_paid, service.requests) == (True, ["GET /transactions/t-1"])
+
+    def respond(request: httpx.Request) -> httpx.Response:
+        execute(journal, "UPDATE momopay_transactions SET status = 'SUCCESS' WHERE transaction_id = 't-1'")
+        return service.respond(request)
+
+    paid = drive(transport=httpx.MockTransport(respond))(collect(journal, phone=PHONE, abandon_after=0))
+    assert (paid.is_paid, service.requests) == (True, ["GET /transactions/t-1"] * reads)
     caught_up, at_once = Service(read=listed(type="STK", status="SUCCESS")), PollSchedule(first=0)
     waited = drive(transport=caught_up.transport)(lambda client: client.transactions.wait(paid, schedule=at_once))
     assert (waited.status, len(caught_up.requests)) == ("SUCCESS", 1)
@@ -178,11 +191,35 @@ def test_a_transaction_that_fits_is_not_shared_by_two_references(drive: Drive, j
         drive(transport=Service(pages=[rows]).transport)(collect(journal, "o", phone=PHONE))
 
 
+@pytest.mark.parametrize("ids", [("t-1",), ()])
+def test_what_the_list_shows_is_not_taken_from_an_unresolved_order_of_the_same_reference(
+    drive: Drive, journal: Journal, ids: tuple[str, ...]
+) -> None:
+    for reference, state in (("r", REFUSED), ("s", UNKNOWN)):
+        put(journal, reference, state, COLLECTION)
+    execute(journal, "UPDATE momopay_payments SET wire_reference = 'METER'")
+    service = Service(pages=[[listed("METER", type="STK", transactionId=each) for each in ids]])
+    with pytest.raises(RequestValidationError, match="is that of"):
+        drive(transport=service.transport)(collect(journal, phone=PHONE))
+    assert [found(journal, each).transaction_ids for each in "rs"] == [(), ids]
+    assert service.sent == 0
+
+
 def test_the_id_of_another_payment_in_a_broken_response_hides_nothing(drive: Drive, journal: Journal) -> None:
     put(journal, "s", transaction_id="t-1")
     put(journal, "r", UNKNOWN, seen_id="t-1")
     service = Service(pages=[[listed(transactionId="t-2")]], read=listed(transactionId="t-1"))
     assert drive(transport=service.transport)(pay(journal)).transaction_id == "t-2"
+
+
+def test_an_id_that_cannot_be_kept_stops_no_other(drive: Drive, journal: Journal) -> None:
+    for each in ("r", "s"):
+        put(journal, each, UNKNOWN)
+    rows = [listed("s", transactionId="t-2"), listed(transactionId="\0")]
+    sdk = drive(transport=Service(pages=[rows]).transport)
+    assert [entry.state for entry in sdk(journal.reconcile_all)] == [UNKNOWN, ACCEPTED]
+    with pytest.raises(OutcomeUnknownError):
+        sdk(pay(journal))
 
 
 def test_several_that_fit_a_payout_are_shown_to_a_person(drive: Drive, journal: Journal) -> None:
@@ -194,13 +231,37 @@ def test_several_that_fit_a_payout_are_shown_to_a_person(drive: Drive, journal: 
     assert [entry.state for entry in sdk(journal.reconcile_all)] == [UNKNOWN]
 
 
-def test_all_prompts_that_a_search_shows_are_kept(drive: Drive, journal: Journal) -> None:
+@pytest.mark.parametrize(
+    ("newest", "other", "returned"),
+    [("PENDING", "SUCCESS", "a"), ("CANCELLED", "PENDING", "a"), ("PENDING", "CANCELLED", "b")],
+)
+def test_all_prompts_that_a_search_shows_are_kept(
+    drive: Drive, journal: Journal, newest: str, other: str, returned: str
+) -> None:
+    """A paid one is returned, else an open one."""
     put(journal, "r", UNKNOWN, COLLECTION)
-    pages = [[listed(transactionId="b", type="STK"), listed(transactionId="a", status="SUCCESS", type="STK")]]
-    paid = drive(transport=Service(pages=pages).transport)(collect(journal, phone=PHONE))
-    assert (paid.transaction_id, paid.is_paid, paid.is_new) == ("a", True, False)
-    assert set(found(journal).transaction_ids) == {"a", "b"}
-    assert (found(journal).status, found(journal).paid_twice) == ("SUCCESS", False)
+    rows = [listed(transactionId=each, status=status, type="STK") for each, status in (("b", newest), ("a", other))]
+    service, seen = Service(pages=[rows]), Watcher()
+    one = drive(transport=service.transport, on_event=seen)(collect(journal, phone=PHONE))
+    assert (one.transaction_id, one.status, one.is_new) == (returned, other if returned == "a" else newest, False)
+    assert {each.transaction_id: each.status for each in found(journal).transactions} == {"a": other, "b": newest}
+    assert (service.requests, found(journal).paid_twice) == (["GET /transactions"], False)
+    assert seen.changes() == [f"UNKNOWN -> ACCEPTED {each}" for each in (other, newest)]
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+def test_what_a_search_shows_is_returned_though_the_journal_cannot_be_written(
+    drive: Drive, journal: Journal, is_open: bool
+) -> None:
+    """What frees an order for another prompt is not."""
+    put(journal, "r", UNKNOWN, COLLECTION)
+    full = "CREATE TRIGGER full BEFORE INSERT ON momopay_transactions BEGIN SELECT RAISE(ABORT, 'disk full'); END"
+    execute(journal, full)
+    rows = [listed(transactionId="b", status="CANCELLED", type="STK"), listed(type="STK")][: 1 + is_open]
+    service = Service(pages=[rows])
+    with nullcontext() if is_open else pytest.raises(momopay.JournalError):
+        assert drive(transport=service.transport)(collect(journal, phone=PHONE)).transaction_id == "t-1"
+    assert service.requests == ["GET /transactions"]
 
 
 def test_an_unresolved_prompt_that_is_found_cancelled_is_followed_by_another(drive: Drive, journal: Journal) -> None:
@@ -213,10 +274,10 @@ def test_an_unresolved_prompt_that_is_found_cancelled_is_followed_by_another(dri
 def test_prompts_that_are_known_are_no_matches(drive: Drive, journal: Journal) -> None:
     put(journal, "r", ACCEPTED, COLLECTION, transaction_id="t-1", status="CANCELLED")
     put(journal, "r", UNKNOWN, COLLECTION)
-    service = Service(pages=[[listed(status="CANCELLED", type="STK")]])
+    service, seen = Service(pages=[[listed(status="CANCELLED", type="STK")]]), Watcher()
     with pytest.raises(OutcomeUnknownError, match="does not show it"):
-        drive(transport=service.transport)(collect(journal, phone=PHONE))
-    assert state_of(journal) is UNKNOWN
+        drive(transport=service.transport, on_event=seen)(collect(journal, phone=PHONE))
+    assert (state_of(journal), seen.changes()) == (UNKNOWN, [])
 
 
 @pytest.mark.parametrize("state", [UNKNOWN, REFUSED])
@@ -316,6 +377,12 @@ def test_the_id_of_a_broken_response_is_read_where_the_list_lags(drive: Drive, j
             sdk(release(journal))
     assert first == "outage" or not sdk(pay(journal)).is_new
     assert (state_of(journal), service.sent) == (UNKNOWN if first == "outage" else ACCEPTED, 1)
+
+
+def test_an_id_that_the_service_does_not_know_is_no_reason_to_refuse_a_release(shop: Shop) -> None:
+    put(shop.journal, "r", UNKNOWN, seen_id="no-such-id")
+    long_ago(shop.journal)
+    assert shop.release().state is NOT_SENT
 
 
 @over_both_clients
@@ -443,7 +510,9 @@ def test_a_payment_is_searched_for_since_it_was_sent_by_the_services_clock(
     journal: Journal, offset: float | None, back: int
 ) -> None:
     """An offset that was not measured may be a day; a search allows five minutes more."""
-    entry = put(journal, "r", UNKNOWN, clock_offset=offset)
+    put(journal, "r", UNKNOWN, clock_offset=offset)
+    execute(journal, "UPDATE momopay_payments SET created_at = '2026-01-01T00:00:00+00:00'")
+    entry = found(journal)
     assert search_for(entry).earliest == entry.sent_at - timedelta(seconds=back)
 
 

@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 import momopay
-from drivers import Drive
+from drivers import Drive, session_of
 from durable.kit import (
     BY_HAND,
     FAILING,
@@ -35,7 +35,19 @@ from durable.kit import (
     requests,
     with_each_client_and_database,
 )
-from journal.kit import ACCEPTED, COLLECTION, PAYOUT, PHONE, REFUSED, UNKNOWN, begin, execute, lease_of, put
+from journal.kit import (
+    ACCEPTED,
+    COLLECTION,
+    PAYOUT,
+    PHONE,
+    REFUSED,
+    UNKNOWN,
+    before_each,
+    begin,
+    execute,
+    lease_of,
+    put,
+)
 from momopay import (
     AsyncClient,
     Client,
@@ -82,7 +94,10 @@ def test_a_prompt_that_was_cancelled_is_followed_by_another_in_the_same_call(sho
     assert requests(shop.sandbox) == ["POST /payments/stk", read, "POST /payments/stk"]
     shop.settle(second)
     before = len(shop.sandbox.requests)
-    ended = {(each.transaction_id, each.is_new, each.is_paid) for each in (shop.collect() for _ in range(3))}
+    ended = {
+        (each.transaction_id, each.is_new, each.is_paid)
+        for each in (shop.collect(phone=each) for each in (BY_HAND, PHONE, BY_HAND))
+    }
     assert ended == {(second.transaction_id, False, True)}
     read = f"GET /transactions/{second.transaction_id}"
     assert requests(shop.sandbox)[before - len(shop.sandbox.requests) :] == [read] * 3
@@ -146,6 +161,10 @@ def test_a_reference_with_another_description_is_the_same_payment(shop: Shop) ->
 @over_both_clients
 def test_arguments_at_fault_are_refused_here(shop: Shop) -> None:
     nothing: Any = None
+
+    def refuse(reference: str) -> None:
+        raise ConfigurationError(f"not of {reference!r}")
+
     cases: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
         (pay, {"amount": 9}, "amount"),
         (pay, {"reference": "r "}, "reference"),
@@ -166,6 +185,9 @@ def test_arguments_at_fault_are_refused_here(shop: Shop) -> None:
         for no_journal in (nothing, "sqlite:///journal.db"):
             with pytest.raises(ConfigurationError, match="journal"):
                 shop(calls.once(no_journal))
+        session_of(shop.sdk.client).before_payment = refuse
+        with pytest.raises(ConfigurationError, match="not of 'r'"):
+            shop(calls.once(shop.journal))
     assert (shop.sandbox.requests, list(shop.journal.entries())) == ([], [])
 
 
@@ -185,6 +207,7 @@ def test_an_anonymised_payout_is_not_sent_again(shop: Shop) -> None:
 
 
 def test_an_anonymised_order_is_not_prompted_again(shop: Shop) -> None:
+    shop.sandbox.cancel(shop.collect())
     paid, cancelled = shop.collect(), shop.collect("s", amount=11)
     shop.settle(paid)
     shop.sandbox.cancel(cancelled)
@@ -195,7 +218,7 @@ def test_an_anonymised_order_is_not_prompted_again(shop: Shop) -> None:
         shop.collect(phone="0712345679")
     with pytest.raises(DuplicateCollectionError, match="was anonymised"):
         shop.collect("s", amount=11)
-    assert ORDERS.sent(shop.sandbox) == 2
+    assert ORDERS.sent(shop.sandbox) == 3
 
 
 # The reference at the service.
@@ -234,11 +257,12 @@ def test_an_account_reference_may_not_be_that_of_an_open_order_of_the_same_amoun
 ) -> None:
     """Also if it is a reference by itself. Whether the other order is still open is read first."""
     first = shop.collect(account_reference="SHOP")
+    shop.pay("SHOP")
     with pytest.raises(RequestValidationError, match="is that of order 'r'") as caught:
         shop.collect(reference, **fields)
     assert set(caught.value.fields) == {"account_reference"}
-    assert ORDERS.sent(shop.sandbox) == 1
-    assert shop.journal.get(reference) is None
+    assert requests(shop.sandbox)[2:] == [f"GET /transactions/{first.transaction_id}"]
+    assert shop.journal.get(reference, COLLECTION) is None
     shop.sandbox.cancel(first)
     assert shop.collect(reference, **fields).is_new
 
@@ -355,8 +379,13 @@ def test_a_call_gives_up_waiting_for_another_sender_at_its_deadline(drive: Drive
     sdk = drive(transport=service.transport, deadline=1.0)
     with lease_of(journal) as lease:
         begin(journal, lease, "r", PAYOUT)
-        with pytest.raises(OutcomeUnknownError, match="another call was still sending"):
+        statements: list[str] = []
+        with (
+            before_each(statements.append, journal),
+            pytest.raises(OutcomeUnknownError, match="another call was still sending"),
+        ):
             sdk(pay(journal))
+        assert len(statements) < 40, "it looks four times a second"
         (outcome,) = sdk.collect(pay_all(journal, "r"))
     assert isinstance(outcome.error, OutcomeUnknownError)
     assert (outcome.state, outcome.error.may_have_executed, service.requests) == (UNKNOWN, True, [])

@@ -16,6 +16,7 @@ from momopay import (
     RequestValidationError,
     ServerError,
 )
+from momopay.durable.refund import RefundPlan, preview_refund
 from momopay.sandbox import Fault, Sandbox
 
 
@@ -25,8 +26,9 @@ def paid_back(sandbox: Sandbox) -> dict[str | None, Decimal]:
 
 @with_each_client_and_database
 def test_what_was_paid_is_paid_back_once(shop: Shop) -> None:
-    put_collection(shop.journal)
+    put_collection(shop.journal, statuses=["PENDING", "SUCCESS"])
     first, again = shop.refund(metadata={"why": "broken"}), shop.refund()
+    assert requests(shop.sandbox) == ["POST /b2c/payouts", f"GET /transactions/{first.transaction_id}"]
     assert (first.is_new, again.is_new, again.transaction_id) == (True, False, first.transaction_id)
     assert (first.amount, first.phone, first.reference) == (100, PHONE, "o-R1")
     entry = shop.entry("o-R1")
@@ -36,6 +38,11 @@ def test_what_was_paid_is_paid_back_once(shop: Shop) -> None:
     with pytest.raises(RequestValidationError, match=r"'o-R1' KES 100 \(PENDING\)"):
         shop.refund(amount=10, reference="o-R2")
     assert paid_back(shop.sandbox) == {"o-R1": 100}
+    if shop.sdk.client_kind == "blocking":
+        put_collection(shop.journal, "p")
+        plan = preview_refund(shop.sdk.client, shop.journal, of="p", amount=40, reference="gift")
+        assert plan == RefundPlan("gift", 40, PHONE)
+        assert shop.journal.get("gift") is None
     shop.settle(shop.collect("paid since"))
     assert shop.refund("paid since").is_new, "it is read first, as its callback may have been lost"
 
@@ -136,9 +143,10 @@ def test_what_cannot_be_refunded_sends_nothing(shop: Shop) -> None:
 
 
 def test_an_anonymised_collection_is_paid_back_once_to_a_phone_that_the_caller_knows(shop: Shop) -> None:
-    for reference in ("o", "p"):
+    for reference in ("o", "p", "q"):
         put_collection(shop.journal, reference)
     put(shop.journal, "o-R1", amount=100, refund_of="o")
+    put(shop.journal, "q-R1", UNKNOWN, amount=100, refund_of="q")
     put(shop.journal, "p-R1", REFUSED, amount=100, refund_of="p")
     shop.journal.anonymise(before=datetime.now(UTC) + timedelta(days=1))
     assert shop.entry("p", COLLECTION).is_anonymised
@@ -151,3 +159,6 @@ def test_an_anonymised_collection_is_paid_back_once_to_a_phone_that_the_caller_k
     with pytest.raises(RequestValidationError, match=r"was paid back as 'o-R1'"):
         shop.refund()
     assert requests(shop.sandbox) == []
+    execute(shop.journal, f"UPDATE momopay_payments SET phone = '{PHONE}' WHERE reference = 'q-R1'")
+    with pytest.raises(OutcomeUnknownError):  # its own phone is still known
+        shop.refund("q")

@@ -8,6 +8,7 @@ from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
 from decimal import Decimal
+from email.utils import format_datetime
 from functools import partial
 from math import inf
 from typing import Any
@@ -16,7 +17,7 @@ import httpx
 import pytest
 
 import momopay
-from drivers import LOOPBACK, Drive, Driver, hasty
+from drivers import KEY, LOOPBACK, Drive, Driver, hasty
 from durable.kit import (
     BY_HAND,
     KEY_CHECK,
@@ -60,6 +61,7 @@ from journal.kit import (
     state_of,
 )
 from momopay import AsyncClient, Journal, JournalError, OutcomeUnknownError, RateBudget
+from momopay.durable.send import check_client
 from momopay.events import RetryScheduled
 from momopay.sandbox import Fault, Sandbox
 from momopay.types import Lane
@@ -94,14 +96,13 @@ def test_what_may_have_been_made_is_not_sent_again_without_a_person(shop: Shop, 
     for number, fault in enumerate((Fault.reset_before_read, Fault.error_before_commit, Fault.html_502)):
         reference, before = f"r{number}", calls.sent(shop.sandbox)
         calls.fail_next(shop.sandbox, fault)
-        for _ in range(2):
-            with pytest.raises(OutcomeUnknownError):
+        for number_of_call in range(3):
+            with pytest.raises(OutcomeUnknownError) as caught:
                 shop(calls.once(shop.journal, reference))
-        with pytest.raises(OutcomeUnknownError) as caught:
-            shop(calls.once(shop.journal, reference))
-        entry, error = shop.entry(reference), caught.value
-        assert (error.reference, error.amount) == (reference, Decimal(10))
-        assert (error.phone, error.sent_at, entry.state) == (entry.phone, entry.sent_at, UNKNOWN)
+            entry, error = shop.entry(reference), caught.value
+            assert (error.reference, error.amount, error.phone) == (reference, Decimal(10), entry.phone)
+            assert entry.state is UNKNOWN
+            assert number_of_call == 0 or error.sent_at == entry.sent_at
         assert calls.sent(shop.sandbox) - before <= 1  # one whose connection was reset before it was read is not seen
         long_ago(shop.journal)
         shop.release(reference, kind=calls.kind)
@@ -124,7 +125,9 @@ def test_an_acceptance_of_another_payment_is_not_believed(drive: Drive, url: str
             sdk, begun = drive(transport=service.transport), datetime.now(UTC)
             with pytest.raises(OutcomeUnknownError) as caught:
                 sdk(calls.once(journal))
-            assert caught.value.sent_at >= begun, "and not when the service made the other one"
+            error, entry = caught.value, found(journal)
+            assert error.sent_at >= begun, "and not when the service made the other one"
+            assert (error.reference, error.amount, error.phone) == (entry.reference, entry.amount, entry.phone)
             assert caught.value.transaction_id == found(journal).transaction_id == mismatch.get("transactionId", "t-1")
             assert (found(journal).state, found(journal).transactions) == (UNKNOWN, ()), mismatch
             assert sdk(calls.once(journal)).amount == Decimal(10)  # the list shows the payment itself
@@ -161,7 +164,8 @@ def test_an_unknown_outcome_is_dated_by_the_first_attempt(
 
 
 def limit(status: int, **details: Any) -> httpx.Response:
-    return httpx.Response(status, json=refusal("RATE_LIMIT_EXCEEDED", **details))
+    headers = {"date": format_datetime(datetime.now(UTC), usegmt=True)}
+    return httpx.Response(status, json=refusal("RATE_LIMIT_EXCEEDED", **details), headers=headers)
 
 
 @pytest.mark.usefixtures("no_backoff")
@@ -198,6 +202,7 @@ def test_a_limit_is_waited_for_if_it_ends_within_the_call(
         sdk(pay(journal))
     assert (caught.value.retry_after, caught.value.may_have_executed) == (pause, False)
     assert (found(journal).state, found(journal).code) == (REFUSED, "RATE_LIMIT_EXCEEDED")
+    assert found(journal).clock_offset is not None, "its answer shows the service's clock"
     assert service.requests == ["POST /b2c/payouts"]
 
 
@@ -269,14 +274,18 @@ def test_a_call_that_waits_for_the_budget_writes_nothing_yet(shop: Shop, drive: 
     assert shop.journal.get("s") is None
 
 
-def test_a_refund_has_one_deadline(shop: Shop, drive: Drive) -> None:
-    """There is a slot every half second: the second one reads the order, and none is left for the payout."""
+@pytest.mark.parametrize("was_refused", [False, True])
+def test_a_refund_has_one_deadline(shop: Shop, drive: Drive, was_refused: bool) -> None:
+    """There is a slot every half second: the second one reads the order. None is left for the payout or its search."""
     shop.settle(shop.collect("o"))
+    if was_refused:
+        put(shop.journal, "o-R1", REFUSED)
+        execute(shop.journal, "UPDATE momopay_payments SET refund_of = 'o' WHERE reference = 'o-R1'")
     waits = drive(api_key=shop.key, base_url=shop.sandbox.base_url, budget=RateBudget(1, 0.5), deadline=0.8)
     waits(lambda client: client.wallet.balance())
     with pytest.raises(momopay.MomoPayError):
         waits(refund(shop.journal))
-    assert PAYOUTS.sent(shop.sandbox) == 0
+    assert (PAYOUTS.sent(shop.sandbox), requests(shop.sandbox).count("GET /transactions")) == (0, 0)
 
 
 class ReservesWhile(RateBudget):
@@ -380,6 +389,32 @@ def test_a_cancelled_call_stays_cancelled_and_its_payment_is_found(shop: Shop, c
     assert calls.sent(shop.sandbox) == 1
 
 
+def test_a_coroutine_that_is_discarded_while_it_is_sent_leaves_the_outcome_unknown(journal: Journal) -> None:
+    """As one whose event loop has ended: it cannot await any more."""
+    service, sent = Service(record()), list[httpx.Request]()
+
+    async def hang(request: httpx.Request) -> httpx.Response:
+        if request.method == "POST":
+            sent.append(request)
+            await asyncio.Event().wait()
+        return service.respond(request)
+
+    async def main() -> None:
+        async with AsyncClient(KEY, base_url=LOOPBACK, transport=httpx.MockTransport(hang)) as client:
+            coroutine = pay(journal)(client)
+            while not sent:
+                future = coroutine.send(None)
+                if future is None or sent:
+                    await asyncio.sleep(0)
+                else:
+                    future._asyncio_future_blocking = False
+                    await asyncio.wait([future])
+            coroutine.close()
+
+    asyncio.run(main())
+    assert state_of(journal) is UNKNOWN
+
+
 @contextmanager
 def full_server() -> Generator[str]:
     """Start a server that takes no connection: its queue is full. Yield its URL."""
@@ -419,24 +454,33 @@ def test_a_payment_cancelled_before_it_connected_may_be_sent(shop: Shop) -> None
 
 
 @over_both_clients
-@pytest.mark.parametrize("is_taken_over", [False, True])
+@pytest.mark.parametrize(
+    ("change", "undo"),
+    [
+        ("UPDATE momopay_journal SET version = version", None),
+        ("UPDATE momopay_payments SET claim = 'another'", None),
+        ("ALTER TABLE momopay_payments RENAME TO gone", "ALTER TABLE gone RENAME TO momopay_payments"),
+    ],
+    ids=["nothing", "taken over", "away"],
+)
 def test_an_interrupt_while_it_is_sent_leaves_the_outcome_unknown(
-    drive: Drive, journal: Journal, is_taken_over: bool
+    drive: Drive, journal: Journal, change: str, undo: str | None
 ) -> None:
-    """And reports that, unless another call has the row by now."""
+    """And reports that, unless another call has the row by now, or the journal cannot be written."""
     service, seen = Service(record()), Watcher()
 
     def interrupt(request: httpx.Request) -> httpx.Response:
         if request.method == "POST":
-            if is_taken_over:
-                execute(journal, "UPDATE momopay_payments SET claim = 'another'")
+            execute(journal, change)
             raise InterruptError
         return service.respond(request)
 
     with pytest.raises(InterruptError):
         drive(transport=httpx.MockTransport(interrupt), on_event=seen)(pay(journal))
+    if undo is not None:
+        execute(journal, undo)
     assert state_of(journal) is UNKNOWN
-    assert seen.changes() == ["-> SENDING"] + ["SENDING -> UNKNOWN"] * (not is_taken_over)
+    assert seen.changes() == ["-> SENDING"] + ["SENDING -> UNKNOWN"] * ("version" in change)
 
 
 @pytest.mark.parametrize(("times", "moment"), [(1, "before"), (1, "after"), (2, "before")])
@@ -485,6 +529,21 @@ def test_a_row_that_changed_while_the_call_was_held_up_is_not_sent(
     assert caught.value.may_have_executed, "whoever changed the row may have sent it"
     assert PAYOUTS.paid(shop.sandbox) == []
     assert shop.pay("s").is_new
+
+
+def test_a_call_that_cannot_read_its_row_again_sends_nothing(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("momopay.durable.send._ROW_IS_FRESH", -1.0)
+    shop.reconcile_all()
+    statements: list[str] = []
+
+    def strike(statement: str) -> None:
+        if statement.startswith("SELECT") and statements[-1:] == ["COMMIT"]:
+            raise JournalError("the database is away")
+        statements.append(statement)
+
+    with pytest.raises(JournalError, match="is away") as caught, before_each(strike, shop.journal):
+        shop.pay()
+    assert (caught.value.may_have_executed, shop.state(), PAYOUTS.paid(shop.sandbox)) == (False, NOT_SENT, [])
 
 
 def test_a_call_whose_row_was_taken_over_does_not_vouch_for_its_successor(shop: Shop, drive: Drive) -> None:
@@ -547,6 +606,7 @@ def test_a_journal_that_went_back_in_time_is_refused_before_anything_is_sent(sho
     shop.sandbox.reset()
     with pytest.raises(momopay.ConfigurationError, match="went back in time"):
         shop(call(shop.journal))
+    check_client(shop.sdk.client, shop.journal)  # whoever only asks whose it is may go on
     (outcome,) = shop.sdk.collect(pay_all(shop.journal, "r", "s"))
     assert isinstance(outcome.error, momopay.ConfigurationError)
     assert shop.sandbox.requests == []
@@ -626,15 +686,16 @@ def test_a_row_that_a_cancelled_call_still_writes_is_not_sent(shop: Shop) -> Non
 
 @of_both_kinds
 def test_a_payment_is_returned_though_its_outcome_cannot_be_written(
-    shop: Shop, caplog: pytest.LogCaptureFixture, calls: Calls
+    shop: Shop, drive: Drive, caplog: pytest.LogCaptureFixture, calls: Calls
 ) -> None:
     shop.reconcile_all()
+    sdk = drive(api_key=shop.key, base_url=shop.sandbox.base_url, on_event=(seen := Watcher()))
     execute(
         shop.journal,
         "CREATE TRIGGER full BEFORE INSERT ON momopay_transactions BEGIN SELECT RAISE(ABORT, 'disk full'); END",
     )
-    first = shop(calls.once(shop.journal))
-    assert (first.is_new, shop.entry().state) == (True, UNKNOWN)
+    first = sdk(calls.once(shop.journal))
+    assert (first.is_new, shop.entry().state, seen.changes()) == (True, UNKNOWN, ["-> SENDING"])
     assert shop(calls.once(shop.journal)).transaction_id == first.transaction_id
     assert caplog.text.count("disk full") == 2
     execute(shop.journal, "DROP TRIGGER full")
