@@ -275,8 +275,9 @@ def test_prompts_that_are_known_are_no_matches(drive: Drive, journal: Journal) -
     put(journal, "r", ACCEPTED, COLLECTION, transaction_id="t-1", status="CANCELLED")
     put(journal, "r", UNKNOWN, COLLECTION)
     service, seen = Service(pages=[[listed(status="CANCELLED", type="STK")]]), Watcher()
-    with pytest.raises(OutcomeUnknownError, match="does not show it"):
+    with pytest.raises(OutcomeUnknownError, match="does not show it") as caught:
         drive(transport=service.transport, on_event=seen)(collect(journal, phone=PHONE))
+    assert caught.value.sent_at == found(journal).sent_at > found(journal).created_at, "of the latest attempt"
     assert (state_of(journal), seen.changes()) == (UNKNOWN, [])
 
 

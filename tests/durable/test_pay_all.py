@@ -9,11 +9,12 @@ from types import MappingProxyType
 from typing import Any
 from uuid import uuid4
 
+import httpx
 import pytest
 
 import momopay
 from drivers import LOOPBACK, Drive, session_of
-from durable.kit import KEY_CHECK, PAYOUTS, Lanes, Shop, balance, over_both_clients, page, record, requests
+from durable.kit import KEY_CHECK, PAYOUTS, Lanes, Service, Shop, balance, over_both_clients, page, record, requests
 from events_kit import Watcher
 from journal.kit import ACCEPTED, NOT_SENT, PHONE, REFUSED, UNKNOWN, execute, just_before, put, put_collection
 from momopay import Journal, JournalState, PayoutItem, RateBudget
@@ -22,7 +23,7 @@ from momopay.models.requests import PayoutRequest
 from momopay.sandbox import Fault, Sandbox
 from momopay.types import Lane, PayoutOutcome
 from test_redaction import shown
-from virtual import envelope, virtual_client
+from virtual import envelope, refusal, virtual_client
 
 PAY = "/b2c/payouts"
 
@@ -118,6 +119,19 @@ def test_what_every_payout_would_meet_stops_the_run(shop: Shop, change: dict[str
     assert states(outcomes) == [*[ACCEPTED] * (tried - 1), REFUSED]
     assert [each.stops for each in outcomes] == [*[False] * (tried - 1), True]
     assert PAYOUTS.sent(shop.sandbox) == len(taken) == tried
+
+
+@pytest.mark.parametrize(
+    ("status", "code"), [(404, "CHANNEL_NOT_FOUND"), (401, "INVALID_API_KEY"), (429, "STK_TEMP_BANNED")]
+)
+def test_a_refusal_of_the_key_its_channel_or_its_rate_stops_the_run(
+    drive: Drive, journal: Journal, status: int, code: str
+) -> None:
+    service = Service(record())
+    service.refusals = [httpx.Response(status, json=refusal(code))]
+    sdk = drive(transport=service.transport)
+    (outcome,) = sdk.collect(lambda client: client.payouts.pay_all(items(3), journal=journal))
+    assert (outcome.state, outcome.stops, service.sent) == (REFUSED, True, 1)
 
 
 def test_a_callback_url_that_cannot_be_made_stops_the_run(shop: Shop) -> None:
@@ -241,6 +255,21 @@ def test_a_limit_refuses_everything_before_the_first_is_sent(shop: Shop) -> None
     assert paid(shop.sandbox) == {f"SAL-{number}": 1 for number in range(5)}
 
 
+def test_a_source_that_fails_while_it_is_counted_pays_nobody(shop: Shop) -> None:
+    """Though it could go on: what it gave before the failure was not counted."""
+    troubles = [OSError("the file is away")]
+
+    def read(each: PayoutItem) -> PayoutItem:
+        if each.reference == "SAL-1" and troubles:
+            raise troubles.pop()
+        return each
+
+    run = shop.sdk.client.payouts.pay_all(map(read, items(3)), journal=shop.journal, max_total=10)
+    with pytest.raises(OSError, match="away"):
+        shop.sdk.collect(lambda _: run)
+    assert (shop.sdk.collect(lambda _: run), shop.sandbox.requests) == ([], [])
+
+
 def test_a_mapping_that_changes_after_it_was_counted_is_paid_as_it_was(shop: Shop) -> None:
     first: dict[str, Any] = {"reference": "A", "amount": 10, "phone": PHONE}
     incomplete: dict[str, Any] = {"reference": "C", "phone": PHONE}
@@ -290,6 +319,7 @@ def test_a_reference_that_looks_like_another_stops_the_run(shop: Shop) -> None:
     assert find_similar(shop.journal, alike) == {"sal0": "SAL-0", "sal1": "SAL-1"}
     assert states(pay(shop, payroll, similar=True)) == [ACCEPTED] * 6
     assert paid(shop.sandbox)["sal 0"] == 1
+    assert states(pay(shop, [LOOKS_LIKE_0 | {"reference": "another"}])) == [ACCEPTED], "two old ones stop no new one"
 
 
 @pytest.mark.parametrize("other", [{"amount": 11}, {"phone": PHONE}, {"reference": "SAL-00"}])

@@ -91,18 +91,20 @@ def test_every_difference_of_a_collection_is_found(shop: Shop) -> None:
     order(shop, "LATER", BY_HAND)
     stray(shop, "CHEAP", 5)
     stray(shop, "SOON", phone=BY_HAND)
-    for reference in ("STRAY", "TWICE", "TWICE"):
+    for reference in ("STRAY", "TWICE", "TWICE", "OTHER"):
         stray(shop, reference)
     shop.later(120)
     orders = booked(
         GOOD="PAID", LOST="WAITING", GIFT="PAID", CLOSE="WAITING", LATER="WAITING", CHEAP="PAID", DREAM="PAID",
-        TWICE="PAID", SOON="PAID", GONE="FAILED",
+        TWICE="PAID", SOON="PAID", GONE="FAILED", OTHER="WAITING",
     )  # fmt: skip
     report = reconcile(shop, orders=[*orders, BookedOrder("PRICE", Decimal(400), "PAID")])
     shown = {each.reference: each.theirs for each in report.differences}
     assert (shown["LOST"], shown["CHEAP"], shown["DREAM"]) == ("SUCCESS 500", "SUCCESS 5", "nothing")
+    assert {each.ours for each in report.differences if each.reference in {"DREAM", "CHEAP"}} == {"PAID 500"}
     assert remedies(report) == {
         "LOST": "paid and not shipped: ship",
+        "OTHER": "paid and not shipped: ship",
         "NO-ORDER": "nobody knows what was sold: find out, or refund",
         "GIFT": "shipped and not paid: ask the customer",
         "CLOSE": "never paid: close",
@@ -115,7 +117,7 @@ def test_every_difference_of_a_collection_is_found(shop: Shop) -> None:
         "TWICE": "paid more than once: refund the rest",
     }
     without = remedies(reconcile(shop))
-    assert without.keys() == {"CHEAP", "STRAY", "TWICE"}
+    assert without.keys() == {"CHEAP", "STRAY", "TWICE", "OTHER"}
 
 
 def test_what_was_paid_otherwise_than_the_journal_asked_is_found(shop: Shop) -> None:
@@ -245,7 +247,8 @@ def test_every_difference_of_a_payout_is_found(shop: Shop) -> None:
     assert remedies(report)["BACK"].endswith("came back: pay under a new reference")
     ours = {each.reference: each.ours for each in report.differences}
     assert (ours["BACK"], ours["GAS"], ours["STRANGER"]) == ("REVERSED 10", "UNKNOWN 10", "nothing")
-    assert report.came_back == 20
+    assert ours["AGAIN"] == "PENDING 10", "as it was when its stranger was looked up"
+    assert (report.came_back, report.fees) == (20, 0)
     assert not report.agrees
     assert shop.state("WATER") is ACCEPTED
     assert "WATER" not in remedies(reconcile(shop))

@@ -76,7 +76,7 @@ def test_a_lost_answer_and_a_lost_callback_are_found(shop: Shop) -> None:
             shop(call)
     put(shop.journal, "never made", UNKNOWN)
     shop.later(HOUR)
-    assert shop.sweep() == SweepReport(settled=2, unknown=1)
+    assert shop.sweep(Handler()) == SweepReport(settled=2, unknown=1, handled=2)
     assert [shop.entry(each).state for each in ("r", long, "never made")] == [ACCEPTED, ACCEPTED, UNKNOWN]
     assert [shop.entry(each).status for each in ("r", long)] == ["SUCCESS", "SUCCESS"]
 
@@ -268,6 +268,18 @@ def test_what_is_unhandled_and_to_be_read_once_more_is_read_once(drive: Drive, j
     service = Service(read=listed(type="STK", status="CANCELLED"))
     assert drive(transport=service.transport)(sweep(journal, Handler())) == SweepReport(handled=1)
     assert service.requests == ["GET /transactions", "GET /transactions/t-1"]
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_what_is_unhandled_is_read_once_and_stays_what_it_was(drive: Drive, journal: Journal, number: int) -> None:
+    """By a page, or by id if it is one alone; whose record then has the fee in its amount."""
+    for each in range(number):
+        put(journal, f"r{each}", transaction_id=f"t-{each}", status="SUCCESS")
+    execute(journal, f"UPDATE momopay_transactions SET ended_at = '{ago(timedelta(hours=1))}'")
+    rows = [listed(f"r{each}", transactionId=f"t-{each}", status="SUCCESS") for each in range(number)]
+    service = Service(pages=[rows], read=rows[0] | {"amount": 11})
+    assert drive(transport=service.transport)(sweep(journal, Handler())) == SweepReport(handled=number)
+    assert service.requests == ["GET /transactions/t-0" if number == 1 else "GET /transactions"]
 
 
 def test_a_status_that_is_new_stays_open(drive: Drive, journal: Journal) -> None:

@@ -6,13 +6,14 @@
 import logging
 import os
 import shutil
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 import pytest
 
-from journal.kit import REFUSED, before_each, begin, execute, in_threads, just_before, lease_of, put, store_of
+from journal.kit import PAYOUT, REFUSED, before_each, begin, execute, in_threads, just_before, lease_of, put, store_of
 from momopay import ConfigurationError, Journal, JournalError, RequestValidationError
 from momopay.journal.evidence import KeyIdentity
 from momopay.journal.guards import Accounts
@@ -152,6 +153,8 @@ def is_refused(journal: Journal) -> bool:
         check(journal)
     except ConfigurationError as error:
         problem = error
+    with nullcontext() if problem is None else pytest.raises(ConfigurationError, match="went back in time"):
+        store_of(journal).open_call(HERE, PAYOUT, "r")
     assert problem is None or ("went back in time" in str(problem) and not problem.may_have_executed)
     assert journal.check().went_back == (None if problem is None else str(problem))
     return problem is not None

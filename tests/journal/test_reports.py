@@ -40,6 +40,7 @@ from journal.kit import (
 )
 from momopay import (
     ConfigurationError,
+    EntryKind,
     Journal,
     JournalEntry,
     JournalError,
@@ -58,6 +59,35 @@ SECRET = "0123456789abcdef0123456789abcdef"
 
 def reports_of(journal: Journal) -> Reports:
     return parts_of(journal).reports
+
+
+@pytest.mark.parametrize(
+    ("kind", "status", "is_end"),
+    [
+        (PAYOUT, "FAILED", False),
+        (PAYOUT, "REVERSED", True),
+        (PAYOUT, "PROCESSING", False),
+        (COLLECTION, "FAILED", True),
+    ],
+)
+def test_only_what_has_settled_is_for_a_handler(journal: Journal, kind: EntryKind, status: str, is_end: bool) -> None:
+    put(journal, "r", ACCEPTED, kind, status=status)
+    assert bool(reports_of(journal).unhandled("")) is is_end
+
+
+@pytest.mark.parametrize(
+    ("kind", "earlier", "is_searched"), [(PAYOUT, UNKNOWN, True), (PAYOUT, None, False), (COLLECTION, UNKNOWN, False)]
+)
+def test_a_payout_that_is_found_is_searched_for_again_if_another_attempt_may_have_been_made(
+    journal: Journal, kind: EntryKind, earlier: JournalState | None, is_searched: bool
+) -> None:
+    if earlier is not None:
+        put(journal, "r", earlier, kind)
+        execute(journal, "UPDATE momopay_payments SET state = 'NOT_SENT'")
+    entry = put(journal, "r", UNKNOWN, kind)
+    assert store_of(journal).record(entry, report("t-1", "SUCCESS"))
+    execute(journal, "UPDATE momopay_payments SET search_after = search_after - 600")
+    assert bool(reports_of(journal).released()) is is_searched
 
 
 def dated(

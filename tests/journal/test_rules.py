@@ -199,6 +199,10 @@ def test_who_paid_last_and_has_not_had_all_back_is_paid_back(
     assert f"pay back KES {expected[1]}," in refundable.remedy()
 
 
+def test_of_an_anonymised_order_nothing_shows_who_paid() -> None:
+    assert Refundable(ONCE.model_copy(update={"phone": ""}), [refund(1, 30, phone="")]).left_to("a") == 70
+
+
 @pytest.mark.parametrize(
     ("order", "paid"), [(ONCE, 100), (TWICE, 200), (entry_of("FAILED", "PENDING"), 0), (entry_of(), 0)]
 )
