@@ -248,7 +248,8 @@ def test_every_difference_of_a_payout_is_found(shop: Shop) -> None:
     ours = {each.reference: each.ours for each in report.differences}
     assert (ours["BACK"], ours["GAS"], ours["STRANGER"]) == ("REVERSED 10", "UNKNOWN 10", "nothing")
     assert ours["AGAIN"] == "PENDING 10", "as it was when its stranger was looked up"
-    assert (report.came_back, report.fees) == (20, 8)
+    assert report.came_back == 20
+    assert report.fees == 8
     assert not report.agrees
     assert shop.state("WATER") is ACCEPTED
     assert "WATER" not in remedies(reconcile(shop))

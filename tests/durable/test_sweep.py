@@ -270,6 +270,14 @@ def test_what_is_unhandled_and_to_be_read_once_more_is_read_once(drive: Drive, j
     assert service.requests == ["GET /transactions", "GET /transactions/t-1"]
 
 
+def test_each_change_is_reported(drive: Drive, journal: Journal) -> None:
+    for each in "rs":
+        put(journal, each)
+    rows = [listed(each, transactionId=f"t-{each}", status="SUCCESS") for each in "rs"]
+    drive(transport=Service(pages=[rows]).transport, on_event=(seen := Watcher()))(sweep(journal))
+    assert seen.changes() == ["ACCEPTED -> ACCEPTED SUCCESS"] * 2
+
+
 @pytest.mark.parametrize("number", [1, 2])
 def test_what_is_unhandled_is_read_once_and_stays_what_it_was(drive: Drive, journal: Journal, number: int) -> None:
     """By a page, or by id if it is one alone; whose record then has the fee in its amount."""
@@ -328,7 +336,11 @@ def test_each_end_is_delivered_once(shop: Shop) -> None:
     shop.later(HOUR)
     assert shop.sweep(handler) == SweepReport(settled=4, handled=4)
     assert sorted(handler.ends) == [("o", "CANCELLED"), *((f"r{number}", "SUCCESS") for number in range(3))]
+    assert [each.result_code for each in handler.transactions if each.status == "CANCELLED"] == ["1032"]
     assert shop.sweep(handler).handled == 0
+    shop.sandbox.cancel(shop.collect("p"))
+    shop.collect("p")
+    assert shop.sweep(handler) == SweepReport(open=1, handled=1), "of the first prompt, though the second is open"
 
 
 def test_an_end_is_delivered_though_a_callback_before_it_was_handled(shop: Shop) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from journal.kit import callback, entry_of, payout
+from journal.kit import callback, draft, entry_of, payout
 from momopay.journal.evidence import KeyIdentity, differences, is_keepable, report_of
 
 TEN = datetime(2026, 11, 20, 10, tzinfo=UTC)
@@ -72,6 +72,12 @@ def test_what_no_database_keeps_is_left_out_with_a_warning(
 @pytest.mark.parametrize(("text", "keepable"), [("é 😀", True), ("", True), ("a\0b", False), ("\ud800", False)])
 def test_which_text_a_database_keeps(text: str, keepable: bool) -> None:
     assert is_keepable(text) is keepable
+
+
+def test_the_service_has_a_payment_by_its_wire_reference() -> None:
+    requested = draft("an order", wire_reference="TOKEN").requested
+    assert requested.differences("TOKEN", payout("TOKEN")) == []
+    assert requested.differences("an order", payout("an order")) == ["reference"]
 
 
 def test_a_record_is_compared_with_the_entry_or_with_its_own_transaction() -> None:

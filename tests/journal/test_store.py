@@ -170,6 +170,7 @@ def test_the_metadata_of_the_first_attempt_stay_unless_there_are_new_ones(journa
         assert found(journal).metadata == expected
 
 
+@pytest.mark.parametrize("last", [REFUSED, ACCEPTED])
 @pytest.mark.parametrize(
     ("kind", "offsets", "expected"),
     [
@@ -182,14 +183,18 @@ def test_the_metadata_of_the_first_attempt_stay_unless_there_are_new_ones(journa
     ],
 )
 def test_the_offset_is_that_of_the_clock_that_wrote_the_time(
-    journal: Journal, kind: EntryKind, offsets: list[tuple[float | None, float | None]], expected: float | None
+    journal: Journal,
+    kind: EntryKind,
+    offsets: list[tuple[float | None, float | None]],
+    expected: float | None,
+    last: JournalState,
 ) -> None:
-    for before, after in offsets:
+    for number, (before, after) in enumerate(offsets, start=1):
         with lease_of(journal) as lease:
             read = journal.get("r", kind)
             now = None if before is None else datetime.now(UTC) - timedelta(seconds=before)
             assert store_of(journal).begin(lease, draft(kind=kind), 60, read=read, service_now=now)
-            record(journal, lease, REFUSED, kind=kind, clock_offset=after)
+            record(journal, lease, last if number == len(offsets) else REFUSED, kind=kind, clock_offset=after)
     assert found(journal).clock_offset == (None if expected is None else pytest.approx(expected, abs=1.0))
 
 
