@@ -84,15 +84,12 @@ async def _serve(sandbox: Sandbox, record: dict[str, Any]) -> None:
     path = f"/v1/transactions/{record['transactionId']}"
     bare = f"http://127.0.0.1:{listener.getsockname()[1]}"
 
-    def tell() -> None:
-        sys.stdout.write(f"{sandbox.url}{path} {bare}{path}\n")
-        sys.stdout.flush()
-
-    server = Server(_bare(record), tell)
-    serving = asyncio.create_task(server.serve([listener]))
+    server = Server(_bare(record))
+    await server.start(listener)
+    sys.stdout.write(f"{sandbox.url}{path} {bare}{path}\n")
+    sys.stdout.flush()
     await asyncio.to_thread(sys.stdin.read)
-    server.stop()
-    await serving
+    await server.stop()
 
 
 if __name__ == "__main__":

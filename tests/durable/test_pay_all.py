@@ -418,4 +418,24 @@ def test_an_interrupt_while_it_waits_leaves_nothing_unresolved(journal: Journal)
     assert run.waiting is False
     assert len(port.requests) == 3
     assert (journal.get("SAL-3"), journal.unresolved()) == (None, [])
+
+
+def test_from_the_moment_it_is_asked_for_a_payout_waits_until_it_is_sent(journal: Journal) -> None:
+    """So that a signal in this time, which may be before the wait for the budget, can end it."""
+    seen: list[tuple[str, bool]] = []
+
+    def items() -> Iterator[dict[str, object]]:
+        for each in SAME[:2]:
+            seen.append(("asked for", run.waiting))
+            yield each
+
+    def answer(method: str, path: str) -> tuple[int, Any]:
+        seen.append((method, run.waiting))
+        return accepting()(method, path)
+
+    client, _ = virtual_client(answer, budget=None)
+    run = client.payouts.pay_all(items(), journal=journal)
+    for _ in run:
+        assert run.waiting is False
+    assert seen == [("asked for", True), ("GET", True), ("POST", False), ("asked for", True), ("POST", False)]
     assert states(list(client.payouts.pay_all(SAME[:9], journal=journal))) == [ACCEPTED] * 9

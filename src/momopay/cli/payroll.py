@@ -172,7 +172,7 @@ class PayrollRun:
 
     @property
     def waiting(self) -> bool:
-        """Whether it waits for the rate budget before the next payout."""
+        """Whether the next payout is not under way yet, mostly because of the rate budget."""
         return self._paying is not None and self._paying.waiting
 
     def stop(self, number: int) -> None:

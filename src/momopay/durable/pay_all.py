@@ -11,7 +11,7 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from decimal import Decimal
@@ -110,6 +110,13 @@ class PayAll(Generic[BackendT]):
 
     async def next(self) -> list[PayoutOutcome] | None:
         """Pay the next one and return its outcome. Return None after the last one, or one that stops the run."""
+        self.waiting = True  # until a payout is under way: a program that is told to stop may interrupt it before
+        try:
+            return await self._next()
+        finally:
+            self.waiting = False
+
+    async def _next(self) -> list[PayoutOutcome] | None:
         if self._reads_first:
             self._reads_first, self._has_ended = False, True  # nothing is paid if this raises
             self._source = iter(await self._read_within_limits())
@@ -182,22 +189,16 @@ class PayAll(Generic[BackendT]):
         while True:
             tries += 1
             if is_new:
-                slot = self._session.acquire_slot(Lane.PAYMENT, latest=inf, describe=lambda: "payouts.pay_all")
-                await self._waited_for(slot)
+                await self._session.acquire_slot(Lane.PAYMENT, latest=inf, describe=lambda: "payouts.pay_all")
             call = DurableCall(self._session, self._journal, request.reference, request, metadata=metadata)
+            self.waiting = False
             try:
                 return await call.run(has_slot=is_new)
             except errors.BudgetExhaustedError as error:
                 if tries == _MAX_TRIES:
                     raise
-                await self._waited_for(self._session.backend.sleep(error.retry_after))
-
-    async def _waited_for(self, wait: Awaitable[object]) -> None:
-        self.waiting = True
-        try:
-            await wait
-        finally:
-            self.waiting = False
+                self.waiting = True
+                await self._session.backend.sleep(error.retry_after)
 
     async def _failed(self, request: PayoutRequest, error: errors.MomoPayError) -> PayoutOutcome:
         """Return the outcome with the journal's state, because another process may have paid it."""
@@ -240,7 +241,7 @@ class PayoutIterator(OperationIterator[BackendT, PayoutOutcome]):
 
     @property
     def waiting(self) -> bool:
-        """Whether it is waiting for the rate budget, with no payout under way. Any thread may read it."""
+        """Whether the next payout is not under way yet, mostly because of the rate budget. Any thread may read it."""
         return self._run.waiting
 
 
