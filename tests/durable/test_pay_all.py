@@ -424,7 +424,7 @@ def test_from_the_moment_it_is_asked_for_a_payout_waits_until_it_is_sent(journal
     """So that a signal in this time, which may be before the wait for the budget, can end it."""
     seen: list[tuple[str, bool]] = []
 
-    def items() -> Iterator[dict[str, object]]:
+    def items() -> Iterator[dict[str, Any]]:
         for each in SAME[:2]:
             seen.append(("asked for", run.waiting))
             yield each

@@ -89,6 +89,7 @@ class HasTransactionId(Protocol):
     @property
     def transaction_id(self) -> str:
         """The transaction's id."""
+        ...
 
 
 @runtime_checkable
@@ -98,6 +99,7 @@ class HasId(Protocol):
     @property
     def id(self) -> str:
         """The record's id."""
+        ...
 
 
 TransactionRef: TypeAlias = str | UUID | HasTransactionId
