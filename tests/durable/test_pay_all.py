@@ -122,14 +122,14 @@ def test_what_every_payout_would_meet_stops_the_run(shop: Shop, change: dict[str
 
 
 @pytest.mark.parametrize(
-    ("status", "code"), [(404, "CHANNEL_NOT_FOUND"), (401, "INVALID_API_KEY"), (429, "STK_TEMP_BANNED")]
+    ("status", "code"), [(404, "CHANNEL_NOT_FOUND"), (401, "INVALID_API_KEY"), (429, "RATE_LIMIT_EXCEEDED")]
 )
 def test_a_refusal_of_the_key_its_channel_or_its_rate_stops_the_run(
     drive: Drive, journal: Journal, status: int, code: str
 ) -> None:
     service = Service(record())
     service.refusals = [httpx.Response(status, json=refusal(code))]
-    sdk = drive(transport=service.transport)
+    sdk = drive(transport=service.transport, max_attempts=1)
     (outcome,) = sdk.collect(lambda client: client.payouts.pay_all(items(3), journal=journal))
     assert (outcome.state, outcome.stops, service.sent) == (REFUSED, True, 1)
 

@@ -220,11 +220,14 @@ def test_a_pause_that_the_service_ordered_sends_nothing_and_leaves_the_order(sho
 
 
 @pytest.mark.usefixtures("no_backoff")
+@pytest.mark.parametrize("state", [None, REFUSED])
 @pytest.mark.parametrize(("status", "is_sent"), [(403, True), (401, False), (500, False)])
 def test_a_key_that_may_not_read_the_wallet_may_pay(
-    drive: Drive, journal: Journal, caplog: pytest.LogCaptureFixture, status: int, is_sent: bool
+    drive: Drive, journal: Journal, caplog: pytest.LogCaptureFixture, status: int, is_sent: bool, state: Any
 ) -> None:
     """Its first payment shows whose it is."""
+    if state is not None:  # tried before, with another key
+        put(journal, "r", state)
     service = Service(record(tenantId="ours"))
 
     def respond(request: httpx.Request) -> httpx.Response:
