@@ -89,7 +89,10 @@ def test_the_end_of_the_stream_is_passed_on() -> None:
     assert not stream.has_unread()
 
 
-def test_all_addresses_of_a_name_share_one_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("deadline", "shares"), [(6.0, (2.0, 2.0, 2.0)), (30.0, (3.0, 3.0, 24.0))])
+def test_all_addresses_of_a_name_share_one_deadline(
+    monkeypatch: pytest.MonkeyPatch, deadline: float, shares: tuple[float, ...]
+) -> None:
     now = [0.0]
     tried = list[tuple[str, float]]()
 
@@ -105,10 +108,10 @@ def test_all_addresses_of_a_name_share_one_deadline(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(attempts, "now", lambda: now[0])
     monkeypatch.setattr(socket, "create_connection", connect)
     attempt = AttemptSocket(wait_blocking)
-    attempt.deadline = 9.0
+    attempt.deadline = deadline
     with pytest.raises(httpcore.ConnectTimeout):
         SyncNetwork(attempt).connect_tcp("name.example", 443)
-    assert tried == [("::1", 3.0), ("127.0.0.1", 3.0), ("127.0.0.2", 3.0)]
+    assert tried == list(zip(("::1", "127.0.0.1", "127.0.0.2"), shares, strict=True))
 
 
 @pytest.mark.parametrize("error", [None, socket.gaierror(-2, "unknown"), UnicodeError("label too long")])

@@ -40,6 +40,7 @@ from momopay.urls import check_proxy_url
 
 # The fraction of the timeout for connecting. Below 1, so that its failure is reported before the attempt times out.
 _CONNECT_FRACTION: Final = 0.9
+_UNANSWERED: Final = 3.0  # seconds after which the next address of a name is tried
 # Seconds. Common servers close an idle connection after five.
 KEEP_ALIVE: Final = 4.0
 
@@ -138,8 +139,9 @@ class Network(ABC):
         addresses = [next_host] if is_address(next_host) else await self._resolve(next_host, next_port)
         failure: OSError | None = None
         for tried, address in enumerate(addresses):
-            # An equal share of the time for each, because one that does not answer would take all of it.
-            seconds = self._socket.remaining(httpcore.ConnectTimeout) / (len(addresses) - tried)
+            seconds, left = self._socket.remaining(httpcore.ConnectTimeout), len(addresses) - tried
+            if left > 1:  # one that does not answer, as an IPv6 that swallows packets, must leave time for the others
+                seconds = min(seconds / left, _UNANSWERED)
             try:
                 self._socket.connected(await self._connect(address, next_port, seconds))
                 break
