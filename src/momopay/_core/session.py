@@ -202,6 +202,7 @@ class Session(Generic[BackendT]):
             latest = min(latest, self.backend.now() + self.limits.max_wait)
         started = self.backend.now()
         try:
+            # Asked for each time, because a fork replaces them.
             slots = self.budget._slots(self.account.hash)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
             has_waited = await slots.acquire(self.backend, lane, latest=latest, describe=describe)
         except BudgetExhaustedError as error:
