@@ -3,7 +3,7 @@
 import os
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from sqlalchemy.exc import OperationalError
 
-from campaign.simulation import in_memory
 from drivers import Drive, Driver, unique_key
 from durable.kit import Call, collect, pay, sweep
 from forked import forks, in_a_fork
@@ -69,9 +68,8 @@ class Moment:
 
 
 @pytest.fixture
-def moment(sandbox: Sandbox, drive: Drive) -> Iterator[Callable[[int], Moment]]:
-    with in_memory() as folder:  # processes die here, never the machine
-        yield partial(Moment, sandbox, drive, Path(folder))
+def moment(sandbox: Sandbox, drive: Drive, tmp_path: Path) -> Callable[[int], Moment]:
+    return partial(Moment, sandbox, drive, tmp_path)
 
 
 def at_each_moment(moment: Callable[[int], Moment], attempt: Callable[[Moment, int], bool]) -> None:

@@ -3,12 +3,10 @@
 import json
 import random
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from campaign.simulation import in_memory
 from forked import in_a_fresh_process
 from safety.struck import strike
 
@@ -28,21 +26,15 @@ def run(work: str, folder: Path, strikes: int, hang: float = HANG) -> tuple[int 
     return code, (folder / "stuck").read_text()
 
 
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    """A folder in memory: of the strikes at a call that waits for a disk, nearly all meet the same instruction."""
-    with in_memory() as name:
-        yield Path(name)
-
-
 @pytest.mark.parametrize("strikes", [STRIKES, pytest.param(30 * STRIKES, marks=pytest.mark.whole)])
-def test_calls_go_on_after_any_number_of_strikes(folder: Path, strikes: int) -> None:
+def test_calls_go_on_after_any_number_of_strikes(tmp_path: Path, strikes: int) -> None:
     """A tight loop of `journal.get` and `pay_once`: no lock stays held, no connection is lost, all calls end.
 
-    Nothing is paid twice, and what was struck is found or stays unresolved.
+    Nothing is paid twice, and what was struck is found or stays unresolved. The journal is in memory, where there is
+    room: of the strikes at a call that waits for a disk, nearly all meet the same instruction.
     """
-    assert run("calls", folder, strikes) == (0, "")
-    result = json.loads((folder / "result.json").read_text())
+    assert run("calls", tmp_path, strikes) == (0, "")
+    result = json.loads((tmp_path / "result.json").read_text())
     sys.stdout.write(f"{result}\n")
     assert (result["strikes"], result["twice"]) == (strikes, [])
     assert result["paid"] > STRIKES / 10
