@@ -143,16 +143,15 @@ class FaultMiddleware:
             case fault if fault.names_another:
                 another = name_another(fault, body, self._engine.state)
                 await json_response(another, start["status"])(scope, receive, send)
-            case Fault.truncated if not planned.content_length:
-                # The server sends it in chunks, so that it seems complete.
-                headers = [each for each in start["headers"] if each[0] != b"content-length"]
-                await send({**start, "headers": headers})
-                await send({"type": "http.response.body", "body": body[: len(body) // 2]})
             case Fault.truncated:
-                await send(start)
-                await send({"type": "http.response.body", "body": body[: len(body) // 2], "more_body": True})
-                connection.close()
-                await _wait_for_disconnect(receive)
+                # Without a length, the server sends it in chunks, so that it seems complete.
+                has_length = planned.content_length
+                headers = [each for each in start["headers"] if has_length or each[0] != b"content-length"]
+                await send({**start, "headers": headers})
+                await send({"type": "http.response.body", "body": body[: len(body) // 2], "more_body": has_length})
+                if has_length:
+                    connection.close()
+                    await _wait_for_disconnect(receive)
             case Fault.reset_after_commit:
                 connection.reset()
                 # If the app returned without a response, uvicorn would send a 500 of its own.
