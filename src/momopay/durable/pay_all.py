@@ -110,7 +110,7 @@ class PayAll(Generic[BackendT]):
 
     async def next(self) -> list[PayoutOutcome] | None:
         """Pay the next one and return its outcome. Return None after the last one, or one that stops the run."""
-        self.waiting = True  # until a payout is under way: a program that is told to stop may interrupt it before
+        self.waiting = True  # until a payout is under way: before that, a program that is to stop may interrupt it
         try:
             return await self._next()
         finally:
