@@ -370,7 +370,7 @@ class ChannelInUseError(APIError):
 
 
 class TransactionNotFoundError(APIError):
-    """TRANSACTION_NOT_FOUND: the account has no transaction with that id."""
+    """TRANSACTION_NOT_FOUND, or INVALID_UUID of a read: the account has no transaction with that id."""
 
     remedy = "check the id, and that the key is of the same account"
 

@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
+import httpx
 import pytest
 
 import momopay
@@ -15,6 +16,7 @@ from models.test_callbacks import callback
 from momopay.models.callbacks import is_confirmed
 from momopay.sandbox import Sandbox
 from resources.kit import AT_ONCE, Recorder, assert_came_with_its_response, assert_sent, exchange
+from virtual import refusal
 
 
 def test_the_id_of_a_callback_stays_one_segment_of_the_path(drive: Drive) -> None:
@@ -73,6 +75,16 @@ def test_a_transaction_is_read_by_its_id_or_by_a_record(drive: Drive) -> None:
     target = f"/v1/transactions/{ID}"
     read = exchange(drive, READ, lambda client: client.transactions.get(ID), "GET", target)
     exchange(drive, READ, lambda client: client.transactions.get(read), "GET", target)
+
+
+def test_an_id_of_another_form_is_a_transaction_that_does_not_exist(drive: Drive) -> None:
+    for code, error_class in (("INVALID_UUID", momopay.TransactionNotFoundError), ("OTHER", momopay.APIError)):
+        answer = httpx.Response(400, json=refusal(code))
+        driver = drive(transport=httpx.MockTransport(lambda _request, answer=answer: answer))
+        with pytest.raises(momopay.APIError) as caught:
+            driver(lambda client: client.transactions.get("7"))
+        assert type(caught.value) is error_class
+        assert (caught.value.code, caught.value.status_code, caught.value.request_id) == (code, 400, "r")
 
 
 @in_turn(

@@ -14,7 +14,7 @@ from momopay._core.retry import SAFE
 from momopay._core.session import Session
 from momopay._core.wiring import BackendT
 from momopay._ratelimit.budget import Lane
-from momopay.errors import ProtocolError
+from momopay.errors import APIError, ProtocolError, TransactionNotFoundError
 from momopay.models.account import WalletBalance
 from momopay.models.records import Envelope
 from momopay.models.requests import TransactionQuery, transaction_path
@@ -23,6 +23,8 @@ from momopay.models.transactions import Transaction, TransactionPage, Transactio
 _BALANCE: Final = Endpoint("wallet.balance", "GET", SAFE, Lane.READ, Envelope[WalletBalance])
 _TRANSACTION: Final = Endpoint("transactions.get", "GET", SAFE, Lane.READ, Envelope[Transaction], has_id=True)
 _PAGE: Final = Endpoint("transactions.list", "GET", SAFE, Lane.READ, Envelope[TransactionPage])
+
+_REFUSAL: Final = ("message", "code", "status_code", "details", "request_id")
 
 # Not validated, because that would build validators that most calls never use.
 EVERYTHING: Final = TransactionQuery.model_construct(limit=100)
@@ -49,7 +51,13 @@ async def read_balance(session: Session[Any], **options: Unpack[ReadOptions]) ->
 
 async def read_transaction(session: Session[Any], transaction: object, **options: Unpack[ReadOptions]) -> Transaction:
     """Return a transaction as it is now, given its id or a record that carries it."""
-    return await Call(session, _TRANSACTION, transaction_path(transaction), **options).run()
+    try:
+        return await Call(session, _TRANSACTION, transaction_path(transaction), **options).run()
+    except APIError as error:
+        if error.code != "INVALID_UUID":
+            raise
+        # The service refuses the form of the id, which no transaction of its own has.
+        raise TransactionNotFoundError(**{name: getattr(error, name) for name in _REFUSAL}) from error
 
 
 async def read_page(
