@@ -16,7 +16,7 @@ from typing_extensions import Buffer
 from momopay._redaction import clears_frames
 from momopay.errors import CallbackMismatchError, InvalidCallbackError
 from momopay.models.callbacks import Callback, CallbackTransaction
-from momopay.models.enums import EventType, ResultCode, TransactionStatus, TransactionType
+from momopay.models.enums import FAILURES, ResultCode, TransactionStatus, TransactionType, end_of
 from momopay.models.records import describe, parse_json
 from momopay.phones import same_phone
 
@@ -30,7 +30,6 @@ AsyncCallbackHandler: TypeAlias = Callable[[Callback], Coroutine[Any, Any, objec
 """An ``async def`` function that is awaited with each callback."""
 
 MAX_BODY_BYTES: Final = 64 * 1024
-_KNOWN_EVENTS: Final = frozenset(EventType)
 
 
 @clears_frames
@@ -110,21 +109,19 @@ def _instant(when: datetime) -> str:
 
 
 def check_agreement(callback: Callback, transaction: Transaction) -> None:
-    """Raise CallbackMismatchError if a callback contradicts the service's own record."""
+    """Raise CallbackMismatchError if a callback contradicts the service's own record, or states an end too early."""
     stated = callback.transaction
-    succeeded = stated.status == TransactionStatus.SUCCESS
     # A field that the callback leaves out agrees.
     agreement = {
         "transaction_id": stated.id == transaction.transaction_id,
         # Only payout or not, because the service gives two types to top-ups.
         "type": stated.type is None
         or (stated.type == TransactionType.B2C) == (transaction.type == TransactionType.B2C),
-        # The record has no event, so the callback's must fit its own status. An unknown one may mean anything.
-        "event_type": callback.event_type not in _KNOWN_EVENTS
-        or (callback.event_type == EventType.SUCCESS) == succeeded,
-        # Which of FAILED, CANCELLED and EXPIRED a read returns is not specified.
-        "status": stated.status == transaction.status
-        or (stated.status.ended_without_success and transaction.status.ended_without_success),
+        # Which of FAILED, CANCELLED and EXPIRED a read returns is not specified, and a payout that FAILED may be
+        # REVERSED by then. The event type is not compared: it adds nothing to the status.
+        "status": not stated.status.is_terminal
+        or end_of(stated.status) == end_of(transaction.status)
+        or (stated.status in FAILURES and transaction.status == TransactionStatus.REVERSED),
         "amount": stated.amount in {None, transaction.amount},
         "phone": stated.phone is None or same_phone(stated.phone, transaction.phone),
         "reference": stated.account_reference is None

@@ -5,6 +5,7 @@ import json
 import threading
 import typing
 from collections.abc import Callable, Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from integrations.kit import BODY, CALLBACK, LARGEST, QUERY, SIGNER, TOO_LARGE, 
 from journal.kit import ACCEPTED, UNKNOWN, before_each, callback_body, found, put, state_of
 from momopay import AsyncClient, Callback, CallbackSigner, Client, ConfigurationError, Journal
 from momopay.integrations import django, fastapi, flask
+from test_callbacks import AGREEING, NO_ENDS, agree
 from virtual import envelope, refusal, transaction
 
 BASE = "https://api.example/v1"
@@ -30,6 +32,8 @@ class Shop:
 
     def __init__(self, make: Callable[..., Any], client_kind: str, handler_kind: str, **options: Any) -> None:
         self.happened: list[str] = []
+        self.statuses: list[str] = []  # that were handled
+        self.refusal: str | None = None
         self.record: dict[str, Any] | None = transaction(
             "the-id", "SUCCESS", type="B2C", amount=10, accountReference="SAL-1"
         )
@@ -66,12 +70,13 @@ class Shop:
 
     def _serve(self, request: httpx.Request) -> httpx.Response:
         self.happened.append(f"{request.method} {request.url.path}")
-        if self.record is None:
-            return httpx.Response(404, json=refusal("TRANSACTION_NOT_FOUND"))
+        if self.record is None or self.refusal:
+            return httpx.Response(404, json=refusal(self.refusal or "TRANSACTION_NOT_FOUND"))
         return httpx.Response(200, json=envelope(self.record))
 
     def _handle_blocking(self, callback: Callback) -> None:
         self.happened.append(f"handled {callback.transaction.external_reference}")
+        self.statuses.append(callback.transaction.status)
 
     async def _handle_async(self, callback: Callback) -> None:
         await asyncio.sleep(0)
@@ -146,6 +151,27 @@ def test_a_callback_that_the_service_contradicts_is_not_handled_and_comes_again(
     shop.record = right
     assert shop.post(BODY) == [200]
     assert shop.happened[3:] == [READ, HANDLED]
+
+
+def test_what_is_handled_and_recorded_is_the_read_and_only_if_it_is_an_end(shop: Shop) -> None:
+    for number, (record, stated) in enumerate(product(sorted(AGREEING.keys() | NO_ENDS), repeat=2)):
+        event_type = ["transaction.updated", "transaction.success"][number % 2]  # which decides nothing
+        reference, identity = f"SAL-{number}", f"id-{number}"
+        put(shop.client.journal, reference, ACCEPTED, transaction_id=identity)
+        shop.record = transaction(identity, record, type="B2C", amount=10, accountReference=reference)
+        told = {"event_type": event_type, "transaction": callback_body(reference, identity, stated)["transaction"]}
+        shop.statuses.clear()
+        assert shop.post(json.dumps(told).encode()) == [200 if agree(record, stated) else 503], (record, stated)
+        delivered = [record] if record in AGREEING and agree(record, stated) else []
+        assert shop.statuses == delivered, (record, stated)
+        assert found(shop.client.journal, reference).status == (delivered[0] if delivered else None), (record, stated)
+
+
+def test_an_id_that_no_transaction_can_have_is_a_forgery(shop: Shop) -> None:
+    for code, status in (("INVALID_UUID", 403), ("TRANSACTION_NOT_FOUND", 503)):
+        shop.refusal = code
+        assert shop.post(BODY) == [status]
+    assert shop.happened == [READ, READ]
 
 
 def test_a_callback_that_is_confirmed_and_differs_from_the_entry_is_not_handled(shop: Shop) -> None:

@@ -181,7 +181,7 @@ def test_a_prompt_that_the_journal_does_not_know_needs_a_confirmed_callback(
     assert journal.record(invented) == found(journal, "o") == order
     assert "'o'" in caplog.text
     assert journal.record(callback("o", "o-0", "CANCELLED", type="STK", amount=100)) == found(journal, "o")
-    mark_confirmed(invented)
+    mark_confirmed(invented, payout("o", transactionId="invented", type="STK", amount=100))
     entry = journal.record(invented)
     assert entry is not None
     assert sorted(entry.transaction_ids) == ["invented", "o-0"]

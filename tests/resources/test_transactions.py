@@ -13,7 +13,7 @@ from events_kit import Watcher
 from in_turn import in_turn
 from models.kit import CHANNEL, ID, ITEM, PAGE, PAYBILL, PAYOUT, PHONE, READ, parse
 from models.test_callbacks import callback
-from momopay.models.callbacks import is_confirmed
+from momopay.models.callbacks import record_of
 from momopay.sandbox import Sandbox
 from resources.kit import AT_ONCE, Recorder, assert_came_with_its_response, assert_sent, exchange
 from virtual import refusal
@@ -25,11 +25,11 @@ def test_the_id_of_a_callback_stays_one_segment_of_the_path(drive: Drive) -> Non
     drive(transport=service.transport, on_event=seen)(lambda client: client.transactions.confirm(told))
     assert "CallbackReceived accepted SUCCESS" in seen.take()
     assert_sent(service.requests[0], "GET", "/v1/transactions/..%2Fwallets%3Fx%3D1")
-    assert is_confirmed(told)
+    assert record_of(told) is not None
     other = callback(id="../wallets?x=1", amount=7)
     with pytest.raises(momopay.CallbackMismatchError):
         drive(transport=service.transport)(lambda client: client.transactions.confirm(other))
-    assert not is_confirmed(other)
+    assert record_of(other) is None
     with pytest.raises(momopay.RequestValidationError, match="from parse_callback"):
         drive(transport=service.transport)(lambda client: client.transactions.confirm(other.transaction))
 

@@ -2,9 +2,10 @@
 
 | request | response | what the service does |
 |---|---|---|
-| a callback that was handled, now or before | 200 | stops |
+| a callback that was handled, now or before; one that is confirmed and whose record is of no end | 200 | stops |
 | another method than POST | 405 | |
 | no valid token, or one for another reference; the handler raised ForgedCallbackError | 403 | retries, without effect |
+| an id that no transaction can have | 403 | retries, without effect |
 | a body that is not a callback | 400 | retries, without effect |
 | one that is being handled elsewhere; the handler raised another MomoPayError | 503 | retries |
 | one that differs from the journal's entry, and has a signed URL or was confirmed | 503 | retries |
@@ -13,7 +14,7 @@
 Invariants:
 
 * The handler is called only for a callback that was admitted. With a client, the service's record must confirm it, and
-  the journal's entry must not contradict it.
+  must be of an end; what is handled and recorded is that record. The journal's entry must not contradict it.
 * With a journal, one call for each transaction runs at a time. Once a call or a sweep has handled an end, no call for
   that end follows.
 * A callback is recorded in the journal only if its URL was signed for its reference or its order, or if its handler
@@ -49,7 +50,7 @@ from momopay.events import CallbackOutcome, Event
 from momopay.journal import EntryKind, Journal, JournalEntry, JournalState
 from momopay.journal.evidence import reference_of
 from momopay.journal.journal import parts_of
-from momopay.models.callbacks import Callback, is_confirmed
+from momopay.models.callbacks import Callback, as_read, record_of
 from momopay.signing import CallbackSigner
 
 logger: logging.Logger = logging.getLogger("momopay")
@@ -77,6 +78,12 @@ class _Reception:
     """Whether this request handles the callback; False if another did or does, None if the journal was not asked."""
     changed: tuple[JournalState, JournalEntry] | None = None
     """The journal's entry that it changed, after the state that the entry had before."""
+
+    @property
+    def confirmable(self) -> Callback:
+        """The callback, once it was admitted."""
+        assert self.callback is not None  # noqa: S101  only an admitted request comes here
+        return self.callback
 
     def report(self, events: CallEvents) -> None:
         """Report the request, unless it was not a POST."""
@@ -180,10 +187,11 @@ class CallbackReceiver:
 
     def _handle(self, reception: _Reception) -> HTTPStatus:
         try:
-            with self._once(reception) as callback:
-                if callback is not None:
-                    self._confirm(callback)
-                    raise_if_awaitable(self._handler(callback))
+            if self._needs_handling(reception):
+                self._confirm(reception)
+                with self._once(reception) as callback:
+                    if callback is not None:
+                        raise_if_awaitable(self._handler(callback))
         except Exception as error:  # noqa: BLE001  the callback must come again, whatever the handler raises
             return _status_of_failure(error, reception)
         return HTTPStatus.OK
@@ -191,51 +199,62 @@ class CallbackReceiver:
     async def _await(self, reception: _Reception) -> HTTPStatus:
         handler: Any = self._handler
         try:
-            async with entered_in_thread(self._once(reception)) as callback:
-                if callback is not None:
-                    if isinstance(self._client, AsyncClient):
-                        await self._client.transactions.confirm(callback)
-                        await in_thread(partial(self._check, callback))
-                    elif self._client is not None:
-                        await in_thread(partial(self._confirm, callback))
-                    await handler(callback)
+            if await in_thread(partial(self._needs_handling, reception)):
+                if isinstance(self._client, AsyncClient):
+                    await self._client.transactions.confirm(reception.confirmable)
+                else:
+                    await in_thread(partial(self._confirm, reception))
+                async with entered_in_thread(self._once(reception)) as callback:
+                    if callback is not None:
+                        await handler(callback)
         except Exception as error:  # noqa: BLE001  as in `_handle`
             return _status_of_failure(error, reception)
         return HTTPStatus.OK
 
-    def _confirm(self, callback: Callback) -> None:
-        """Confirm a callback as `_await` does, if there is a client. Blocks its thread."""
-        if self._client is None:
-            return
-        if isinstance(self._client, AsyncClient):
-            in_event_loop(partial(self._client.transactions.confirm, callback))
-        else:
-            self._client.transactions.confirm(callback)
-        self._check(callback)
-
-    def _check(self, callback: Callback) -> None:
-        """Raise if a confirmed callback contradicts the journal's entry: recording it after the handler would fail."""
-        if self._journal is not None:
-            parts_of(self._journal).recorder.check(callback)
-
-    @contextmanager
-    def _once(self, reception: _Reception) -> Generator[Callback | None]:
-        """Hold a callback while it is handled; yield it, or None if it needs no handling any more."""
-        callback, journal = reception.callback, self._journal
-        if callback is None or journal is None:
-            yield callback
-            return
+    def _needs_handling(self, reception: _Reception) -> bool:
+        """Compare a callback with the journal; return False if its end was handled, which then needs no read."""
+        callback, journal = reception.confirmable, self._journal
+        if journal is None:
+            return True
         recorder, is_signed = parts_of(journal).recorder, self._signer is not None
         if is_signed:
             _check_order(journal, reception.signed_reference, callback)
-        if is_signed or self._client is None:  # else it is checked once it is confirmed
-            recorder.check(callback)  # before the handler acts on a callback that is wrong
+            recorder.check(callback)  # so that a wrong one costs no read
+        if self._client is None or not parts_of(journal).callbacks.was_handled(callback):
+            return True
+        reception.is_first = False
+        if is_signed:
+            recorder.add_receipt(callback)
+        return False
+
+    def _confirm(self, reception: _Reception) -> None:
+        """Confirm a callback as `_await` does, if there is a client. Blocks its thread."""
+        if isinstance(self._client, AsyncClient):
+            in_event_loop(partial(self._client.transactions.confirm, reception.confirmable))
+        elif self._client is not None:
+            self._client.transactions.confirm(reception.confirmable)
+
+    @contextmanager
+    def _once(self, reception: _Reception) -> Generator[Callback | None]:
+        """Hold an end while it is handled; yield the callback, or None if it needs no handling.
+
+        A confirmed callback is yielded and recorded as the service's record has it.
+        """
+        callback, journal = as_read(reception.confirmable), self._journal
+        if self._client is not None and not callback.transaction.status.is_terminal:
+            yield None
+            return
+        if journal is None:
+            yield callback
+            return
+        recorder, is_signed = parts_of(journal).recorder, self._signer is not None
+        recorder.check(callback)  # before the handler acts on a callback that is wrong
         with journal.handling(callback) as is_first:
             reception.is_first = is_first
             yield callback if is_first else None
             # Before the callback counts as handled, so that it comes again if this fails. Without a signer, anybody
-            # could have sent the body, unless the handler confirmed it.
-            if is_first and (is_signed or is_confirmed(callback)):
+            # could have sent the body, unless it was confirmed.
+            if is_first and (is_signed or record_of(callback) is not None):
                 before = None if self._observer is None else recorder.check(callback)
                 after = recorder.record(callback)
                 if before is not None and after is not None and _progress_of(before) != _progress_of(after):
@@ -271,6 +290,8 @@ def _status_of_failure(error: Exception, reception: _Reception) -> HTTPStatus:
     transaction_id = redacted_repr(None if reception.callback is None else reception.callback.transaction_id)
     if isinstance(error, MomoPayError):
         logger.warning("the callback for %s was not handled: %s", transaction_id, error)
-        return HTTPStatus.FORBIDDEN if isinstance(error, ForgedCallbackError) else HTTPStatus.SERVICE_UNAVAILABLE
+        # The service makes no id of another form, so a callback with one is a forgery.
+        is_forged = isinstance(error, ForgedCallbackError) or getattr(error, "code", None) == "INVALID_UUID"
+        return HTTPStatus.FORBIDDEN if is_forged else HTTPStatus.SERVICE_UNAVAILABLE
     logger.error("the handler failed on the callback for %s; it comes again\n%s", transaction_id, trace_of(error))
     return HTTPStatus.INTERNAL_SERVER_ERROR

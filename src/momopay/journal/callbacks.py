@@ -26,7 +26,7 @@ from momopay.journal.entries import UNRESOLVED, EntryKind, JournalEntry, Journal
 from momopay.journal.evidence import ServiceRecord, differences, is_keepable, reference_of, report_of
 from momopay.journal.schema import TAKE_LEASE, callbacks, lease_left
 from momopay.journal.store import Store
-from momopay.models.callbacks import Callback, is_confirmed
+from momopay.models.callbacks import Callback, as_read, record_of
 from momopay.models.enums import TransactionStatus, end_of, outranks
 from momopay.models.transactions import TransactionSummary
 
@@ -87,11 +87,11 @@ class Recorder:
 
     def record(self, callback: Callback) -> JournalEntry | None:
         """Record what a callback says that the caller vouches for; see `Journal.record`."""
-        entry, record = self.check(callback), callback.transaction
+        entry, record = self.check(callback), as_read(callback).transaction
         if entry is None or not _fits(entry, record):
             return None
         is_new_prompt = entry.kind is EntryKind.COLLECTION and record.id not in entry.transaction_ids
-        if is_new_prompt and not is_confirmed(callback):
+        if is_new_prompt and record_of(callback) is None:
             # Anybody who knows the URL could invent paid prompts, and so raise the limit of refunds.
             logger.warning(
                 "order %s: a callback is about a prompt that the journal does not know; it is recorded once a read of"
@@ -183,6 +183,11 @@ class Callbacks:
                 raise
             if lease.is_own:  # a forked child leaves the row to its parent
                 self._store.change(update(callbacks).where(self._is_held(record, lease.id)).values(handled=True))
+
+    def was_handled(self, record: _Ended) -> bool:
+        """Return whether an end was handled."""
+        row = self._ends(record).get(_end_of(record))
+        return row is not None and bool(row["handled"])
 
     def _is_outranked(self, record: _Ended) -> bool:
         """Return whether an end that outranks this one was handled; raise CallbackError if another is being handled."""

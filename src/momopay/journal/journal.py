@@ -14,7 +14,7 @@ import momopay
 from momopay._redaction import clears_frames, redacted_repr
 from momopay.errors import ConfigurationError, RequestValidationError
 from momopay.journal.entries import EntryKind, JournalCheck, JournalEntry, JournalState
-from momopay.models.callbacks import Callback
+from momopay.models.callbacks import Callback, as_read
 from momopay.models.enums import TransactionStatus
 from momopay.models.transactions import Payout, TransactionSummary
 
@@ -197,7 +197,8 @@ class Journal:
             The updated entry; None if the transaction belongs to none. A transaction with another amount or phone, or a
             new one that lacks either, does not belong to the entry of its reference.
         """
-        return self._parts.recorder.settle(evidence.transaction if isinstance(evidence, Callback) else evidence)
+        record = as_read(evidence).transaction if isinstance(evidence, Callback) else evidence
+        return self._parts.recorder.settle(record)
 
     def first_seen(self, callback: Callback | TransactionSummary) -> bool:
         """Record that an end was seen; return True the first time, and False afterwards, in all processes.

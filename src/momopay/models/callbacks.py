@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from pydantic import ConfigDict
 
 from momopay.models.enums import EventType, TransactionStatus, TransactionType
 from momopay.models.records import Id, ProviderCode, Record, Timestamp
+from momopay.models.transactions import Transaction
+
+_OF_THE_END: Final = ("momo_receipt", "transaction_fee", "result_code", "result_desc")
+# A read may mask the phone. The id and the reference agree.
+_SHARED: Final = ("type", "status", "amount", "transaction_fee", "result_code", "result_desc", "updated_at")
 
 
 class CallbackTransaction(Record):
@@ -74,13 +79,27 @@ class Callback(Record):
         return self.transaction.id
 
 
-def mark_confirmed(callback: Callback) -> None:
-    """Note that a callback agrees with the service's own record."""
-    # Not in a field, so that dumps and comparisons have only the service's fields. The compared record is kept, and not
-    # a flag, because a copy that was changed must not count as confirmed.
-    vars(callback)["_confirmed"] = callback.transaction
+def mark_confirmed(callback: Callback, record: Transaction) -> None:
+    """Note that a callback agrees with the service's own record, and keep that."""
+    # Not in a field, so that dumps and comparisons have only the service's fields. What was compared is kept, too,
+    # because a copy that was changed must not count as confirmed.
+    vars(callback)["_confirmed"] = callback.transaction, record
 
 
-def is_confirmed(callback: Callback) -> bool:
-    """Return whether ``transactions.confirm`` found that this very object agrees with the service's own record."""
-    return vars(callback).get("_confirmed") is callback.transaction
+def record_of(callback: Callback) -> Transaction | None:
+    """Return the record with which ``transactions.confirm`` found that this very object agrees; None if it did not."""
+    compared, record = vars(callback).get("_confirmed", (None, None))
+    return record if compared is callback.transaction else None
+
+
+def as_read(callback: Callback) -> Callback:
+    """Return a confirmed callback with what the service's own record says; any other as it is."""
+    record, stated = record_of(callback), callback.transaction
+    if record is None:
+        return callback
+    # What the record lacks, such as the receipt, is true only of an end that the callback states as it is.
+    fields = {} if record.status == stated.status else dict.fromkeys(_OF_THE_END)
+    fields |= {name: value for name in _SHARED if (value := getattr(record, name)) is not None}
+    read = callback.model_copy(update={"transaction": stated.model_copy(update=fields)})
+    mark_confirmed(read, record)
+    return read

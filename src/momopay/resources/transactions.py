@@ -182,8 +182,9 @@ class Transactions(Resource[BackendT]):
     async def confirm(self, callback: Callback) -> Transaction:
         """Confirm a callback, which is not signed, by the service's own record.
 
-        Compares status, amount, phone and reference, if the callback has them. All ends without success agree. A single
-        confirmation reads the transaction by id; several at once on one client share a page of the list if it shows
+        Compares status, amount, phone and reference, if the callback has them. FAILED, CANCELLED and EXPIRED agree with
+        each other and with REVERSED in the record, and a status that is no end with every record. A single confirmation
+        reads the transaction by id; several at once on one client share a page of the list if it shows
         what they say. See the service page, "Callbacks" and "GET /transactions/{id}".
 
         Args:
@@ -203,10 +204,8 @@ class Transactions(Resource[BackendT]):
         events = self._session.events
         with nullcontext() if events is None else events.confirming(callback):
             transaction = await Confirmation(self._coordinators.confirmations, self._session, callback).read()
-            # The status of an end without success is not compared exactly: the service does not specify whether a read
-            # shows EXPIRED, and whether a cancelled prompt reads as FAILED or CANCELLED.
             check_agreement(callback, transaction)
-            mark_confirmed(callback)
+            mark_confirmed(callback, transaction)
             return transaction
 
     @operation

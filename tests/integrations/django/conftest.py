@@ -63,6 +63,13 @@ class Project:
         transaction: Any = self.sandbox.callbacks[number].payload["transaction"]
         return str(transaction[name])
 
+    def status(self, reference: str) -> str | None:
+        """Return the last status of an entry that the journal knows."""
+        assert client.journal is not None
+        entry = client.journal.get(reference)
+        assert entry is not None
+        return entry.status
+
     def sweep(self) -> None:
         call_command("momopay_sweep", stdout=StringIO())
 

@@ -85,6 +85,18 @@ def test_a_payout_has_ended_when_it_is_reversed(project: Project, first: str) ->
     assert [(each["kind"], each["payment"].status) for each in project.ended] == [(EntryKind.PAYOUT, "REVERSED")]
 
 
+def test_a_reversal_that_no_read_shows_is_neither_signalled_nor_recorded(project: Project) -> None:
+    client.payouts.pay_once(reference="SAL-1", amount=50, phone=phone_for(Outcome.reversed))
+    project.sandbox.advance(36)
+    transaction: Any = project.sandbox.callbacks[-1].payload["transaction"]
+    transaction["status"] = "REVERSED"  # as somebody states who has the URL
+    for seconds, status, ends in ((0, 503, []), (600, 200, ["REVERSED"])):
+        project.sandbox.advance(seconds)
+        assert project.deliver() == status
+        assert [each["payment"].status for each in project.ended] == ends
+        assert project.status("SAL-1") == (ends[0] if ends else "PENDING")
+
+
 def test_a_sweep_that_is_repeated_ends_at_ctrl_c(project: Project) -> None:
     class Console(StringIO):
         def write(self, text: str) -> int:

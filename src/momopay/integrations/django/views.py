@@ -16,6 +16,7 @@ from momopay.callbacks import CallbackHandler
 from momopay.durable.payment import payment_of
 from momopay.events import Event
 from momopay.integrations.django.clients import options, payment_ended, signer, the_client, the_journal
+from momopay.models.callbacks import record_of
 from momopay.models.enums import TransactionType, has_settled
 
 __all__ = ["callback_endpoint"]
@@ -44,7 +45,7 @@ def callback_endpoint(
 @csrf_exempt
 def receive(request: HttpRequest) -> Any:
     """Respond to a callback of the service. This is the app's own view."""
-    return _view(_on_callback, signer(), the_journal(), options().get("ON_EVENT"))(request)
+    return _view(_on_callback, signer(), the_journal(), options().get("ON_EVENT"), the_client())(request)
 
 
 def without_transaction(view: Callable[..., Any]) -> Callable[..., Any]:
@@ -76,12 +77,10 @@ def _view(handler: CallbackHandler, *options: Any) -> Callable[[HttpRequest], An
 
 
 def _on_callback(callback: Callback) -> None:
-    # Not left to the receiver's `client`: the signal needs the service's record, and the journal's entry with the
-    # receipt, which only a callback has.
-    ended = the_client().transactions.confirm(callback)
+    # Recorded first: the signal needs the journal's entry with the receipt, which only a callback has.
     the_journal().record(callback)
-    # The callback's status decides: the read of a payout that FAILED may be REVERSED already, which is another end.
-    if has_settled(ended.type, callback.transaction.status):
+    ended = record_of(callback)
+    if ended is not None and has_settled(ended.type, ended.status):
         send_end(ended)
 
 
