@@ -23,7 +23,7 @@ from models.kit import BALANCE, PAGE
 from momopay._redaction import clear_frames, mask_phone, redact
 from virtual import envelope, refusal, transaction
 
-KEY = "pk_test_canary_8f3a"
+KEY = "mno_test_canary_8f3a"
 BASIC = base64.b64encode(f"{KEY}:".encode()).decode()
 PHONE = "254712345678"
 LOCAL = "0712345678"
@@ -252,8 +252,52 @@ def test_a_phone_with_separators_is_masked_too(text: str) -> None:
     assert "345" not in redact(text)
 
 
-def test_a_key_is_masked_to_its_end() -> None:
-    assert redact("Basic cGtf/b+c= and pk_live_a/b+c=") == "Basic cGtf***** and pk_live_*****"
+def basic(key: str) -> str:
+    return base64.b64encode(f"{key}:".encode()).decode()
+
+
+@in_turn(
+    ("text", "masked"),
+    [
+        ("Basic cGtf/b+c= and pk_live_a/b+c=", "Basic cGtf***** and pk_live_*****"),
+        ('{"key": "ab_test_-x9", "to": "A"}', '{"key": "ab_test_*****", "to": "A"}'),
+        (r"{\"key\": \"Abc_live_x9\", \"to\": 1}", r"{\"key\": \"Abc_live_*****\", \"to\": 1}"),
+        ("{'key': 'sk_live_x9', 'to': 1}", "{'key': 'sk_live_*****', 'to': 1}"),
+        ("key=mno_test_x9&to=1, ab_live_y.", "key=mno_test_*****&to=1, ab_live_*****."),
+        (
+            "key%3Dab_live_x9 https://ab_test_x9:@api.example/",
+            "key%3Dab_live_***** https://ab_test_*****:@api.example/",
+        ),
+        ("GET /transactions/ab_live_x9", "GET /transactions/ab_live_*****"),
+        ("pk_test_pk_live_x9 pk_test__ab_live_x", "pk_test_***** pk_test_*****"),
+        (
+            f'{{"Authorization": "Basic {basic("ab_live_x9y")}"}}',
+            f'{{"Authorization": "Basic {basic("ab_live_x")[:4]}*****"}}',
+        ),
+        (f"{basic('Wxyz_test_0')}, to=1", f"{basic('Wxyz')[:4]}*****, to=1"),
+        ("https://shop.example/?a=1&momo_token=494e.0f9a&b=2", "https://shop.example/?a=1&momo_token=*****&b=2"),
+    ],
+)
+def test_a_key_and_a_token_are_masked_to_their_end_and_no_further(text: str, masked: str) -> None:
+    assert redact(text) == masked
+    assert redact(masked) == masked
+
+
+@in_turn(
+    "text",
+    [
+        *(
+            "pk_live_ or pk_test_: copy the key",
+            "pk_live_... or pk_test_...",
+            "pk_live_/pk_test_ keys",
+            "pk_live_<KEY>",
+        ),
+        *("sqlite:////srv/shop_test_db/payments.db", "/tmp/test_live_key0/a.db", "MOMOPAY_TEST_RUN", "a_live_x"),
+        *("of_latest_x", "has a momo_token already", "Basic authentication", f"id {basic('INV-42 of today')}"),
+    ],
+)
+def test_our_own_words_and_paths_are_left_whole(text: str) -> None:
+    assert str(momopay.ConfigurationError(text)) == redact(text) == text
 
 
 @in_turn(

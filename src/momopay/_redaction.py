@@ -1,4 +1,4 @@
-"""Keep API keys and whole phone numbers out of messages, reprs and tracebacks.
+"""Recognise API keys, and keep keys, callback tokens and whole phone numbers out of messages, reprs and tracebacks.
 
 This is the lowest module of the package, because the errors need it. It is pure.
 """
@@ -6,17 +6,31 @@ This is the lowest module of the package, because the errors need it. It is pure
 from __future__ import annotations
 
 import re
+from binascii import a2b_base64
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import wraps
 from traceback import walk_tb
-from typing import Final, ParamSpec, TypeVar
+from typing import Final, Literal, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-# A key in plain text, or in the base64 of Basic authentication, where "pk_" is "cGtf".
-_KEY = re.compile(r"\b(pk_(?:live|test)_|cGtf)[!-~]+")
+# How a key begins: letters, which the account console decides, and the mode. Stripe's secret keys begin with "sk_".
+_PREFIX = re.compile(r"(?!(?i:sk)_)[A-Za-z]{2,}_(live|test)_")
+
+# A key in plain text. It ends before a character that ends a value in JSON, a URL or a sentence. A letter or digit
+# follows its prefix, unlike in our own "pk_live_/pk_test_...", and it is no folder or file in a path.
+_KEY = re.compile(
+    r"((?:(?<![0-9A-Za-z_])|(?<=%[0-9A-Fa-f]{2}))(?!(?<=[^/]/)[\w-]+[./]\w)[A-Za-z]{2,}_(?:live|test)_)"
+    r"(?![^0-9A-Za-z_]+[A-Za-z]{2,}_(?:live|test)_)[!#$%*+./^_~=-]*[0-9A-Za-z][!#$%*+./^_~=0-9A-Za-z-]*(?<![.!])"
+)
+
+# What may be the base64 of a key, as in Basic authentication.
+_BASE64 = re.compile(r"(?<![0-9A-Za-z+/])([0-9A-Za-z+/]{4})[0-9A-Za-z+/]{4,}={0,2}")
+
+# The token that `CallbackSigner` adds to a URL.
+_TOKEN = re.compile(r"(momo_token(?:=|%3D))[0-9A-Za-z.]+")
 
 # A Kenyan number in any spelling, also in a URL, where %20, %28 and %29 are a space and parentheses. The first
 # alternative consumes hexadecimal ids and UUIDs, whose digits are no phone.
@@ -53,10 +67,22 @@ def mask_phone(text: str) -> str:
     return f"{text[:4]}*****{text[-3:]}"
 
 
+def key_mode(key: str) -> Literal["live", "test"] | None:
+    """Return "live" if an API key moves real money, else "test"; None if it is no key of this service."""
+    match = _PREFIX.match(key)
+    return None if match is None else "live" if match[1] == "live" else "test"
+
+
 def redact(text: str) -> str:
-    """Return the text with all keys and phone numbers masked."""
-    without_keys = _KEY.sub(r"\1*****", text)
-    return _PHONE.sub(lambda match: match[0] if match["id"] else mask_phone(match[0]), without_keys)
+    """Return the text with all keys, callback tokens and phone numbers masked, and nothing else."""
+    hidden = _TOKEN.sub(r"\1*****", _KEY.sub(r"\1*****", _BASE64.sub(_without_key, text)))
+    return _PHONE.sub(lambda match: match[0] if match["id"] else mask_phone(match[0]), hidden)
+
+
+def _without_key(base64: re.Match[str]) -> str:
+    decoded = a2b_base64(base64[0][: len(base64[0]) // 4 * 4]).decode("latin-1")
+    is_key = key_mode(decoded) is not None or decoded.startswith("pk_")
+    return f"{base64[1]}*****" if is_key else base64[0]
 
 
 def redacted_repr(value: object) -> str:

@@ -257,7 +257,8 @@ class Client(BaseClient[SyncBackend, "httpx.BaseTransport"]):
     """The blocking client. Safe to share among threads; make one and keep it.
 
     Args:
-        api_key: ``pk_live_...`` or ``pk_test_...``; else the environment's MOMOPAY_API_KEY.
+        api_key: ``pk_live_...`` or ``pk_test_...``, or with other letters for ``pk``; else the environment's
+            MOMOPAY_API_KEY.
         base_url: The service's address, ending in ``/v1``; else the environment's MOMOPAY_BASE_URL.
         timeout: Seconds for one attempt as a whole.
         deadline: Seconds for one call, including retries and pauses.
@@ -281,7 +282,7 @@ class Client(BaseClient[SyncBackend, "httpx.BaseTransport"]):
             must return quickly and must not block an event loop. Its exceptions are logged and change nothing.
 
     Raises:
-        ConfigurationError: No key or address, a key that is not ``pk_...``, an address that does not end in ``/v1``, a
+        ConfigurationError: No key or address, a key of another form, an address that does not end in ``/v1``, a
             live key on loopback, `proxy` or `verify` beside `transport`, an async `on_event`, or an invalid option.
     """
 

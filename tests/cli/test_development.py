@@ -160,7 +160,7 @@ def test_what_listen_refuses(momopay: Shell, sandbox: Sandbox, receiver: Receive
 
 @pytest.mark.usefixtures("no_backoff")
 def test_listen_says_that_a_key_is_live(momopay: Shell, receiver: Receiver) -> None:
-    live = {"MOMOPAY_API_KEY": "pk_live_abcdef", "MOMOPAY_BASE_URL": "https://api.invalid/v1"}
+    live = {"MOMOPAY_API_KEY": "mno_live_abcdef", "MOMOPAY_BASE_URL": "https://api.invalid/v1"}
     done = momopay("listen", "--forward-to", receiver.url, "--allow-host", "shop.example", **live)
     assert done.says(6, "real payments", "Nothing but reads")
 

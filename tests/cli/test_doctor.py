@@ -65,7 +65,7 @@ def test_everything_works(momopay: Shell, key: str, sandbox: Sandbox) -> None:
     assert (piped.code, key in piped.out + piped.err) == (0, False)
 
 
-@in_turn("shape", ["", "pk_test_", "nonsense"])
+@in_turn("shape", ["", "pk_test_", "ab_test_", "nonsense"])
 def test_a_key_of_another_shape(momopay: Shell, shape: str) -> None:
     found = diagnose(momopay, 3, MOMOPAY_API_KEY=shape)
     assert (found.verdicts["key"], found.verdicts["reachable"]) == ("fail", "ok")

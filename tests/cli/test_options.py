@@ -24,7 +24,7 @@ from momopay.cli.transactions import collect, wait
 from momopay.sandbox import Sandbox
 from patience import LONGEST
 
-LIVE, TEST = "pk_live_secret", "pk_test_trial"
+LIVE, TEST = "mno_live_secret", "mno_test_trial"
 TOTAL = Decimal("83500.50")
 
 

@@ -6,6 +6,7 @@ import httpx
 import pytest
 
 import momopay
+from drivers import LOOPBACK
 from in_turn import in_turn
 from momopay import ConfigurationError
 from momopay._core.config import Account, Limits, check_budget, check_transport, checked_headers, merged_headers
@@ -38,9 +39,33 @@ def test_a_key_that_no_header_can_carry_is_refused(key: str, monkeypatch: pytest
     assert not key or key not in str(caught.value)
 
 
-@in_turn("key", ["sk_live_abc", "sk_test_abc", "pk_abc", "PK_LIVE_abc", "x", "Bearer pk_live_abc"])
+@in_turn("key", ["pk_test_a", "ab_test_a", "ab_test_live_a", "Token_test_a"])
+def test_any_letters_may_begin_a_key_and_the_next_word_decides_its_mode(key: str) -> None:
+    assert Account(key, LOOPBACK).api_key == key
+    live = key.replace("_test_", "_live_", 1)
+    with pytest.raises(ConfigurationError, match="live key must not be sent to loopback") as caught:
+        Account(live, LOOPBACK)
+    assert live not in str(caught.value)
+
+
+@in_turn(
+    "key",
+    [
+        *(
+            "sk_live_abc",
+            "sk_test_abc",
+            "SK_test_abc",
+            "pk_abc",
+            "PK_LIVE_abc",
+            "x",
+            "Bearer pk_live_abc",
+            "p_test_abc",
+        ),
+        *("p1_test_abc", "_test_abc", "my_pk_test_abc", "pktest_abc", "pk_testabc", "\u043f\u043a_test_abc"),
+    ],
+)
 def test_another_kind_of_key_hears_of_ours(key: str) -> None:
-    with pytest.raises(ConfigurationError, match="start with pk_live_ or pk_test_") as caught:
+    with pytest.raises(ConfigurationError, match="start with pk_live_ or pk_test_, or with other letters") as caught:
         Account(key, BASE)
     assert "abc" not in str(caught.value)
 
@@ -94,15 +119,16 @@ def test_an_unsafe_address_is_refused(url: str) -> None:
 def test_a_live_key_must_not_go_to_loopback(scheme: str, host: str) -> None:
     assert Account(KEY, f"{scheme}://{host}/v1").on_loopback
     with pytest.raises(ConfigurationError, match="live"):
-        Account("pk_live_abc", f"{scheme}://{host}/v1")
+        Account("ab_live_abc", f"{scheme}://{host}/v1")
 
 
 def test_a_live_key_is_refused_while_tests_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MOMOPAY_TEST_RUN", raising=False)
     assert Account("pk_live_abc", BASE).api_key == "pk_live_abc"
     monkeypatch.setenv("MOMOPAY_TEST_RUN", "1")
-    with pytest.raises(ConfigurationError, match="test run"):
-        Account("pk_live_abc", BASE)
+    for key in ("pk_live_abc", "ab_live_test_abc"):
+        with pytest.raises(ConfigurationError, match="test run"):
+            Account(key, BASE)
 
 
 @in_turn(

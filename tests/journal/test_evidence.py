@@ -16,7 +16,7 @@ NOW = datetime(2026, 11, 20, 11, tzinfo=UTC)
     ("key", "base_url", "mode", "host"),
     [
         ("pk_live_a", "https://Api.Example:8443/v1", "live", "api.example"),
-        ("pk_live_a", "https://api.example./v1", "live", "api.example"),
+        ("ab_live_test_a", "https://api.example./v1", "live", "api.example"),
         ("pk_test_a", "https://api.example/v1", "test", "api.example"),
         ("something", "https://api.example/v1", "test", "api.example"),
         ("pk_test_a", "http://127.0.0.1:8000/v1", "test", "loopback"),

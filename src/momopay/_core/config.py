@@ -15,6 +15,7 @@ from typing_extensions import Sentinel
 import momopay
 from momopay._numbers import is_number, is_whole
 from momopay._ratelimit.budget import BaseBudget
+from momopay._redaction import key_mode
 from momopay.errors import ConfigurationError
 from momopay.urls import check_base_url, is_loopback
 
@@ -84,9 +85,11 @@ class Account:
         except ValueError as error:
             raise ConfigurationError(f"base_url {error}") from error
         self.on_loopback: bool = is_loopback(self.base_url)
-        if not self.api_key.startswith(("pk_live_", "pk_test_")):
+        mode = key_mode(self.api_key)
+        if mode is None:
             raise ConfigurationError(
-                "api_key must start with pk_live_ or pk_test_: copy the key from the account console, under settings"
+                "api_key must start with pk_live_ or pk_test_, or with other letters and _live_ or _test_: copy the key"
+                " from the account console, under settings"
             )
         # The key is the user name of Basic authentication: a colon would end it, a line break would inject a header.
         if not _KEY.fullmatch(self.api_key):
@@ -94,9 +97,9 @@ class Account:
                 "api_key must be visible ASCII without spaces or colons: copy it again from the account console"
             )
         # The pytest plugin sets this variable for the whole test run.
-        if self.api_key.startswith("pk_live_") and os.environ.get("MOMOPAY_TEST_RUN"):
+        if mode == "live" and os.environ.get("MOMOPAY_TEST_RUN"):
             raise ConfigurationError("a live key in a test run moves real money; use a pk_test_ key and the sandbox")
-        if self.on_loopback and self.api_key.startswith("pk_live_"):
+        if mode == "live" and self.on_loopback:
             raise ConfigurationError("a live key must not be sent to loopback; use a pk_test_ key with the sandbox")
         # Identifies the account without revealing the key.
         self.hash: str = hashlib.sha256(f"{self.base_url} {self.api_key}".encode()).hexdigest()

@@ -18,6 +18,7 @@ import typer
 from typer import Argument, Option
 
 import momopay
+from momopay._redaction import key_mode
 from momopay.cli.command import Group, command
 from momopay.cli.exit_codes import CommandError, ExitCode
 from momopay.cli.options import (
@@ -210,7 +211,7 @@ def listen(
             remedy = "give one such as http://127.0.0.1:8000/callbacks; callbacks hold phones: --allow-host NAME allows"
             problem = f"--forward-to: {error.fields['forward_to']}"
             raise CommandError(problem, remedy=f"{remedy} a host, if the application there is yours") from error
-        if not key.startswith("pk_test_"):
+        if key_mode(key) != "test":
             output.note("This is a live key: these are real payments. Nothing but reads is sent to the service.")
         output.note(f"Forwarding to {plain(forward_to)}, {'signed' if secret else 'not signed'}. Ctrl-C ends it.")
         output.note("No read shows the receipt: momo_receipt is null, on success too.")

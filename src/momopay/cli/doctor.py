@@ -17,6 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 import momopay
+from momopay._redaction import key_mode
 from momopay.cli.exit_codes import ExitCode, missing_extra, remedy_of
 from momopay.cli.options import ADDRESS_REMEDY, KEY_REMEDY, AccountOptions, find_key
 from momopay.cli.output import kes, plain, stdout
@@ -127,9 +128,9 @@ def _key(key: str, base_url: str) -> Check:
         momopay.Client(key, base_url=base_url).close()  # checks the key and the address together
     except ConfigurationError as error:
         return Check("key", "fail", error.message, KEY_REMEDY)
-    if not key.removeprefix("pk_test_").removeprefix("pk_live_"):
+    if not key.split("_", 2)[2]:
         return Check("key", "fail", "nothing follows the prefix", KEY_REMEDY)
-    kind = "a test key" if key.startswith("pk_test_") else "a live key: real money"
+    kind = "a test key" if key_mode(key) == "test" else "a live key: real money"
     return Check("key", "ok", f"{kind}, {len(key)} characters")
 
 

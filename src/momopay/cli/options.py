@@ -19,6 +19,7 @@ import typer
 from typer import Option
 
 import momopay
+from momopay._redaction import key_mode
 from momopay.cli.exit_codes import CommandError, ExitCode
 from momopay.cli.output import Output, kes, plain, stderr, use_utc
 from momopay.errors import RequestValidationError
@@ -31,7 +32,6 @@ ADDRESS_REMEDY = (
     " http://127.0.0.1:8787/v1"
 )
 _LONGEST = 366 * 24 * 60 * 60  # seconds in a year
-_TEST_KEY = "pk_test_"
 _SQLITE = b"SQLite format 3\0"  # the header of its files
 
 
@@ -278,7 +278,7 @@ class Confirmation:
                 f"--confirm-live says KES {kes(confirm_live)}, and KES {kes(may_move)} may move",
                 remedy="check the amounts; nothing was sent",
             )
-        self._is_live = not key.startswith(_TEST_KEY)
+        self._is_live = key_mode(key) != "test"
         self._is_given = confirm_live is not None or (yes and not self._is_live)
         self._piped: str | None = None
         # Read a piped answer now, so that an empty pipe fails before the first request.

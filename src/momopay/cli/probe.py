@@ -18,6 +18,7 @@ from typer import Option
 
 import momopay
 from momopay._core.config import Account
+from momopay._redaction import key_mode
 from momopay.cli.command import on_signals
 from momopay.cli.exit_codes import CommandError, ExitCode
 from momopay.cli.options import (
@@ -82,7 +83,7 @@ def probe(
         ExitStack() as stack,
         on_signals(_terminate, signal.SIGTERM),
     ):
-        if (write or rate) and not key.startswith("pk_test_"):
+        if (write or rate) and key_mode(key) != "test":
             _agree(write=write, rate=rate, yes=yes)
         spending = None
         if spend is not None and phone is not None:

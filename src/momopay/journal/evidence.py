@@ -17,7 +17,7 @@ from typing import Literal, Self, TypeAlias
 from unicodedata import normalize
 from urllib.parse import urlsplit
 
-from momopay._redaction import redacted_repr
+from momopay._redaction import key_mode, redacted_repr
 from momopay.journal.entries import EntryKind, JournalEntry
 from momopay.models.callbacks import CallbackTransaction
 from momopay.models.enums import TransactionStatus
@@ -44,7 +44,7 @@ class KeyIdentity:
     def of(cls, api_key: str, base_url: str) -> Self:
         """Return the identity of a key at a base URL."""
         key = hashlib.sha256(api_key.encode()).hexdigest()
-        return cls("live" if api_key.startswith("pk_live_") else "test", _host_of(base_url), key)
+        return cls(key_mode(api_key) or "test", _host_of(base_url), key)
 
 
 @cache

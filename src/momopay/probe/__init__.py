@@ -10,6 +10,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 import momopay
+from momopay._redaction import key_mode
 from momopay.errors import MomoPayError
 from momopay.probe.channels import ask_by_channel, own_channels
 from momopay.probe.profile import FORMAT, Change, Finding, Findings, Profile
@@ -91,7 +92,7 @@ def _profile(wire: Wire, findings: Findings, asked: list[str]) -> Profile:
         "momopay": momopay.__version__,
         "date": datetime.now(UTC).replace(microsecond=0),
         "host": wire.host,
-        "key": "test" if wire.key.startswith("pk_test_") else "live",
+        "key": key_mode(wire.key),
         "asked": sorted(set(asked)),
     }
     return Profile(dict(findings.found), about)
