@@ -232,7 +232,6 @@ class WaitTimeoutError(MomoPayError, TimeoutError):
     """
 
     remedy = "it may still succeed: `momopay transactions wait` waits on; do not pay it again"
-
     may_have_executed = True
 
     def __init__(self, message: str, *, last: momopay.Transaction | None, pending: Sequence[str]) -> None:
@@ -340,7 +339,7 @@ class ChannelNotFoundError(APIError):
 
 
 class InvalidApiKeyError(APIError):
-    """INVALID_API_KEY: the key is missing, wrong or revoked. Get a valid one from the account console."""
+    """INVALID_API_KEY: the key is missing, wrong or revoked; or another code with status 401, see the message."""
 
     remedy = "set MOMOPAY_API_KEY to a valid key from the account console"
 
@@ -352,7 +351,7 @@ class InsufficientServiceBalanceError(APIError):
 
 
 class KycNotVerifiedError(APIError):
-    """KYC_NOT_VERIFIED: payouts require approved KYC. Complete it in the account console."""
+    """KYC_NOT_VERIFIED: complete KYC in the account console; or another code with status 403, see the message."""
 
     remedy = "complete KYC in the account console; payouts are refused until it is approved"
 
@@ -370,9 +369,14 @@ class ChannelInUseError(APIError):
 
 
 class TransactionNotFoundError(APIError):
-    """TRANSACTION_NOT_FOUND, or INVALID_UUID of a read: the account has no transaction with that id."""
+    """TRANSACTION_NOT_FOUND, or INVALID_UUID of a read: the account has no transaction with that id.
+
+    Attributes:
+        transaction_id: The id that was read, None where none was.
+    """
 
     remedy = "check the id, and that the key is of the same account"
+    transaction_id: str | None = None
 
 
 class ThrottledError(APIError):
@@ -390,7 +394,7 @@ class ThrottledError(APIError):
 
 
 class RateLimitExceededError(ThrottledError):
-    """RATE_LIMIT_EXCEEDED: more than 60 requests a minute with this key. Share one budget among its processes."""
+    """RATE_LIMIT_EXCEEDED, or an unknown code with status 429: too many requests. Share one budget among processes."""
 
     remedy = "wait, then run the command again; share one rate budget among programs with this key"
 

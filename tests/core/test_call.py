@@ -72,8 +72,9 @@ def test_what_was_never_sent_did_not_execute(column: Column) -> None:
     assert service.sent == []
 
 
-AMBIGUOUS = {"lost": lost(), "cut": lost(status=500), "timeout": raw(408), "error": refusal(500, "INTERNAL")} | {
-    "success": raw(503, envelope({"transactionId": "t"}))
+AMBIGUOUS = {"lost": lost(), "cut": lost(status=500), "timeout": raw(408)} | {
+    "error": refusal(500, "PLATFORM_CREDENTIALS_NOT_CONFIGURED"),
+    "success": raw(503, envelope({"transactionId": "t"})),
 }
 
 
@@ -114,7 +115,14 @@ def test_a_response_that_is_not_specified_ends_the_call(column: Column, answer: 
 @columns()
 @pytest.mark.parametrize(
     ("status", "code", "kind"),
-    [(402, "INSUFFICIENT_SERVICE_BALANCE", momopay.InsufficientServiceBalanceError), (422, "NEW", momopay.APIError)],
+    [
+        *(
+            (402, "INSUFFICIENT_SERVICE_BALANCE", momopay.InsufficientServiceBalanceError),
+            (422, "NEW", momopay.APIError),
+        ),
+        *((409, "WALLET_INACTIVE", momopay.APIError), (409, "CREDENTIAL_INACTIVE", momopay.APIError)),
+        (409, "DUPLICATE_SHORTCODE", momopay.APIError),
+    ],
 )
 def test_a_refusal_is_definite(column: Column, status: int, code: str, kind: type[momopay.APIError]) -> None:
     client, service = reach(refusal(status, code))
@@ -123,6 +131,17 @@ def test_a_refusal_is_definite(column: Column, status: int, code: str, kind: typ
     assert (error.code, error.status_code, error.request_id) == (code, status, "9f1c")
     assert not error.may_have_executed
     assert (len(service.sent), service.payments) == (1, 0)
+
+
+@columns(STK, PAYOUT, kit.TOP_UP, kit.CREATE)
+@in_turn("status", [400, 409])
+def test_a_key_that_was_sent_before_leaves_the_outcome_unknown_and_nothing_is_repeated(
+    column: Column, status: int
+) -> None:
+    client, service = reach(refusal(status, "DUPLICATE_IDEMPOTENCY_KEY"))
+    error = failure(client, column.call)
+    assert (type(error), type(error.__cause__)) == (momopay.OutcomeUnknownError, momopay.APIError)
+    assert (error.__cause__.code, len(service.sent)) == ("DUPLICATE_IDEMPOTENCY_KEY", 1)
 
 
 @columns()

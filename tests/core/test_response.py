@@ -1,6 +1,7 @@
 """Responses, byte for byte: what is a success, a definite refusal, a failure of the server, or nothing specified."""
 
 import json
+import pickle
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from typing import Any
@@ -22,7 +23,7 @@ from momopay._core.response import (
     retry_after,
     transaction_id_in,
 )
-from momopay._core.retry import SAFE, AttemptFailed, FailureKind
+from momopay._core.retry import MAY_HAVE_EXECUTED, SAFE, AttemptFailed, FailureKind
 from momopay._ratelimit.budget import Lane
 from momopay._transport.attempt import Headers, NoReplyError, NoResponseError, NotSentError, RawResponse
 from momopay.errors import ERRORS_BY_CODE
@@ -82,7 +83,11 @@ KNOWN_CODES = [each for each in ERRORS_BY_CODE.items() if each[0] != "RATE_LIMIT
     ("status", "code", "kind"),
     [
         *((400, "INVALID_PHONE", momopay.InvalidPhoneError), (429, "STK_TEMP_BANNED", momopay.StkTempBannedError)),
-        *((status, "SOMETHING_NEW", momopay.APIError) for status in (400, 401, 402, 403, 404, 410, 413, 415, 422, 429)),
+        *((status, "SOMETHING_NEW", momopay.APIError) for status in (400, 402, 404, 410, 413, 415, 422)),
+        *((401, "TENANT_INACTIVE", momopay.InvalidApiKeyError), (401, "HTTP_401", momopay.InvalidApiKeyError)),
+        *((403, "ACCOUNT_INACTIVE", momopay.KycNotVerifiedError), (403, "SOMETHING_NEW", momopay.KycNotVerifiedError)),
+        *((401, "INVALID_PHONE", momopay.InvalidPhoneError), (403, "CHANNEL_IN_USE", momopay.ChannelInUseError)),
+        *((409, code, momopay.APIError) for code in ("CREDENTIAL_INACTIVE", "WALLET_INACTIVE", "DUPLICATE_SHORTCODE")),
         *((status, *known) for known in KNOWN_CODES for status in (200, 405, 409, 425, 499)),
     ],
 )
@@ -101,6 +106,63 @@ def test_the_code_chooses_the_error(status: int, code: str, kind: type[momopay.A
 def test_a_new_code_elsewhere_refuses_nothing_for_certain(status: int) -> None:
     failure = failed(response(status, refusal("SOMETHING_NEW")))
     assert (failure.kind, type(failure.error)) == (FailureKind.UNKNOWN_CODE, momopay.APIError)
+
+
+def test_a_code_of_no_class_of_its_own_has_no_remedy_of_another() -> None:
+    for status, code, own in ((401, "INVALID_API_KEY", "TENANT_INACTIVE"), (403, "KYC_NOT_VERIFIED", "NO_SCOPE")):
+        specified, other = failed(response(status, refusal(code))).error, failed(response(status, refusal(own))).error
+        assert type(specified) is type(other)
+        assert (specified.remedy == type(other).remedy, other.remedy) == (True, momopay.APIError.remedy)
+        assert pickle.loads(pickle.dumps(other)).remedy == other.remedy
+
+
+@in_turn("code", ["RATE_LIMIT_EXCEEDED", "RATE_LIMITED", "RATE_LIMIT", "HTTP_429", "SOMETHING_NEW"])
+def test_any_code_of_a_429_is_a_rate_limit(code: str) -> None:
+    failure = failed(response(429, refusal(code), retry_after="7"))
+    assert (failure.kind, failure.retry_after) == (FailureKind.RATE_LIMITED, 7)
+    assert isinstance(failure.error, momopay.RateLimitExceededError)
+    assert (failure.error.code, failure.error.retry_after) == (code, 7)
+
+
+@in_turn("status", [200, 400, 401, 409, 422, 429])
+def test_a_key_that_was_sent_before_is_no_refusal(status: int) -> None:
+    failure = failed(response(status, refusal("DUPLICATE_IDEMPOTENCY_KEY")))
+    assert failure.kind is FailureKind.SENT_BEFORE
+    assert failure.kind in MAY_HAVE_EXECUTED
+
+
+@in_turn(
+    ("message", "text"),
+    [
+        (
+            ["phone must be a string", "amount must not be less than 10"],
+            "phone must be a string; amount must not be less than 10",
+        ),
+        *(([], ""), (None, ""), (["", "no", None], "no"), ([["a"], "b"], "a; b"), (7, "7")),
+        ({"phone": ["is bad"]}, '{"phone":["is bad"]}'),
+        ([{"field": "phone"}], '{"field":"phone"}'),
+        (["x" * 600] * 20, "; ".join(["x" * 500] * 20)[:4000]),
+    ],
+)
+def test_a_message_may_be_a_list_of_texts(message: object, text: str) -> None:
+    body = refusal("HTTP_400", error={"code": "HTTP_400", "message": message, "details": {}})
+    error = failed(response(400, body)).error
+    assert isinstance(error, momopay.APIError)
+    assert (error.code, error.message) == ("HTTP_400", text)
+
+
+@in_turn(
+    ("fields", "details"),
+    [
+        *(({"details": {"a": 1}}, {"a": 1}), ({"details": None}, {}), ({}, {}), ({"details": []}, {})),
+        *(({"details": ["a", "b"]}, {"details": ["a", "b"]}), ({"details": "why"}, {"details": "why"})),
+        ({"errors": [1], "a": 2, "details": {"a": 1}}, {"errors": [1], "a": 1}),
+    ],
+)
+def test_what_else_a_refusal_says_is_in_its_details(fields: dict[str, object], details: dict[str, object]) -> None:
+    error = failed(response(400, refusal("X", error={"code": "X", "message": "no", **fields}))).error
+    assert isinstance(error, momopay.APIError)
+    assert error.details == details
 
 
 REFUSED = json.dumps(refusal("INSUFFICIENT_FUNDS"))

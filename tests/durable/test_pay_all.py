@@ -122,7 +122,11 @@ def test_what_every_payout_would_meet_stops_the_run(shop: Shop, change: dict[str
 
 
 @pytest.mark.parametrize(
-    ("status", "code"), [(404, "CHANNEL_NOT_FOUND"), (401, "INVALID_API_KEY"), (429, "RATE_LIMIT_EXCEEDED")]
+    ("status", "code"),
+    [
+        *((404, "CHANNEL_NOT_FOUND"), (401, "INVALID_API_KEY"), (401, "TENANT_INACTIVE"), (403, "INSUFFICIENT_SCOPE")),
+        *((429, "RATE_LIMIT_EXCEEDED"), (429, "HTTP_429")),
+    ],
 )
 def test_a_refusal_of_the_key_its_channel_or_its_rate_stops_the_run(
     drive: Drive, journal: Journal, status: int, code: str

@@ -17,7 +17,7 @@ from momopay._ratelimit.budget import Lane
 from momopay.errors import APIError, ProtocolError, TransactionNotFoundError
 from momopay.models.account import WalletBalance
 from momopay.models.records import Envelope
-from momopay.models.requests import TransactionQuery, transaction_path
+from momopay.models.requests import TransactionQuery, transaction_id_of, transaction_path
 from momopay.models.transactions import Transaction, TransactionPage, TransactionSummary
 
 _BALANCE: Final = Endpoint("wallet.balance", "GET", SAFE, Lane.READ, Envelope[WalletBalance])
@@ -51,13 +51,19 @@ async def read_balance(session: Session[Any], **options: Unpack[ReadOptions]) ->
 
 async def read_transaction(session: Session[Any], transaction: object, **options: Unpack[ReadOptions]) -> Transaction:
     """Return a transaction as it is now, given its id or a record that carries it."""
+    path = transaction_path(transaction)
     try:
-        return await Call(session, _TRANSACTION, transaction_path(transaction), **options).run()
+        return await Call(session, _TRANSACTION, path, **options).run()
+    except TransactionNotFoundError as error:
+        error.transaction_id = transaction_id_of(transaction)
+        raise
     except APIError as error:
         if error.code != "INVALID_UUID":
             raise
         # The service refuses the form of the id, which no transaction of its own has.
-        raise TransactionNotFoundError(**{name: getattr(error, name) for name in _REFUSAL}) from error
+        not_found = TransactionNotFoundError(**{name: getattr(error, name) for name in _REFUSAL})
+        not_found.transaction_id = transaction_id_of(transaction)
+        raise not_found from error
 
 
 async def read_page(

@@ -9,7 +9,7 @@ from http import HTTPStatus
 from typing import Any, Final, TypeVar
 
 from pydantic import ValidationError
-from pydantic_core import SchemaError, from_json
+from pydantic_core import SchemaError, from_json, to_json
 
 from momopay._core.retry import AttemptFailed, FailureKind
 from momopay._transport.attempt import NoReplyError, NoResponseError, NotSentError, RawResponse
@@ -17,6 +17,8 @@ from momopay.errors import (
     ERRORS_BY_CODE,
     APIConnectionError,
     APIError,
+    InvalidApiKeyError,
+    KycNotVerifiedError,
     ProtocolError,
     RateLimitExceededError,
     ServerError,
@@ -30,10 +32,16 @@ from momopay.urls import host_and_port
 T = TypeVar("T")
 # How many characters of the service's text an error shows.
 _MAX_TEXT: Final = 500
+_MAX_MESSAGE: Final = 4000  # of a validation error, which has a text for each field
 _QUESTION: Final = ". That is not this service's way to answer: is base_url right, or does a proxy answer for it?"
 # On these statuses a refusal is definite even if its code is unknown. Elsewhere an unknown code may mean that the
 # payment was made: 409 and 425 may refer to an earlier request, 499 to a client that hung up, and 2xx is success.
 _REFUSING_STATUSES: Final = frozenset({400, 401, 402, 403, 404, 410, 413, 415, 422, 429})
+# Codes that refuse for certain on any status, as those that are specified do.
+_REFUSING_CODES: Final = ERRORS_BY_CODE.keys() | {"CREDENTIAL_INACTIVE", "WALLET_INACTIVE", "DUPLICATE_SHORTCODE"}
+_SENT_BEFORE: Final = "DUPLICATE_IDEMPOTENCY_KEY"
+# The class of an error with an unknown code, so that it has the consequences of the known codes with its status.
+_ERRORS_BY_STATUS: Final = {401: InvalidApiKeyError, 403: KycNotVerifiedError, 429: RateLimitExceededError}
 _SUCCESS: Final = 2
 _REDIRECT: Final = 3
 _MAX_RETRY_AFTER: Final = 1e9
@@ -96,10 +104,12 @@ def failure_from_response(response: RawResponse, url: str, problem: str = "not a
             status_code=response.status,
         )
         return AttemptFailed(FailureKind.INVALID_RESPONSE, protocol_error, body=response.body)
-    error = _api_error(response, refusal, APIError)
-    if isinstance(error, RateLimitExceededError):
+    error = _api_error(response, refusal, _ERRORS_BY_STATUS.get(response.status, APIError))
+    if error.code == _SENT_BEFORE:
+        kind = FailureKind.SENT_BEFORE
+    elif isinstance(error, RateLimitExceededError):
         kind = FailureKind.RATE_LIMITED
-    elif refusal["code"] in ERRORS_BY_CODE or response.status in _REFUSING_STATUSES:
+    elif error.code in _REFUSING_CODES or response.status in _REFUSING_STATUSES:
         kind = FailureKind.REFUSED
     else:
         kind = FailureKind.UNKNOWN_CODE
@@ -157,14 +167,26 @@ def _refusal(body: bytes) -> dict[str, Any] | None:
             and not envelope.get("data")
         ):
             message, details, request_id = error.get("message"), error.get("details"), envelope.get("requestId")
+            others = {name: value for name, value in error.items() if name not in {"code", "message", "details"}}
+            if not isinstance(details, dict):
+                details = {"details": details} if details else {}
             return {
                 "code": code,
-                "message": message[:_MAX_TEXT] if isinstance(message, str) else "",
-                "details": details if isinstance(details, dict) else {},
+                "message": _text(message),
+                "details": others | details,
                 "request_id": request_id[:_MAX_TEXT] if isinstance(request_id, str) else None,
             }
         case _:
             return None
+
+
+def _text(message: object) -> str:
+    """Return an error's message, which for validation errors may be a list of texts."""
+    if isinstance(message, str):
+        return message[:_MAX_TEXT]
+    if isinstance(message, list):
+        return "; ".join(filter(None, map(_text, message)))[:_MAX_MESSAGE]
+    return "" if message is None else to_json(message).decode()[:_MAX_TEXT]
 
 
 def _api_error(response: RawResponse, refusal: dict[str, Any] | None, default: type[APIError]) -> APIError:
@@ -173,7 +195,10 @@ def _api_error(response: RawResponse, refusal: dict[str, Any] | None, default: t
     error_class = ERRORS_BY_CODE.get(refusal["code"], default)
     if issubclass(error_class, ThrottledError):
         refusal["retry_after"] = _pause(response, refusal["details"])
-    return error_class(**refusal, status_code=response.status)
+    error = error_class(**refusal, status_code=response.status)
+    if error.code not in ERRORS_BY_CODE and isinstance(error, InvalidApiKeyError | KycNotVerifiedError):
+        error.remedy = APIError.remedy  # that of its class is for the code that is specified
+    return error
 
 
 def _pause(response: RawResponse, details: Mapping[str, Any]) -> float | None:

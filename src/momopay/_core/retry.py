@@ -35,13 +35,18 @@ class FailureKind(Enum):
     """RATE_LIMIT_EXCEEDED: a definite refusal that may be retried later."""
     REFUSED = auto()
     """Any other refusal whose code or status says that nothing was executed."""
+    SENT_BEFORE = auto()
+    """DUPLICATE_IDEMPOTENCY_KEY: an earlier request with this key arrived, and its outcome is unknown."""
     UNKNOWN_CODE = auto()
     """A refusal whose code and status both leave open whether something was executed."""
 
 
 # After these failures the request may have executed.
 MAY_HAVE_EXECUTED: Final = frozenset(
-    {FailureKind.NO_REPLY, FailureKind.SERVER_ERROR, FailureKind.INVALID_RESPONSE, FailureKind.UNKNOWN_CODE}
+    {
+        *(FailureKind.NO_REPLY, FailureKind.SERVER_ERROR, FailureKind.INVALID_RESPONSE),
+        *(FailureKind.SENT_BEFORE, FailureKind.UNKNOWN_CODE),
+    }
 )
 _REFUSALS: Final = frozenset({FailureKind.REFUSED, FailureKind.UNKNOWN_CODE})
 
