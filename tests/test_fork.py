@@ -1,11 +1,18 @@
 """What is renewed in the child of a fork."""
 
 import os
+import shutil
+import subprocess
+import sys
 import threading
+from functools import cache
+from itertools import product
+from pathlib import Path
 
 import pytest
 
 from forked import succeeds_in_child
+from in_turn import in_turn
 from momopay._fork import _renewals, renew_in_child
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
@@ -42,4 +49,59 @@ def test_what_was_dropped_is_not_renewed_and_not_kept() -> None:
     for _ in range(10):
         renew_in_child(Dropped().renew)
     assert succeeds_in_child(lambda: renewals and os._exit(2))
-    assert _renewals.keys() <= before
+    assert set(_renewals) <= before
+
+
+ENDS = """
+import asyncio, sys
+import httpx
+from momopay import AsyncClient, Client
+
+kind, end, journal = sys.argv[1:]
+
+def answer(request):
+    if end == "ctrl-c":
+        raise KeyboardInterrupt
+    if end == "error":
+        return httpx.Response(500)
+    wallet = {"walletId": "w", "availableBalance": 5, "ledgerBalance": 5, "updatedAt": "2026-11-20T10:00:00Z"}
+    return httpx.Response(200, json={"success": True, "data": wallet})
+
+client_class = Client if kind == "sync" else AsyncClient
+options = {"transport": httpx.MockTransport(answer), "max_attempts": 1, "journal": journal}
+client = client_class("pk_test_x", base_url="http://127.0.0.1:1/v1", **options)
+client.journal.get("r")
+
+async def read():
+    await client.wallet.balance()
+
+try:
+    client.wallet.balance() if kind == "sync" else asyncio.run(read())
+except (Exception, KeyboardInterrupt) as error:
+    print(type(error).__name__)
+if end == "exit":
+    sys.exit(3)
+"""
+
+
+@cache
+def interpreters() -> list[str]:
+    """Return this interpreter, and others on the path that have the dependencies."""
+    names = [f"python3.{minor}" for minor in range(11, 15) if minor != sys.version_info.minor]
+    commands = {name: [name, "-c", "import momopay.journal"] for name in names if shutil.which(name)}
+    ready = [
+        name for name, each in commands.items() if not subprocess.run(each, capture_output=True, check=False).returncode
+    ]
+    return [sys.executable, *ready]
+
+
+@in_turn(
+    ("kind", "end"),
+    [*product(["sync"], ["success", "error", "exit", "ctrl-c"]), ("async", "exit"), ("async", "ctrl-c")],
+)
+def test_a_script_that_does_not_close_its_client_ends_without_a_word(kind: str, end: str, tmp_path: Path) -> None:
+    for python in interpreters():
+        command = [python, "-c", ENDS, kind, end, f"sqlite:///{tmp_path}/payments.db"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        said = {"error": "ServerError\n", "ctrl-c": "KeyboardInterrupt\n"}.get(end, "")
+        assert (done.stdout, done.stderr, done.returncode) == (said, "", 3 if end == "exit" else 0)

@@ -6,29 +6,29 @@ that thread was doing would never end.
 
 from __future__ import annotations
 
-import itertools
 import os
 from collections.abc import Callable
-from weakref import WeakMethod
+from types import MethodType
+from typing import Any
+from weakref import WeakKeyDictionary
 
-_numbers = itertools.count()
-_renewals: dict[int, WeakMethod[Callable[[], None]]] = {}
+# Functions, because a bound method would keep its object. Not WeakMethods, which may be collected before their objects
+# when Python ends, and then print an AttributeError.
+_renewals: WeakKeyDictionary[Any, Callable[[Any], None]] = WeakKeyDictionary()
 
 
 def renew_in_child(renew: Callable[[], None]) -> None:
     """Call a bound method in each child of a fork, for as long as its object lives.
 
-    The method replaces the object's locks and the state that the parent's threads left behind.
+    The method replaces the object's locks and the state that the parent's threads left behind. An object has one.
     """
-    number = next(_numbers)
-    _renewals[number] = WeakMethod(renew, lambda _dead: _renewals.pop(number, None))
+    assert isinstance(renew, MethodType)  # noqa: S101  for type checkers
+    _renewals[renew.__self__] = renew.__func__
 
 
 def _renew_all() -> None:
-    for method in list(_renewals.values()):
-        renew = method()
-        if renew is not None:
-            renew()
+    for renewed, renew in list(_renewals.items()):
+        renew(renewed)
 
 
 if hasattr(os, "register_at_fork"):  # Windows has no fork
