@@ -49,6 +49,24 @@ def test_what_is_no_amount_is_refused(value: Any) -> None:
         parse_amount(value, 1)
 
 
+class int64:  # noqa: N801  as numpy calls it
+    def __index__(self) -> int:
+        return 100
+
+
+@in_turn(
+    ("value", "problem"),
+    [
+        (int64(), "not int64: int(amount) converts"),
+        (99.99, "not float: Decimal(str(amount)) converts"),
+        ("1", "not str:"),
+    ],
+)
+def test_a_refusal_names_the_type_and_what_converts_it(value: Any, problem: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(problem)):
+        parse_amount(value, 1)
+
+
 @in_turn(
     ("value", "minimum"),
     [(0, 1), (-1, 1), (Decimal("0.99"), 1), (Decimal(0), 1), (Decimal("-0.00"), 1), (9, 10), (Decimal("9.99"), 10)],

@@ -26,7 +26,9 @@ def parse_amount(value: object, minimum: int) -> Decimal:
         ValueError: Another type, not finite, more than two decimals, too small or too large for JSON.
     """
     if isinstance(value, bool) or not isinstance(value, int | Decimal):
-        raise ValueError('must be an int or a Decimal, in KES, such as 100 or Decimal("99.50")')  # noqa: TRY004  every refusal is a ValueError
+        remedy = "int(amount)" if hasattr(value, "__index__") else "Decimal(str(amount))"
+        shape = 'must be an int or a Decimal, in KES, such as 100 or Decimal("99.50")'
+        raise ValueError(f"{shape}, not {type(value).__name__}: {remedy} converts a number")  # noqa: TRY004  every refusal is a ValueError
     amount = Decimal(value)
     if not amount.is_finite():
         raise ValueError("must be a finite number")

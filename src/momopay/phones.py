@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from unicodedata import category, name
 
 _SEPARATED = re.compile(r"\(?\+?[0-9](?:[ ()-]*[0-9])*")
 _FORMS = re.compile(r"(?:0(?=[17])|\+?254)([0-9]{9})")
@@ -12,8 +13,9 @@ def normalise_phone(text: str) -> str:
     """Return a Kenyan phone number in the form that the service requires, ``254XXXXXXXXX``.
 
     Accepts the four forms of the service page, "Conventions": ``07XXXXXXXX``, ``01XXXXXXXX``, ``+254XXXXXXXXX`` and
-    ``254XXXXXXXXX``, in ASCII digits. Spaces, dashes and parentheses between the digits are removed. Nothing is
-    guessed, because a wrong guess would pay a stranger. Sends nothing.
+    ``254XXXXXXXXX``, in ASCII digits. Spaces, dashes and parentheses between the digits are removed, and at the ends
+    all spaces and invisible characters, such as a copied direction mark. Nothing is guessed, because a wrong guess
+    would pay a stranger. Sends nothing.
 
     Args:
         text: The number as a person wrote it.
@@ -22,14 +24,33 @@ def normalise_phone(text: str) -> str:
         Twelve digits: ``254`` and nine more.
 
     Raises:
-        ValueError: The text is in none of the four forms. Ask for the number again. The message does not repeat it.
+        ValueError: The text is in none of the four forms. Ask for the number again. The message does not repeat it, but
+            names a character that is in none of them, or the type that is no text.
     """
-    if isinstance(text, str) and _SEPARATED.fullmatch(text):
-        digits = _FORMS.fullmatch(re.sub(r"[ ()-]", "", text))
-        if digits is not None:
-            return "254" + digits[1]
+    problem = ""
+    if not isinstance(text, str):
+        problem = f'must be text, not {type(text).__name__}: pass it in E.164 form, "+254XXXXXXXXX"'
+    else:
+        text = _trimmed(text)
+        if _SEPARATED.fullmatch(text):
+            digits = _FORMS.fullmatch(re.sub(r"[ ()-]", "", text))
+            if digits is not None:
+                return "254" + digits[1]
+        unknown = re.sub(r"[0-9 ()+-]", "", text)[:1]
+        without = unknown and f" without {describe_character(unknown)}"
+        problem = f"must be a Kenyan phone number{without}: 07XXXXXXXX, 01XXXXXXXX, +254XXXXXXXXX or 254XXXXXXXXX"
     del text  # a crash reporter shows the locals of a frame that raises
-    raise ValueError("must be a Kenyan phone number: 07XXXXXXXX, 01XXXXXXXX, +254XXXXXXXXX or 254XXXXXXXXX")
+    raise ValueError(problem)
+
+
+def describe_character(character: str) -> str:
+    """Return a character's code and name, such as ``U+00A0 NO-BREAK SPACE``."""
+    return f"U+{ord(character):04X} {name(character, '')}".rstrip()
+
+
+def _trimmed(text: str) -> str:
+    visible = [place for place, each in enumerate(text) if not (each.isspace() or category(each) == "Cf")]
+    return text[visible[0] : visible[-1] + 1] if visible else ""
 
 
 def same_phone(one: str, other: str) -> bool:

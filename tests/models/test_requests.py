@@ -68,12 +68,23 @@ def test_a_filter_by_amount_may_be_nothing_but_not_less(name: str) -> None:
     [
         *((StkRequest, "account_reference", 12), (StkRequest, "transaction_desc", 13)),
         *((TopUpRequest, "account_reference", 120), (TopUpRequest, "transaction_desc", 255)),
+        *((requests.PayoutRequest, "reference", 120), (requests.PayoutRequest, "description", 255)),
+        *((requests.ChannelRequest, "name", 120), (requests.ChannelRequest, "shortcode", 50)),
+        *((requests.ChannelRequest, "account_number", 50), (requests.ChannelChanges, "account_number", 50)),
+        (requests.ChannelChanges, "name", 120),
     ],
 )
 def test_longer_text_is_refused_and_not_cut(kind: type[Request], name: str, limit: int) -> None:
     longest: dict[str, Any] = {**VALID[kind], name: "x" * limit}
     kind.checked(**longest)
     assert refused(kind, **{name: (PHONE + "x" * limit)[: limit + 1]}) == {name}
+
+
+@in_turn("kind", [StkRequest, requests.PayoutRequest])
+def test_a_longer_callback_url_is_refused_and_not_cut(kind: type[Request]) -> None:
+    longest: dict[str, Any] = {**VALID[kind], "callback_url": "https://shop.example/".ljust(500, "x")}
+    kind.checked(**longest)
+    assert refused(kind, callback_url=longest["callback_url"] + "x") == {"callback_url"}
 
 
 ALL_WRONG: list[tuple[type[Request], dict[str, Any]]] = [

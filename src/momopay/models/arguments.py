@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping
 from datetime import date
 from typing import Annotated, Final, Literal, Protocol, TypeAlias, runtime_checkable
-from unicodedata import category, is_normalized, name, normalize
+from unicodedata import category, is_normalized, normalize
 from uuid import UUID
 
 from pydantic import AwareDatetime, Field, PlainValidator, ValidationInfo
@@ -21,7 +21,7 @@ from pydantic import AwareDatetime, Field, PlainValidator, ValidationInfo
 from momopay.errors import RequestValidationError
 from momopay.models.records import is_id
 from momopay.money import parse_amount
-from momopay.phones import normalise_phone
+from momopay.phones import describe_character, normalise_phone
 from momopay.urls import check_callback_url
 
 # Control, format and unassigned characters, line separators, and the category of U+0020 and the other spaces.
@@ -39,11 +39,11 @@ def check_reference(text: str) -> str:
         return text
     if text != text.strip():
         end = text[0] if text[0].isspace() else text[-1]
-        raise ValueError(f"must not begin or end with {_shown(end)}: remove it")
+        raise ValueError(f"must not begin or end with {describe_character(end)}: remove it")
     for character in text:
         if character != " " and _is_refused(character):
             advice = "use an ordinary space" if category(character) == "Zs" else "remove it"
-            raise ValueError(f"must not contain {_shown(character)}: {advice}")
+            raise ValueError(f"must not contain {describe_character(character)}: {advice}")
     if not is_normalized("NFC", text):
         raise ValueError("must be in the Unicode form NFC: use unicodedata.normalize('NFC', reference)")
     return text
@@ -60,10 +60,6 @@ def _is_refused(character: str) -> bool:
     return category(character) in _REFUSED or _INVISIBLE.match(character) is not None
 
 
-def _shown(character: str) -> str:
-    return f"U+{ord(character):04X} {name(character, '')}".rstrip()
-
-
 def checked_metadata(metadata: Mapping[str, object] | None) -> dict[str, object] | None:
     """Return a copy of the metadata. Raise RequestValidationError if it is no JSON object."""
     if metadata is None:
@@ -78,6 +74,7 @@ def checked_metadata(metadata: Mapping[str, object] | None) -> dict[str, object]
     return copy
 
 
+_MAX_URL_LENGTH: Final = 500
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _HEADER_VALUE: Final = re.compile(r"[!-~]{1,255}")
 
@@ -117,6 +114,11 @@ def kes(minimum: int) -> PlainValidator:
 def text(max_length: int | None = None) -> PlainValidator:
     """Return a validator for text of at most `max_length` characters. Longer text is refused, never cut."""
     return PlainValidator(lambda value: _check_text(value, max_length))
+
+
+def name(max_length: int) -> PlainValidator:
+    """Return a validator for text of at most `max_length` characters that is not blank."""
+    return PlainValidator(lambda value: _check_text(_check_name(value), max_length))
 
 
 def reference(max_length: int) -> PlainValidator:
@@ -167,7 +169,7 @@ def _check_name(value: object) -> str:
 
 def _check_callback_url(value: object, info: ValidationInfo) -> str:
     context: dict[str, bool] = info.context or {}
-    return check_callback_url(value, on_loopback=context.get("on_loopback", False))
+    return check_callback_url(_check_text(value, _MAX_URL_LENGTH), on_loopback=context.get("on_loopback", False))
 
 
 def _check_moment(value: object) -> str:
@@ -189,6 +191,9 @@ Phone: TypeAlias = Annotated[str, PlainValidator(normalise_phone)]
 Name: TypeAlias = Annotated[str, PlainValidator(_check_name)]
 Text: TypeAlias = Annotated[str, text()]
 Reference: TypeAlias = Annotated[str, PlainValidator(lambda value: check_reference(_check_name(value)))]
+PayoutReference: TypeAlias = Annotated[
+    str, PlainValidator(lambda value: check_reference(_check_text(_check_name(value), 120)))
+]
 CredentialId: TypeAlias = Annotated[str, PlainValidator(lambda value: _check_id(value, "id"))]
 ChannelId: TypeAlias = Annotated[str, PlainValidator(check_channel_id)]
 CallbackUrl: TypeAlias = Annotated[str, PlainValidator(_check_callback_url)]

@@ -164,9 +164,9 @@ class PayoutRequest(Request):
 
     amount: Annotated[Decimal, arguments.kes(minimum=10)]
     phone: arguments.Phone
-    reference: arguments.Reference
+    reference: arguments.PayoutReference
     currency: arguments.Currency = "KES"  # as every default, sent only if a caller passes it
-    description: arguments.Text | None = None
+    description: Annotated[str, arguments.text(255)] | None = None
     channel_id: arguments.ChannelId | None = None
     callback_url: arguments.CallbackUrl | None = None
 
@@ -184,10 +184,11 @@ class TopUpRequest(Request):
 class ChannelRequest(Request):
     """The body of POST /payment-wallet/channels."""
 
-    name: arguments.Name
+    name: Annotated[str, arguments.name(120)]
     type: arguments.Name  # not the enum, because the service may accept types that this version does not know
-    shortcode: arguments.Name
-    account_number: arguments.Text | None = Field(None, validate_default=True)  # so that a missing one is checked, too
+    shortcode: Annotated[str, arguments.name(50)]
+    # The default is validated, so that a missing one is checked, too.
+    account_number: Annotated[str, arguments.text(50)] | None = Field(None, validate_default=True)
     is_default: StrictBool | None = None
 
     @field_validator("account_number")
@@ -204,8 +205,8 @@ class ChannelChanges(Request):
     absent: ClassVar[object] = UNSET
 
     channel_id: arguments.ChannelId = Field(exclude=True)
-    name: arguments.Name | None = None
-    account_number: arguments.Text | None = None
+    name: Annotated[str, arguments.name(120)] | None = None
+    account_number: Annotated[str, arguments.text(50)] | None = None
     is_default: StrictBool | None = None
 
 
