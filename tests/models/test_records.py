@@ -17,6 +17,7 @@ from models import kit
 from models.kit import ID, MASKED, PAYBILL, PAYOUT, PHONE, READ, SAMPLES, STK, TOP_UP, Sample, parse, with_literal
 from momopay.models.account import ChannelItems
 from momopay.models.records import Envelope, Items, Record, describe, note_response, parse_json
+from momopay.models.requests import StkRequest
 
 INFO = momopay.types.ResponseInfo("r-1", 200, {"x-served-by": "node-7"}, attempts=2, elapsed=0.5)
 each_record = in_turn("sample", SAMPLES.values())
@@ -53,6 +54,19 @@ def test_unknown_fields_are_kept(sample: Sample) -> None:
     record = parse(sample.kind, {**sample.camel, "loyaltyTier": {"name": "gold", "points": [1, 2]}})
     assert record.model_extra == {"loyaltyTier": {"name": "gold", "points": [1, 2]}}
     assert record.loyaltyTier == {"name": "gold", "points": [1, 2]}
+
+
+@in_turn("name", ["customer_name", "customerName", "payer_name", "recipientFullName", "lastName"])
+def test_a_persons_name_and_the_query_of_a_callback_url_are_masked(name: str) -> None:
+    url = "https://shop.example/momo?momo_token=494e.0f9a"
+    for url_name in ("callback_url", "callbackUrl"):
+        record = parse(STK.kind, {**STK.camel, name: "Jane", url_name: url, "provider_name": "M"})
+        assert f"{name}='*****'" in repr(record)
+        assert "Jane" not in str(record)
+        assert f"{url_name}='https://shop.example/momo?*****', provider_name='M'" in repr(record)
+        assert (getattr(record, name), getattr(record, url_name)) == ("Jane", url)
+    request = StkRequest.checked(amount=1, phone=PHONE, callback_url="https://shop.example/momo?token=secret")
+    assert "secret" not in repr(request)
 
 
 @in_turn("name", ["response", "_response", "model_config", "model_extra", "model_fields", "__dict__", "__class__", ""])

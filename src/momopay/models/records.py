@@ -43,6 +43,10 @@ class MaskedModel(BaseModel):
                 yield name, value
             elif name in {"phone", "phone_number"} and isinstance(value, str):
                 yield name, mask_phone(value)
+            elif name is not None and isinstance(value, str) and _PERSON.fullmatch(name):
+                yield name, "*****"
+            elif name in {"callback_url", "callbackUrl"} and isinstance(value, str):
+                yield name, re.sub(r"\?.*", "?*****", value, flags=re.DOTALL)  # the query may have a token
             else:
                 yield name, _Shown(redacted_repr(value))
 
@@ -58,6 +62,10 @@ logger: logging.Logger = logging.getLogger("momopay")
 
 T = TypeVar("T")
 
+# The names of fields with a person's name, in either naming style.
+_PERSON: Final = re.compile(
+    "(customer|payer|payee|sender|recipient|receiver|first|middle|last|full).*_?name", re.IGNORECASE
+)
 _MAX_PROBLEMS: Final = 5
 # The service has no limit for ids. This one keeps a path within what any server and proxy accepts.
 _MAX_ID_LENGTH: Final = 255
