@@ -55,6 +55,7 @@ FORMS: dict[str, Callable[[Any], Any]] = {
     "str": json.dumps,
     "bytearray": lambda data: bytearray(json.dumps(data).encode()),
     "slice": lambda data: memoryview(b"__" + json.dumps(data).encode())[2:],
+    "with a byte order mark": lambda data: b"\xef\xbb\xbf" + json.dumps(data).encode(),
     "dict": dict,
     "mapping": lambda data: MappingProxyType({**data, "transaction": MappingProxyType(data["transaction"])}),
     "indented": lambda data: b" \r\n\t" + json.dumps(data, ensure_ascii=False, indent=2).encode() + b"\n",

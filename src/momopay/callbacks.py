@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -53,7 +54,7 @@ def parse_callback(body: bytes | bytearray | memoryview | str | Mapping[str, Any
     if len(text) > MAX_BODY_BYTES:
         raise InvalidCallbackError("a callback's body has at most 64 KiB")
     try:
-        return parse_json(Callback, text)
+        return parse_json(Callback, text.removeprefix(BOM_UTF8))
     except ValidationError as error:
         raise InvalidCallbackError(f"not a callback: {describe(error)}") from error
 

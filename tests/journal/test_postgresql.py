@@ -57,6 +57,11 @@ def database(postgresql: PostgresqlServer) -> str:
     return postgresql.new_database()
 
 
+def test_an_option_that_libpq_does_not_know_is_named_and_no_value_is_shown() -> None:
+    with pytest.raises(ConfigurationError, match=r"libpq does not know: \['nope'\]"):
+        Journal("postgresql://user@127.0.0.1:1/d?nope=secret&connect_timeout=5")
+
+
 def connect_to(url: str) -> BoundedConnection:
     at, options = make_url(url), make_url(url).query.get("options", "")
     return BoundedConnection.connect(

@@ -44,6 +44,10 @@ def test_a_response_is_whole() -> None:
     assert (response.status, response.body, response.headers["X-Id"]) == (201, BODY, "7")
 
 
+def test_a_byte_order_mark_before_a_body_is_dropped() -> None:
+    assert read(b"\xef\xbb", b"\xbf" + BODY).body == BODY
+
+
 def test_a_body_may_have_8_mib_and_no_byte_more() -> None:
     most = b" " * MAX_BODY
     assert len(read(most).body) == MAX_BODY

@@ -6,6 +6,7 @@ import socket
 import sys
 import time
 import zlib
+from codecs import BOM_UTF8
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import suppress
 from functools import lru_cache, partial
@@ -252,6 +253,7 @@ class ResponseReader:
         encoding = "" if self._is_decoded else self._headers.get("content-encoding", "").strip().lower()
         if encoding not in {"", "identity"}:
             body = self._decode(body, encoding)
+        body = body.removeprefix(BOM_UTF8)
         if len(body) > _MIN_SIZE_TO_COUNT and body.count(b"{") + body.count(b"[") > MAX_PARTS:
             raise UnreadableResponseError("a body of too many parts", status=self._status)
         return RawResponse(self._status or 0, self._headers, body)

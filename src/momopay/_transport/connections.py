@@ -98,8 +98,10 @@ def _shared_tls_context() -> ssl.SSLContext:
         return httpx.create_ssl_context()
     except OSError as error:
         source = f"{name} names {path!r}, which" if name else "the file of certifi"
-        reason = f"{source} cannot be read as CA certificates: {error}. Nothing was sent"
-        raise ConfigurationError(reason) from error
+        problem = f"{source} cannot be read as CA certificates"
+        if error.filename and error.filename == os.environ.get("SSLKEYLOGFILE"):  # Python opens it for every context
+            problem = f"SSLKEYLOGFILE names {error.filename!r}, which cannot be written"
+        raise ConfigurationError(f"{problem}: {error}. Nothing was sent") from error
 
 
 def _is_readable_folder(path: str) -> bool:

@@ -222,7 +222,8 @@ _BACKENDS: Final = {
 def _open(url: URL) -> Backend:
     if url.drivername not in _BACKENDS:
         raise ConfigurationError(
-            f"journal must be a URL that begins with sqlite:/// or postgresql+psycopg://, not {url.drivername}://"
+            f"journal must be a URL that begins with sqlite:///, postgresql:// or postgresql+psycopg://, not"
+            f" {url.drivername}://"
         )
     backend: Backend = load(_BACKENDS[url.drivername])(url)
     return backend

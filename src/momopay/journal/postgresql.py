@@ -18,12 +18,13 @@ from typing import Any, ClassVar, Final, TypeVar
 from uuid import uuid4
 
 import psycopg
-from psycopg.pq import TransactionStatus
+from psycopg.pq import Conninfo, TransactionStatus
 from sqlalchemy import URL, Connection, event, func, select
 from sqlalchemy.exc import InvalidatePoolError
 from sqlalchemy.ext.compiler import compiles
 from typing_extensions import override
 
+from momopay.errors import ConfigurationError
 from momopay.journal.database import Backend, begun, bounded, is_over, seconds_left
 from momopay.journal.schema import Now
 
@@ -58,6 +59,9 @@ class PostgresqlBackend(Backend):
     )
 
     def __init__(self, url: URL) -> None:
+        unknown = url.query.keys() - {option.keyword.decode() for option in Conninfo.get_defaults()}
+        if unknown:
+            raise ConfigurationError(f"the journal's URL has options that libpq does not know: {sorted(unknown)}")
         arguments = {name: value for name, value in _CONNECT_ARGS.items() if name not in url.query}
         sender = f"momopay-{uuid4().hex}"
         # These replace what the URL has. Without an encoding, psycopg returns the texts of some databases as bytes.

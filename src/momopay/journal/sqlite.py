@@ -51,7 +51,9 @@ class SqliteBackend(Backend):
     def __init__(self, url: URL) -> None:
         self._locks: list[FileIO] = []  # several if threads registered at the same time, or the file was deleted
         if not url.database or url.database == ":memory:" or url.query:
-            raise ConfigurationError('a journal needs a file that outlives the process: "sqlite:///payouts.db"')
+            raise ConfigurationError(
+                'a journal needs a file that outlives the process, and a URL without options: "sqlite:///payouts.db"'
+            )
         try:
             url.database.encode()
             self._path = Path(url.database).resolve()  # a symbolic link leads to the same folder
