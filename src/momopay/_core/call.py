@@ -107,8 +107,7 @@ class Call(Generic[R]):
         self.details: PaymentDetails = details or PaymentDetails()
         self.headers: Headers = session.headers
         if self.details.idempotency_key is not None:
-            self.headers = session.headers.copy()
-            self.headers["Idempotency-Key"] = self.details.idempotency_key
+            self.send_key(self.details.idempotency_key)
         self.started: float = session.backend.now()
         self.deadline: float = min(self.started + session.limits.deadline, until)
         needs_time = endpoint.retry_policy.needs_reconciliation
@@ -124,6 +123,11 @@ class Call(Generic[R]):
         self.transaction_id: str | None = None
         # Awaited in each attempt before the body is written. An exception from it ends the call; nothing is executed.
         self.before_body: Callable[[], Coroutine[Any, Any, None]] | None = None
+
+    def send_key(self, idempotency_key: str) -> None:
+        """Send this Idempotency-Key with each attempt."""
+        self.headers = self.session.headers.copy()
+        self.headers["Idempotency-Key"] = idempotency_key
 
     async def acquire_slot(self) -> None:
         """Take the next attempt's slot in the rate budget, unless the call holds one."""

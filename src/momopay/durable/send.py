@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeAlias, TypeVar
@@ -30,7 +31,7 @@ from momopay._ratelimit.budget import Lane
 from momopay._redaction import clear_frames, redacted_repr
 from momopay.durable.payment import outcome_unknown
 from momopay.journal.entries import EntryKind, JournalEntry, JournalState
-from momopay.journal.evidence import Draft, KeyIdentity, reference_of, report_of
+from momopay.journal.evidence import Draft, KeyIdentity, payout_key, reference_of, report_of
 from momopay.journal.journal import Journal, parts_of
 from momopay.journal.rules import may_have_executed
 from momopay.models.records import Envelope
@@ -102,7 +103,7 @@ async def learn_tenant(access: JournalAccess, identity: KeyIdentity) -> None:
         # This key may not read the wallet. The response to its first payment shows the tenant.
         if error.status_code != HTTPStatus.FORBIDDEN:
             raise
-    await access.run(access.store.accounts.learn, identity, tenant_id)
+    await access.run(access.store.accounts.learn, identity, tenant_id, by_wallet=True)
     await access.run(access.store.check, identity, restored=True)  # the callers have checked whether it went back
 
 
@@ -199,6 +200,8 @@ class Sender:
 
     async def try_to_send(self, draft: Draft, read: JournalEntry | None) -> Sent | None:
         """Send if the row is unchanged since it was `read`. Return None if it must be read again."""
+        if draft.kind is EntryKind.PAYOUT:
+            draft = self._with_key(draft, 1 if read is None else read.key_number)
         # Before the row is SENDING: a process that dies while it waits for a slot must leave nothing unresolved.
         await self._call.acquire_slot()
         events = self._session.events
@@ -226,6 +229,13 @@ class Sender:
             self._call.report_retry(pause, error)
             await self._session.backend.sleep(pause)
         return None
+
+    def _with_key(self, draft: Draft, number: int) -> Draft:
+        """Return the draft with the Idempotency-Key of its attempt, which the call then sends."""
+        scope = self._store.accounts.scope(self._identity)
+        key = payout_key(scope, draft.reference, draft.amount, draft.phone, number)
+        self._call.send_key(key)
+        return replace(draft, idempotency_key=key)
 
     async def _begin(self, lease: Lease, draft: Draft, read: JournalEntry | None) -> bool:
         """Write the row as SENDING. Return whether this call may send: nobody else has changed the row."""
@@ -300,14 +310,18 @@ class Sender:
         state = JournalState.NOT_SENT
         seen_id = error.transaction_id if isinstance(error, errors.OutcomeUnknownError) else None
         code: str | None = None
+        ends_attempt = False
         if not isinstance(error, errors.MomoPayError):  # a cancellation, an interrupt, or a bug in the user's transport
             state = JournalState.UNKNOWN if self._call.may_have_been_sent else state
         elif error.may_have_executed:
             state = JournalState.UNKNOWN
         elif isinstance(error, errors.APIError):
             state, code = JournalState.REFUSED, error.code
+            ends_attempt = error.status_code != HTTPStatus.TOO_MANY_REQUESTS
         offset = self._session.clock.offset
-        record = partial(self._store.record_outcome, seen_id=seen_id, code=code, clock_offset=offset)
+        record = partial(
+            self._store.record_outcome, seen_id=seen_id, code=code, clock_offset=offset, ends_attempt=ends_attempt
+        )
         if await self._journal.finish(error, record, lease, draft, state):
             report_change(self._session, draft, JournalState.SENDING, state)
         elif isinstance(error, errors.MomoPayError) and not error.may_have_executed:

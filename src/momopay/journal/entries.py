@@ -102,6 +102,7 @@ class JournalEntry(MaskedModel):
         state: How far the latest attempt came. A row that a process left in SENDING when it died reads as UNKNOWN.
         code: The service's error code, if it refused the payment.
         attempts: How often it was or may have been sent, including refused attempts.
+        idempotency_key: The Idempotency-Key that a payout was last sent with.
         sent_at: When it was about to be sent: the first attempt at a payout, the latest one at an order. All times are
             in UTC.
         created_at: When the reference was first used.
@@ -116,6 +117,7 @@ class JournalEntry(MaskedModel):
         clock_offset: Seconds by which this machine's clock was ahead of the service's at sending, if known.
         claim: The id of the lease of the last call that wrote the row as SENDING.
         revision: Number of changes to the entry.
+        key_number: The number of the attempt, from which the next `idempotency_key` is derived.
     """
 
     kind: EntryKind
@@ -125,6 +127,7 @@ class JournalEntry(MaskedModel):
     state: JournalState
     code: str | None = None
     attempts: int = 0
+    idempotency_key: str | None = Field(default=None, repr=False)
     sent_at: Timestamp
     created_at: Timestamp
     released_by: str | None = None
@@ -138,6 +141,7 @@ class JournalEntry(MaskedModel):
     clock_offset: float | None = Field(default=None, repr=False)
     claim: str = Field(default="", repr=False)
     revision: int = Field(default=0, repr=False)
+    key_number: int = Field(default=1, repr=False)
 
     @property
     def transaction(self) -> JournalTransaction | None:

@@ -7,6 +7,7 @@ text with a NUL, is left out with a WARNING.
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -63,6 +64,7 @@ class Draft:
     wire_reference: str
     metadata: Mapping[str, object] | None = None
     refund_of: str | None = None
+    idempotency_key: str | None = None
 
     @property
     def requested(self) -> RequestedPayment:
@@ -82,6 +84,16 @@ class Report:
     created_at: datetime | None = None  # when the service accepted it, by its clock
     ended_at: str | None = None  # when it reached a terminal status, in UTC
     learned_at_service: str | None = None  # the service's current time, if known
+
+
+def payout_key(scope: str, reference: str, amount: Decimal, phone: str, number: int) -> str:
+    """Return the Idempotency-Key of an attempt at a payout: 64 hexadecimal digits, the same from any journal.
+
+    `scope` is from `Accounts.scope`, and `number` how many attempts were definitely refused, plus 1.
+    """
+    # As JSON, so that no two lists of fields have the same text.
+    fields = json.dumps(["payout", scope, reference, format_amount(amount), phone, number])
+    return hashlib.sha256(fields.encode()).hexdigest()
 
 
 def report_of(record: ServiceRecord, service_now: datetime | None = None) -> Report:

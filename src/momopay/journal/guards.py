@@ -42,6 +42,7 @@ class Accounts:
         # The value is the tenant, "" if a response did not show it, None if it is not known yet. The entries stay true,
         # as a bound namespace stays bound. Changes of a dict are atomic.
         self._checked: dict[KeyIdentity, str | None] = {}
+        self._scopes: dict[KeyIdentity, str] = {}
 
     def check(self, connection: Connection, identity: KeyIdentity) -> bool:
         """Bind the namespace at its first use, and return whether the tenant of the key is known.
@@ -57,7 +58,8 @@ class Accounts:
             for what, own in (("mode", identity.mode), ("host", identity.host)):
                 if bound[what] != own:
                     raise self._refused(f"the {what} {bound[what]!r}", f"{own!r}")
-            tenant = connection.scalar(select(keys.c.tenant_id).where(self._is_key(identity)))
+            known = select(keys.c.tenant_id, keys.c.scope).where(self._is_key(identity))
+            tenant, self._scopes[identity] = connection.execute(known).one_or_none() or (None, identity.key)
             if tenant is not None and bound["tenant_id"] not in {None, tenant}:
                 raise self._refused(f"tenant {bound['tenant_id']!r}", f"a key of tenant {tenant!r}")
             self._checked[identity] = tenant
@@ -72,7 +74,14 @@ class Accounts:
         found = connection.execute(select(accounts).where(accounts.c.account == self._account))
         return found.mappings().one_or_none() or {}
 
-    def learn(self, identity: KeyIdentity, tenant_id: str | None) -> bool:
+    def scope(self, identity: KeyIdentity) -> str:
+        """Return the scope of a key's payout keys: the tenant if the wallet shows it to the key, else the key's hash.
+
+        Not a tenant that only an answer to a payment shows: a journal that is still empty does not know it.
+        """
+        return self._scopes.get(identity, identity.key)
+
+    def learn(self, identity: KeyIdentity, tenant_id: str | None, *, by_wallet: bool = False) -> bool:
         """Record the tenant that a response showed for a key, and return whether it is the namespace's.
 
         If it is another one, the next `check` of this key raises in every process; other keys can still be used. If the
@@ -87,10 +96,13 @@ class Accounts:
         with self._database.connection() as connection:
             connection.execute(update(accounts).where(*unbound).values(tenant_id=tenant_id))
             known = {"account": self._account, "key": identity.key, "tenant_id": tenant_id}
+            known["scope"] = tenant_id if by_wallet else identity.key
             if not insert_new(connection, keys, known):
                 connection.execute(update(keys).where(self._is_key(identity)).values(tenant_id=tenant_id))
             if self.bound(connection).get("tenant_id") == tenant_id:
                 self._checked[identity] = tenant_id
+                if by_wallet:
+                    self._scopes[identity] = tenant_id
                 return True
         self._checked.pop(identity, None)
         return False

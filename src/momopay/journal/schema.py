@@ -55,6 +55,8 @@ keys: Final = sa.Table(
     sa.Column("account", sa.Text, primary_key=True),
     sa.Column("key", sa.Text, primary_key=True),
     sa.Column("tenant_id", sa.Text, nullable=False),
+    # The tenant if the wallet shows it to this key, else the key's hash: see `momopay.journal.evidence.payout_key`.
+    sa.Column("scope", sa.Text, nullable=False),
 )
 
 payments: Final = sa.Table(
@@ -69,6 +71,9 @@ payments: Final = sa.Table(
     sa.Column("seen_id", sa.Text),  # the transaction id that a broken response showed
     sa.Column("code", sa.Text),
     sa.Column("attempts", sa.Integer, nullable=False),
+    sa.Column("idempotency_key", sa.Text),  # that a payout was last sent with
+    # The number of the attempt, for its key. A definite refusal raises it.
+    sa.Column("key_number", sa.Integer, nullable=False, server_default="1"),
     sa.Column("created_at", sa.Text, nullable=False),
     sa.Column("sent_at", sa.Text, nullable=False),
     sa.Column("released_by", sa.Text),

@@ -69,6 +69,7 @@ BEGIN: Final = _changes(
     seen_id=None,
     code=None,
     attempts=_row.attempts + 1,
+    idempotency_key=_new("idempotency_key"),
     # The first attempt at a refused or released payout may have been paid after all, so a search begins there.
     sent_at=case((_IS_REPEATED_PAYOUT, _row.sent_at), else_=bindparam("now", type_=_row.sent_at.type)),
     clock_offset=case((_IS_REPEATED_PAYOUT, _row.clock_offset), else_=_new("clock_offset")),
@@ -85,6 +86,7 @@ OUTCOMES: Final = {
         code=_new("code"),
         attempts=_row.attempts - (1 if to is JournalState.NOT_SENT else 0),
         clock_offset=_OFFSET,
+        key_number=_row.key_number + _new("key_number"),
     )
     for to in transitions(EntryKind.PAYOUT)[Cause.OUTCOME]  # a collection has the same
 }

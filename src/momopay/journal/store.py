@@ -159,6 +159,7 @@ class Store:
                 "metadata": None if draft.metadata is None else json.dumps(draft.metadata),
                 "clock_offset": offset,
                 "paid_before": paid_before,
+                "idempotency_key": draft.idempotency_key,
             }
             if read is None:
                 values |= {"account": self.account, "kind": draft.kind, "reference": draft.reference, "revision": 1}
@@ -187,9 +188,14 @@ class Store:
         seen_id: str | None = None,
         code: str | None = None,
         clock_offset: float | None = None,
+        ends_attempt: bool = False,
     ) -> bool:
-        """Record how the call of a lease ended; return False if the row has changed meanwhile."""
+        """Record how the call of a lease ended; return False if the row has changed meanwhile.
+
+        `ends_attempt`: a next one is another attempt, with another Idempotency-Key.
+        """
         known = {"new_seen_id": seen_id, "new_code": code, "new_clock_offset": clock_offset}
+        known["new_key_number"] = int(ends_attempt)
         values = self.values(draft, the_claim=lease.id, **known)
         return lease.is_own and self.change(sql.OUTCOMES[state][draft.kind], values)
 

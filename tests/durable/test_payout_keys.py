@@ -1,0 +1,214 @@
+"""The Idempotency-Key of payouts: the same from any process and any journal, another one for another attempt."""
+
+import json
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from drivers import Drive, unique_key
+from durable.kit import KEY_CHECK, balance, over_both_clients, page, pay, pay_all, record, refund, release
+from durable.kit import long_ago as leases_ended
+from journal.kit import NOT_SENT, PHONE, REFUSED, found, put_collection, state_of
+from momopay import Journal, MomoPayError, OutcomeUnknownError
+from momopay.journal.evidence import payout_key
+from virtual import envelope, refusal
+
+Trouble = Callable[["Service"], httpx.Response]
+TENANT = "0c9f8a34-5a37-4f5e-8a37-0f1a2b3c4d5e"
+
+
+class Service:
+    """A service in memory that honours keys, or ignores them. Each payout meets the next of its troubles, if any."""
+
+    def __init__(self, *troubles: Trouble, honours: bool = True, tenant: str | None = TENANT) -> None:
+        self.troubles = list(troubles)
+        self.honours = honours
+        self.tenant = tenant
+        self.payments: list[dict[str, Any]] = []
+        self.hidden = False
+        self.keys: list[str | None] = []
+        self.bodies: list[bytes] = []
+        self.transport = httpx.MockTransport(self.respond)
+        self._request: Any = None
+        self._by_key: dict[str | None, dict[str, Any]] = {}
+
+    def respond(self, request: httpx.Request) -> httpx.Response:
+        path = request.url.path.removeprefix("/v1")
+        if f"{request.method} {path}" == KEY_CHECK:
+            wallet = balance()
+            wallet["data"]["tenantId"] = self.tenant
+            return httpx.Response(200, json=wallet) if self.tenant else httpx.Response(403, json=refusal("FORBIDDEN"))
+        if path == "/transactions":
+            shown = [] if self.hidden else [{**each, "accountReference": each["reference"]} for each in self.payments]
+            return httpx.Response(200, json=page(shown[::-1]))
+        self._request = request
+        self.keys.append(request.headers.get("idempotency-key"))
+        self.bodies.append(request.content)
+        return self.troubles.pop(0)(self) if self.troubles else self.pay()
+
+    def pay(self, **differing: Any) -> httpx.Response:
+        body, key = json.loads(self._request.content), self.keys[-1]
+        made = self._by_key.get(key) if self.honours else None
+        if made is None:
+            fields = {"reference": body["reference"], "amount": body["amount"], "phone": body["phone"]}
+            made = record(transactionId=f"t-{len(self.payments) + 1}", tenantId=self.tenant or TENANT, **fields)
+            self.payments.append(made)
+            self._by_key[key] = made
+        return httpx.Response(201, json=envelope({**made, **differing}))
+
+
+def lost(service: Service) -> httpx.Response:
+    """The request never reached the service, which nobody can know."""
+    raise httpx.ReadError("cut")
+
+
+def made_and_lost(service: Service) -> httpx.Response:
+    service.pay()
+    raise httpx.ReadError("cut")
+
+
+def unsent(service: Service) -> httpx.Response:
+    raise httpx.ConnectError("refused")
+
+
+def answers(status: int, code: str) -> Trouble:
+    return lambda _service: httpx.Response(status, json=refusal(code))
+
+
+@pytest.fixture
+def journals(tmp_path: Path) -> Iterator[tuple[Journal, Journal]]:
+    with Journal(f"sqlite:///{tmp_path}/one.db") as one, Journal(f"sqlite:///{tmp_path}/two.db") as two:
+        yield one, two
+
+
+def test_a_key_is_short_ascii_and_differs_with_each_field() -> None:
+    base = ("tenant", "r", Decimal(100), "254712345678", 1)
+    others = [
+        ("tenanu", *base[1:]),
+        ("tenant", "r2", *base[2:]),
+        ("tenant", "r", Decimal("100.01"), *base[3:]),
+        ("tenant", "r", Decimal(100), "254712345679", 1),
+        (*base[:4], 2),
+        # Other fields whose texts are the same one after another.
+        ("tenan", "tr", *base[2:]),
+        ("tenant", "r1", Decimal(0), *base[3:]),
+        ("tenant", 'r", "100', *base[2:]),
+        ("tenant", "r", Decimal(10), "0254712345678", 1),
+        ("tenant", "Zo\N{LATIN SMALL LETTER E WITH DIAERESIS} \N{GRINNING FACE}", *base[2:]),
+    ]
+    keys = [payout_key(*each) for each in (base, *others)]
+    assert len(set(keys)) == len(keys)
+    assert all(each.isascii() and each.isalnum() and len(each) <= 64 for each in keys)
+    assert payout_key("tenant", "r", Decimal("100.00"), "254712345678", 1) == keys[0]
+
+
+@over_both_clients
+def test_two_journals_send_one_key_and_pay_once_where_it_is_honoured(
+    drive: Drive, journals: tuple[Journal, Journal]
+) -> None:
+    service = Service()
+    service.hidden = True
+    one, two = journals
+    first = drive(api_key=unique_key(), transport=service.transport)(pay(one, amount=100, phone="0712 345 678"))
+    again = drive(api_key=unique_key(), transport=service.transport)
+    second = again(pay(two, amount=Decimal("100.00"), phone="+254712345678", description="again"))
+    assert (first.transaction_id, second.transaction_id, len(service.payments)) == ("t-1", "t-1", 1)
+    assert [found(each).idempotency_key for each in journals] == service.keys
+    assert service.keys[0] == service.keys[1] == payout_key(TENANT, "r", Decimal(100), "254712345678", 1)
+
+
+def test_where_it_is_ignored_two_journals_pay_twice(drive: Drive, journals: tuple[Journal, Journal]) -> None:
+    service = Service(honours=False)
+    sdk = drive(transport=service.transport)
+    for each in journals:
+        sdk(pay(each))
+    assert len(service.payments) == 2
+
+
+@pytest.mark.parametrize("trouble", [unsent, answers(429, "RATE_LIMIT_EXCEEDED")])
+@over_both_clients
+def test_what_repeats_an_attempt_keeps_its_key(drive: Drive, journal: Journal, trouble: Trouble) -> None:
+    service = Service(trouble, trouble)
+    sdk = drive(transport=service.transport, max_attempts=1)
+    for _ in range(2):
+        with pytest.raises(MomoPayError):
+            sdk(pay(journal))
+    assert sdk(pay(journal)).is_new
+    assert len(service.keys) == 3
+    assert len(set(service.keys)) == 1
+
+
+@over_both_clients
+def test_what_follows_a_definite_refusal_is_another_attempt(drive: Drive, journals: tuple[Journal, Journal]) -> None:
+    service = Service(answers(402, "INSUFFICIENT_FUNDS"), answers(429, "RATE_LIMIT_EXCEEDED"))
+    sdk = drive(transport=service.transport)
+    for each in journals:
+        if each is journals[0]:
+            with pytest.raises(MomoPayError):
+                sdk(pay(each))
+            assert state_of(each) is REFUSED
+        sdk(pay(each))
+    numbers = [1, 2, 2, 1]
+    assert service.keys == [payout_key(TENANT, "r", Decimal(10), PHONE, number) for number in numbers]
+
+
+def test_a_release_is_no_refusal(drive: Drive, journal: Journal) -> None:
+    service = Service(made_and_lost)
+    sdk = drive(transport=service.transport)
+    with pytest.raises(OutcomeUnknownError):
+        sdk(pay(journal))
+    service.hidden = True
+    leases_ended(journal)
+    sdk(release(journal))
+    assert state_of(journal) is NOT_SENT
+    assert sdk(pay(journal)).transaction_id == "t-1"
+    assert len(service.payments) == 1, "the person was mistaken"
+
+
+@over_both_clients
+def test_payrolls_and_refunds_send_keys_and_nothing_else_does(drive: Drive, journal: Journal) -> None:
+    service = Service()
+    sdk = drive(transport=service.transport)
+    sdk.collect(pay_all(journal, "a", "b"))
+    put_collection(journal)
+    sdk(refund(journal))
+    assert [found(journal, each).idempotency_key for each in ("a", "b", "o-R1")] == service.keys
+    sdk(lambda client: client.payouts.initiate(reference="r", amount=10, phone=PHONE))
+    assert service.keys.pop() is None
+    assert None not in service.keys
+    assert len(set(service.keys)) == 3
+
+
+def test_a_key_that_may_not_read_the_wallet_derives_the_same_from_any_journal(
+    drive: Drive, journals: tuple[Journal, Journal], tmp_path: Path
+) -> None:
+    service = Service(tenant=None)
+    sdk = drive(transport=service.transport)
+    one, two = journals
+    for each, references in ((one, "ab"), (two, "b")):
+        for reference in references:
+            sdk(pay(each, reference))
+    # An answer has shown the tenant since, also to a process that opens the journal later.
+    with Journal(f"sqlite:///{tmp_path}/one.db") as later:
+        sdk(pay(later, "c"))
+    sdk(pay(two, "c"))
+    assert len(service.keys) == 5
+    assert len(set(service.keys)) == len(service.payments) == 3
+    other = drive(api_key=unique_key(), transport=service.transport)
+    other(pay(two, "d"))
+    sdk(pay(one, "d"))
+    assert service.keys[-1] != service.keys[-2], "nothing shows that the keys are of one tenant"
+
+
+def test_an_anonymised_entry_has_no_key_from_which_to_guess_the_phone(drive: Drive, journal: Journal) -> None:
+    service = Service(answers(402, "INSUFFICIENT_FUNDS"))
+    with pytest.raises(MomoPayError):
+        drive(transport=service.transport)(pay(journal))
+    assert found(journal).idempotency_key
+    assert journal.anonymise(before=datetime(2100, 1, 1, tzinfo=UTC)) == 1
+    assert found(journal).idempotency_key is None
