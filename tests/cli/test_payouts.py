@@ -1,5 +1,6 @@
 """A payroll from a file: nobody is paid twice, whatever interrupts it; and what is left in doubt."""
 
+import csv
 import hashlib
 import shutil
 import signal
@@ -238,11 +239,60 @@ def test_a_second_signal_breaks_the_payout_off_and_leaves_it_unknown(payroll: Pa
     payroll.sandbox.fail_next("POST", PAY, Fault.hang_after_commit)
     with signalling([signal.SIGINT, signal.SIGINT], lambda: len(payroll.paid) == 1):
         done = payroll.run("--yes", "--json")
+    assert "press again to stop at once, which may leave its outcome unknown" in done.err
     assert (done.code, '"error"' in done.err, "SAL-0" in done.err) == (130, False, True)
     assert [line["state"] for line in done.lines if line["event"] == "row"] == ["UNKNOWN"]
     assert payroll.paid == {"SAL-0": 1}
     assert payroll.run("--yes").code == 0
     payroll.assert_paid_once(3)
+
+
+def test_at_a_terminal_the_first_signal_is_answered_and_stops_the_bar(payroll: PayrollShell) -> None:
+    payroll.write(3)
+    payroll.sandbox.fail_next("POST", PAY, Fault.hang_after_commit)
+    with signalling([signal.SIGINT, signal.SIGINT], lambda: len(payroll.paid) == 1):
+        done = payroll.run("--yes", TTY_COMPATIBLE="1")
+    shown, _, after = done.err.partition("Stopping after this payout; ")
+    assert "KES 0 of 3,004.50" in shown
+    assert " left" in shown
+    assert after.startswith("press again to stop at once, which may leave its outcome unknown.")
+    assert "Paying" not in after
+    assert "Exit status 130: interrupted" in done.words
+
+
+def test_the_bar_counts_what_was_accepted(payroll: PayrollShell) -> None:
+    payroll.write(3)
+    payroll.file.write_text(payroll.file.read_text() + f"BACK,{phone_for(Outcome.insufficient_funds)},500,November\n")
+    done = payroll.run("--yes", TTY_COMPATIBLE="1")
+    assert "KES 3,504.50 of 3,504.50 " in done.err
+
+
+def test_a_report_is_whole_after_the_run_that_continues_another(payroll: PayrollShell, account: Account) -> None:
+    payroll.write(3)
+    account.b2c_balance = Decimal(1500)
+    report = payroll.folder / "report.csv"
+    options = ("--yes", "--wait", "--every", "0.1", "--report", str(report))
+
+    def rows() -> list[dict[str, str]]:
+        return [*csv.DictReader(report.read_text().splitlines())]
+
+    assert payroll.run("--yes", "--report", str(report)).code == 5
+    first, refused, _ = rows()
+    assert (first["description"], first["fee"], first["receipt"]) == ("November", "1", "")
+    assert datetime.fromisoformat(first["sent_at"]).tzinfo is not None
+    assert (refused["state"], first["ended_at"]) == ("REFUSED", "")
+    account.b2c_balance = Decimal(5000)
+    payroll.sandbox.advance(900)
+    assert payroll.run("--yes", "--report", str(report)).code == 0
+    payroll.sandbox.advance(900)
+    waited = payroll.run(*options)
+    assert (waited.code, waited.words.endswith("Exit status 0: every row was paid.")) == (0, True)
+    execute(payroll.database, "UPDATE momopay_transactions SET receipt = 'TCK4H7X2QP'")  # as a callback does
+    assert payroll.run(*options).code == 0
+    ended = rows()
+    assert [row["status"] for row in ended] == ["SUCCESS"] * 3
+    assert (ended[0]["sent_at"], ended[0]["fee"]) == (first["sent_at"], "1")
+    assert all(row["ended_at"] and row["receipt"] == "TCK4H7X2QP" for row in ended)
 
 
 def test_a_run_whose_reader_goes_away_writes_its_report(payroll: PayrollShell) -> None:

@@ -8,7 +8,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.text import Text
@@ -35,12 +35,23 @@ from momopay.cli.options import (
     login_name,
 )
 from momopay.cli.output import Output, kes, moment, plain, stderr
-from momopay.cli.payroll import PayrollRun, Plan, exit_code, make_plan
-from momopay.cli.payroll_file import FaultyFileError, people, read_payroll, total
-from momopay.cli.payroll_report import RELEASE_HINT, show_end, show_faults, show_plan, show_row, write_report
+from momopay.cli.payroll import PayrollRun, Plan, RowOutcome, exit_code, make_plan
+from momopay.cli.payroll_file import FaultyFileError, Row, people, read_payroll, total
+from momopay.cli.payroll_report import (
+    PAYOUTS_A_MINUTE,
+    RELEASE_HINT,
+    show_end,
+    show_faults,
+    show_plan,
+    show_row,
+    write_report,
+)
 from momopay.cli.transactions import TRANSACTIONS, one_of, show
 from momopay.errors import MomoPayError, OutcomeUnknownError, RequestValidationError
 from momopay.money import format_amount
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 app: typer.Typer = typer.Typer(
     cls=Group, help="Pay a list of people once, pay back, and see what is unresolved.", no_args_is_help=True
@@ -56,7 +67,8 @@ _DOUBTFUL = {
 _COLUMNS = "Columns reference, phone, amount; perhaps description."
 _NEAR = "Transactions with these references"
 _NEW_JOURNAL = "The journal is new, so nobody counts as paid before."
-_BAR_WIDTH = 12  # makes the whole progress bar fit on 80 columns, even for 10,000 rows
+_BAR_WIDTH = 6  # makes the whole progress bar fit on 80 columns, even for 10,000 rows and KES 100,000,000
+_STOPPING = "Stopping after this payout; press again to stop at once, which may leave its outcome unknown."
 _FRESH = timedelta(minutes=10)  # the service's list may not show a payment that is younger
 # Clocks and time zones may be off by this much, so transactions that are this much older are shown too.
 _BEFORE = timedelta(days=1)
@@ -82,7 +94,7 @@ def run(
 
     Checks the whole file first, and sends nothing if any row is at fault. Then shows totals and the file's digest, and
     asks. Run it again after an interruption, a crash or a refusal: the journal knows what was paid. Ctrl-C stops after
-    the payout under way.
+    the payout under way, a second one at once.
 
     A row that the service accepted may still be reversed: --wait follows all to their end. --confirm-live takes the
     total of the whole file, so that the same command resumes. With --json, one event a line: plan, row, settled, end.
@@ -126,7 +138,7 @@ def run(
             # Checked before money moves, and after a new journal was made, so that the report cannot overwrite it.
             check_writable(report, "--report", file)
             if report is not None:
-                write_report(owner, report, paying.outcomes)
+                write_report(owner, report, paying)
             if plan.to_pay:
                 due = total(plan.to_pay)
                 question = f"Pay KES {kes(due)} in {people(plan.to_pay)} now?{'' if is_there else f' {_NEW_JOURNAL}'}"
@@ -137,35 +149,41 @@ def run(
                 _pay_and_follow(output, paying, plan, schedule)
             finally:  # also if the reader of stdout is gone
                 if report is not None:
-                    write_report(owner, report, paying.outcomes)
+                    write_report(owner, report, paying)
     except FaultyFileError as error:
         show_faults(output, error.faults)
         raise
     # As in shells: 128 plus the number of the signal.
     ended = exit_code(paying.outcomes.values(), followed=wait)
     code = 128 + paying.signals[0] if paying.signals else ended
-    show_end(output, paying, plan, code)
+    show_end(output, paying, plan, code, followed=wait)
     return code
 
 
 def _pay_and_follow(output: Output, run: PayrollRun, plan: Plan, schedule: momopay.PollSchedule | None) -> None:
     # The first signal stops the run after the payout under way, the second breaks that off. The interrupt may be raised
     # anywhere in this thread. A row that was not yielded by then was not begun, or it is in the journal.
-    handling = on_signals(lambda number, _frame: run.stop(number), signal.SIGINT, signal.SIGTERM)
-    with handling, suppress(KeyboardInterrupt):
+    bar = _progress_bar(output, run)
+
+    def stop(number: int, _frame: object) -> None:
+        run.stop(number)
+        bar.stop()
+        output.note(_STOPPING)
+
+    with on_signals(stop, signal.SIGINT, signal.SIGTERM), suppress(KeyboardInterrupt):
         try:
             if plan.to_pay:
-                with _progress(output, run, len(plan.to_pay), "Paying") as advance:
+                with _task(bar, "Paying", plan.to_pay) as advance:
                     for outcome in run.pay():
-                        advance()
+                        advance(outcome)
                         show_row(output, "row", outcome)
             if not run.signals:
                 with stderr().status("Searching for what is unresolved"):
                     run.search()
             if schedule is not None and not run.signals and (waiting := run.open()):
-                with _progress(output, run, len(waiting), "Waiting for the ends") as advance:
+                with _task(bar, "Settling", [each.row for each in waiting]) as advance:
                     for outcome in run.follow(schedule):
-                        advance()
+                        advance(outcome)
                         show_row(output, "settled", outcome)
         except MomoPayError as error:  # of a search or a wait; all payouts are in the journal
             run.stopped_by = run.stopped_by or error
@@ -173,21 +191,47 @@ def _pay_and_follow(output: Output, run: PayrollRun, plan: Plan, schedule: momop
         show_row(output, "row", outcome)
 
 
-@contextmanager
-def _progress(output: Output, run: PayrollRun, rows: int, what: str) -> Generator[Callable[[], None]]:
-    """Show a progress bar; yield a function to call after each row."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TimeElapsedColumn
+def _progress_bar(output: Output, run: PayrollRun) -> Progress:
+    """Return a bar that shows the rows, the amounts that were accepted, and the time that is left."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task
 
     class What(ProgressColumn):
         def render(self, task: Task) -> Text:
-            return Text("Waiting for the rate budget" if run.waiting else task.description)
+            return Text("Rate limit" if run.waiting else task.description)
+
+    class Amounts(ProgressColumn):
+        def render(self, task: Task) -> Text:
+            return Text(f"KES {task.fields['paid']:,} of {task.fields['due']:,}")
+
+    class Left(ProgressColumn):
+        def render(self, task: Task) -> Text:
+            # A burst of payments says nothing about the pace of the rest, which the rate budget sets.
+            paced = task.remaining // PAYOUTS_A_MINUTE * 60 if task.description == "Paying" and task.remaining else 0
+            seconds = max(task.time_remaining or 0, paced)
+            known = task.time_remaining is not None or paced
+            return Text(f"{timedelta(seconds=int(seconds))} left" if known else "-:--:-- left")
 
     console = stderr()
-    columns = (What(), BarColumn(bar_width=_BAR_WIDTH), MofNCompleteColumn(), TimeElapsedColumn())
     is_hidden = output.as_json or not console.is_terminal
-    with Progress(*columns, console=console, disable=is_hidden, transient=True) as bar:
-        task = bar.add_task(what, total=rows)
-        yield lambda: bar.advance(task)
+    columns = (What(), BarColumn(bar_width=_BAR_WIDTH), MofNCompleteColumn(), Amounts(), Left())
+    return Progress(*columns, console=console, disable=is_hidden, transient=True)
+
+
+@contextmanager
+def _task(bar: Progress, what: str, rows: list[Row]) -> Generator[Callable[[RowOutcome], None]]:
+    """Show the bar for these rows; yield a function to call with each outcome."""
+    paid = Decimal(0)
+
+    def advance(outcome: RowOutcome) -> None:
+        nonlocal paid
+        if outcome.state == momopay.JournalState.ACCEPTED and not outcome.has_failed:
+            paid += outcome.row.amount
+        bar.update(task, advance=1, paid=paid)
+
+    task = bar.add_task(what, total=len(rows), paid=paid, due=total(rows))
+    with bar:
+        yield advance
+    bar.remove_task(task)
 
 
 @command(app)

@@ -7,6 +7,7 @@ may call `PayrollRun.stop`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -242,6 +243,12 @@ class PayrollRun:
             outcome = RowOutcome(row, momopay.JournalState.ACCEPTED, payment)
             self.outcomes[row.reference] = outcome
             yield outcome
+
+    def entry(self, row: Row) -> momopay.JournalEntry | None:
+        """Return what the journal has of a row; None if it has nothing or cannot be read."""
+        with suppress(JournalError):
+            return self._journal.get(row.reference, momopay.EntryKind.PAYOUT)
+        return None
 
     def read_rest(self) -> Iterator[RowOutcome]:
         """Read the journal again for rows that this run did not finish; yield those whose state has changed.

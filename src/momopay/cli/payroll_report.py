@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import os
 from collections.abc import Iterable, Iterator
+from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
 from textwrap import shorten
@@ -13,15 +14,16 @@ from typing import Final
 from rich.table import Table
 from rich.text import Text
 
-from momopay.cli.exit_codes import remedy_of
-from momopay.cli.output import Output, kes, plain, status
+import momopay
+from momopay.cli.exit_codes import ExitCode, remedy_of
+from momopay.cli.output import Output, kes, moment, plain, status
 from momopay.cli.payroll import NOT_BEGUN, PayrollRun, Plan, RowOutcome
 from momopay.cli.payroll_file import Fault, PayrollFile, Row, people, total
 
 _LARGEST_SHOWN = 5
 _REASON_WIDTH = 120
 _SHORTEST_PHONE = 9
-_PAYOUTS_A_MINUTE = 58  # what a RateBudget uses of the 60 requests that the service allows
+PAYOUTS_A_MINUTE: Final = 58  # what a RateBudget uses of the 60 requests that the service allows
 RELEASE_HINT = "look into the account console; only if it was certainly not paid, `momopay payouts release REFERENCE`"
 # By state; members of JournalState are strings.
 _TO_DO: Final = {
@@ -37,6 +39,14 @@ _TO_DO: Final = {
 }
 _ROWS: Final = {"Line": "line", "Reference": "reference", "Phone": "phone", "KES": "amount"}
 _FAULTS: Final = {"Line": "line", "Reference": "reference", "Column": "column", "Value": "value", "Problem": "problem"}
+# What the exit status of a run means; with --wait, 0 means more.
+_MEANINGS: Final = {
+    ExitCode.OK: "the service accepted every row",
+    ExitCode.REFUSED: "a payout failed or was reversed",
+    ExitCode.UNKNOWN: "rows are unresolved, and may have been paid",
+    ExitCode.PARTIAL: "rows were not paid",
+    ExitCode.TRY_LATER: "rows had not settled in time",
+}
 _FINE: Final = frozenset({"ACCEPTED", "SUCCESS"})  # rows that need no action
 
 
@@ -98,7 +108,7 @@ def _sums(output: Output, rows_by_label: Iterable[tuple[object, list[Row]]], tit
 def _costs(plan: Plan, wallet: Decimal | None) -> Iterator[str]:
     if wallet is None:
         return
-    if minutes := len(plan.to_pay) // _PAYOUTS_A_MINUTE:
+    if minutes := len(plan.to_pay) // PAYOUTS_A_MINUTE:
         yield f"Pace: 60 requests a minute, so this takes about {minutes} min"
     yield f"B2C wallet: must hold KES {kes(total(plan.to_pay))}; its balance cannot be read over the API"
     yield f"Service wallet: KES {kes(wallet)}, from which a fee is taken for each payout"
@@ -110,8 +120,8 @@ def show_row(output: Output, event: str, outcome: RowOutcome) -> None:
         output.result({"event": event, **_as_document(outcome)})
 
 
-def show_end(output: Output, run: PayrollRun, plan: Plan, code: int) -> None:
-    """Show what happened to all rows, and what to do about those that were not paid."""
+def show_end(output: Output, run: PayrollRun, plan: Plan, code: int, *, followed: bool) -> None:
+    """Show what happened to all rows, what to do about those that were not paid, and what the exit status means."""
     outcomes = list(run.outcomes.values())
     rows_by_state: dict[str, list[Row]] = {}
     rows_by_end: dict[str, list[Row]] = {}
@@ -144,6 +154,10 @@ def show_end(output: Output, run: PayrollRun, plan: Plan, code: int) -> None:
             "Accepted is not yet paid: the service may still reverse it. Run the same command with --wait to see how"
             " each one ends."
         )
+    meaning = "interrupted; the same command continues" if run.signals else _MEANINGS[ExitCode(code)]
+    if followed and code == ExitCode.OK:
+        meaning = "every row was paid"
+    shown.append(f"Exit status {code}: {meaning}.")
     output.result(document, *shown)
 
 
@@ -187,20 +201,29 @@ def _count(rows: list[Row]) -> dict[str, int | Decimal]:
     return {"rows": len(rows), "total": total(rows)}
 
 
-def write_report(output: Output, path: Path, outcomes: dict[str, RowOutcome]) -> None:
-    """Write what happened to every row to a file that only its owner can read; raise OSError if that fails."""
+def write_report(output: Output, path: Path, run: PayrollRun) -> None:
+    """Write what happened to every row, in any run, to a file that only its owner can read.
+
+    Raises:
+        OSError: The file cannot be written.
+    """
+    rows = [_as_report(output, each, run.entry(each.row)) for each in run.outcomes.values()]
     # Created with its mode: until a later change of the mode, others could read it.
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as report:
-        rows = [
-            _as_document(each)
-            | {
-                "phone": output.phone(each.row.phone),
-                "message": _in_short(output, each),
-                "what_to_do": _TO_DO.get(each.last),
-            }
-            for each in outcomes.values()
-        ]
         writer = csv.DictWriter(report, list(rows[0]))
         writer.writeheader()
         writer.writerows(rows)
+
+
+def _as_report(output: Output, outcome: RowOutcome, entry: momopay.JournalEntry | None) -> dict[str, object]:
+    # The journal has what a callback brought, and what an earlier run knew.
+    known = {name: getattr(entry, name, None) for name in ("receipt", "fee", "sent_at", "ended_at")}
+    return {
+        **_as_document(outcome),
+        "phone": output.phone(outcome.row.phone),
+        "message": _in_short(output, outcome),
+        "what_to_do": _TO_DO.get(outcome.last),
+        "description": output.text(outcome.row.description),
+        **{name: moment(each) if isinstance(each, datetime) else each for name, each in known.items()},
+    }
