@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import pytest
@@ -80,47 +80,15 @@ def momopay_django(
 ) -> Iterator[Sandbox]:
     """The sandbox for a Django project with the app: the setting MOMOPAY points to it, with a journal for each test.
 
-    With pytest-django's `live_server`, callbacks are delivered to that. Without it, call the command `momopay_sweep`,
-    which handles every end, too.
+    `advance` also delivers the callbacks that are due to the app's view, in the thread that calls it. With
+    pytest-django's `live_server`, they are delivered to that, at any time.
     """
     # First, because Django forbids a test all databases that are configured when the test's own are set up.
     found = [name for name in ("transactional_db", "db", "live_server") if name in request.fixturenames]
     if not found and request.config.pluginmanager.hasplugin("django"):
         found = ["db"]
     values = {name: request.getfixturevalue(name) for name in found}
-    from django.db import connections
-    from django.test import override_settings
-    from django.urls import reverse
+    from momopay.integrations.django.test import sandboxed
 
-    from momopay.integrations.django import clients, models
-
-    class Databases(dict[str, Any]):
-        """Hides the journal's database: Django forbids a test every one that is listed and that it did not request."""
-
-        def __iter__(self) -> Iterator[str]:
-            return (alias for alias in super().__iter__() if alias != journal)
-
-    # A file of its own, because the test's database may be in memory and may have an open transaction.
-    journal, known, server = "momopay_test", connections.settings, values.get("live_server")
-    sqlite: dict[str, Any] = {
-        "ENGINE": "django.db.backends.sqlite3",
-        "NAME": str(tmp_path / "momopay.sqlite3"),
-        "OPTIONS": {},
-    }
-    settings = {
-        **clients.options(),
-        "API_KEY": momopay_api_key,
-        "BASE_URL": momopay_sandbox.base_url,
-        "BUDGET": None,
-        "DATABASE": journal,
-        "CALLBACK_BASE_URL": server and server.url + reverse("momopay:callback").removesuffix("callback"),
-    }
-    connections.settings = Databases({**known, journal: {**known["default"], **sqlite, "ATOMIC_REQUESTS": False}})
-    try:
-        with override_settings(MOMOPAY=settings):
-            models.create_tables(connections[journal])
-            yield momopay_sandbox
-    finally:
-        connections[journal].close()
-        del connections[journal]
-        connections.settings = known
+    with sandboxed(momopay_sandbox, momopay_api_key, tmp_path, getattr(values.get("live_server"), "url", None)):
+        yield momopay_sandbox

@@ -18,12 +18,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, and_, func, select, update
+from sqlalchemy import ColumnElement, Connection, and_, delete, func, select, update
 
 from momopay.errors import ConfigurationError, JournalError
 from momopay.journal.database import Database, in_use, insert_new
 from momopay.journal.evidence import KeyIdentity
-from momopay.journal.schema import accounts, journal, keys, payments
+from momopay.journal.schema import accounts, journal, keys, metadata, payments
 
 logger: logging.Logger = logging.getLogger("momopay")
 
@@ -183,6 +183,22 @@ class Watermark:
         self.note(accepted)
         return days
 
+    def remove_all(self) -> None:
+        """Remove everything from the database, and forget how far it came, for a new start in development.
+
+        Raises:
+            ConfigurationError: One of its accounts is of a live key; nothing was removed.
+        """
+        with self._database.transaction() as connection:
+            if "live" in connection.scalars(select(accounts.c.mode)):
+                raise ConfigurationError("the journal is of a live key, and what it forgot could be paid again")
+            for table in metadata.sorted_tables:
+                if table is not journal:  # which says of what version the tables are
+                    connection.execute(delete(table))
+        self._highest, self._refusals = Mark(), {}
+        if self._file is not None:
+            self._file.unlink(missing_ok=True)
+
     def _kept(self) -> Mark:
         """Return the mark in the file beside the database, the lowest if that is missing or damaged."""
         if self._file is None:
@@ -205,11 +221,19 @@ class Watermark:
         return f"reconcile the days between: momopay reconcile --day {days[0]} --last-day {days[-1]} --journal URL"
 
     def _gone_back(self, connection: Connection, mark: Mark, highest: Mark) -> ConfigurationError:
+        what = "It is an older copy, or lost what was written last" if mark.sequence else "The database was made anew"
+        known_by, start_over = "", ""
+        if self._file is not None:
+            known_by = f" (the file {self._file} has that number)"
+            start_over = (
+                f". In development with a test key, remove the folder {self._file.parent} instead, and restart the"
+                " programs that use the journal; manage.py momopay_reset does it for a Django project"
+            )
         refusal = (
-            f"the journal went back in time: {highest.sequence} payments were begun in it, and now it knows of"
-            f" {mark.sequence}. It is an older copy, or lost what was written last, and would pay again; nothing was"
-            f" sent. If it cannot be replaced by the newest one, {self._days(connection)}; then"
-            " momopay journal accept-restored, or journal.accept_restored(by=...)"
+            f"the journal went back in time: {highest.sequence} payments were begun in it{known_by}, and now it knows"
+            f" of {mark.sequence}. {what}, and would pay again; nothing was sent. If it cannot be replaced by the"
+            f" newest one, {self._days(connection)}; then momopay journal accept-restored, or"
+            f" journal.accept_restored(by=...){start_over}"
         )
         return ConfigurationError(self._refusals.setdefault(mark.restored, refusal))
 

@@ -77,9 +77,10 @@ class Project:
 @pytest.fixture(params=["sqlite"])
 def engine(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Any]:
     """The settings of a database that nobody used yet."""
-    files = {"sqlite": "shop.sqlite3", "odd": "a shop%20#1?mode=ro"}
+    files = {"sqlite": "shop.sqlite3", "odd": "a shop%20#1?mode=ro", "memory": "unused"}
     if request.param in files:
-        return {"ENGINE": "django.db.backends.sqlite3", "NAME": str(tmp_path / files[request.param])}
+        test = {} if request.param == "memory" else {"NAME": str(tmp_path / "test.sqlite3")}
+        return {"ENGINE": "django.db.backends.sqlite3", "NAME": str(tmp_path / files[request.param]), "TEST": test}
     server: PostgresqlServer = request.getfixturevalue("postgresql")
     url = urlsplit(server.new_database())
     return {

@@ -1,17 +1,22 @@
 """``manage.py check`` names each wrong setting and sends nothing; and the fixture for users' tests."""
 
 import re
+from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
+from django.conf import settings
 from django.core.management import call_command
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.test import TestCase, override_settings
+from django.urls import include, path
 
 from integrations.django.conftest import Project, collect
 from momopay import ConfigurationError, pytest_plugin
 from momopay.integrations.django import client, clients
 from momopay.integrations.django.apps import check_settings
+from momopay.integrations.django.test import sandboxed
 from momopay.sandbox import Sandbox
 
 
@@ -64,6 +69,19 @@ def momopay_sandbox(sandbox: Sandbox) -> Sandbox:
     return sandbox
 
 
+@pytest.fixture(autouse=True)
+def urls() -> None:
+    settings.ROOT_URLCONF = (path("momopay/", include("momopay.integrations.django.urls")),)
+
+
+def test_a_project_without_callback_view_is_tested_too(momopay_sandbox: Sandbox, tmp_path: Path) -> None:
+    settings.ROOT_URLCONF = ()
+    with sandboxed(momopay_sandbox, f"pk_test_{uuid4().hex}", tmp_path):
+        assert collect().is_new
+        momopay_sandbox.advance(60)
+        assert (momopay_sandbox.callbacks, bool(collect().is_paid)) == ([], True)
+
+
 @pytest.mark.parametrize("forbids", [False, True])
 def test_each_test_has_its_own_journal(momopay_django: Sandbox, monkeypatch: pytest.MonkeyPatch, forbids: bool) -> None:
     if forbids:  # databases that the test has not named, as Django's TestCase and the fixture `db` do
@@ -71,5 +89,6 @@ def test_each_test_has_its_own_journal(momopay_django: Sandbox, monkeypatch: pyt
         monkeypatch.setattr(BaseDatabaseWrapper, "ensure_connection", django.ensure_connection_patch_method())
     assert collect().is_new
     momopay_django.advance(60)
+    assert [each.status for each in momopay_django.callbacks] == [200]  # and not by a sweep
     assert collect().is_paid
     assert [request.path for request in momopay_django.requests].count("/payments/stk") == 1

@@ -125,7 +125,9 @@ def the_journal() -> Journal:
         with suppress(JournalError), store.bounded(TIMEOUT), store.database.connection():
             pass
     except ConfigurationError as error:
-        remedy = f"run manage.py migrate --database {database()}; in a test, use the fixture momopay_django"
+        remedy = (
+            f"run manage.py migrate --database {database()}; in a test, use SandboxMixin or the fixture momopay_django"
+        )
         raise ConfigurationError(f"{error.message}. If it has no tables yet, {remedy}") from error
     return journal
 
