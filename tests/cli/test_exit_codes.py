@@ -76,7 +76,7 @@ def test_the_remedy_of_what_may_have_been_paid_and_of_a_pause() -> None:
 
 
 def test_a_missing_module_names_its_extra() -> None:
-    for module, extra in (("uvicorn.config", "sandbox"), ("psycopg", "journal")):
+    for module, extra in (("uvicorn.config", "sandbox"), ("psycopg", "postgresql")):
         error = missing_extra(ModuleNotFoundError(name=module))
         assert error is not None
         assert (error.remedy, error.code) == (f"pip install 'momopay[cli,{extra}]'", ExitCode.CONFIGURATION)

@@ -38,11 +38,21 @@ except ModuleNotFoundError as error:
 """
 
 
-@pytest.mark.parametrize("used", [("sqlite:///d", "sqlalchemy"), ("postgresql://u@127.0.0.1/d", "psycopg")])
-def test_without_the_extra_it_can_be_named_and_says_what_to_install(used: tuple[str, ...], tmp_path: Path) -> None:
-    command = [sys.executable, "-c", WITHOUT, *used]
+@pytest.mark.parametrize(
+    ("url", "missing", "extra"),
+    [
+        ("sqlite:///d", "sqlalchemy", "journal"),
+        ("postgresql://u@127.0.0.1/d", "psycopg", "postgresql"),
+        ("postgresql+psycopg:///d", "sqlalchemy", "postgresql"),
+    ],
+)
+def test_without_the_extra_it_can_be_named_and_says_what_to_install(
+    url: str, missing: str, extra: str, tmp_path: Path
+) -> None:
+    command = [sys.executable, "-c", WITHOUT, url, missing]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=True)
-    assert done.stdout.strip() == "the journal needs an extra: pip install 'momopay[journal]' True"
+    assert f"pip install 'momopay[{extra}]'" in done.stdout
+    assert ("psycopg2" in done.stdout, done.stdout.endswith("True\n")) == (extra == "postgresql", True)
 
 
 def test_no_password_is_shown() -> None:

@@ -78,7 +78,7 @@ def remedy_of(error: MomoPayError) -> str:
 
 _EXTRAS = {
     "fastapi": "sandbox",
-    "psycopg": "journal",
+    "psycopg": "postgresql",
     "sqlalchemy": "journal",
     "starlette": "sandbox",
     "uvicorn": "sandbox",
