@@ -40,7 +40,7 @@ _TO_DO: Final = {
 _ROWS: Final = {"Line": "line", "Reference": "reference", "Phone": "phone", "KES": "amount"}
 _FAULTS: Final = {"Line": "line", "Reference": "reference", "Column": "column", "Value": "value", "Problem": "problem"}
 # What the exit status of a run means; with --wait, 0 means more.
-_MEANINGS: Final = {
+_MEANINGS: Final[dict[int, str]] = {
     ExitCode.OK: "the service accepted every row",
     ExitCode.REFUSED: "a payout failed or was reversed",
     ExitCode.UNKNOWN: "rows are unresolved, and may have been paid",
@@ -154,8 +154,8 @@ def show_end(output: Output, run: PayrollRun, plan: Plan, code: int, *, followed
             "Accepted is not yet paid: the service may still reverse it. Run the same command with --wait to see how"
             " each one ends."
         )
-    meaning = "interrupted; the same command continues" if run.signals else _MEANINGS[ExitCode(code)]
-    if followed and code == ExitCode.OK:
+    meaning = "interrupted; the same command continues" if run.signals else _MEANINGS[code]
+    if followed and not code:
         meaning = "every row was paid"
     shown.append(f"Exit status {code}: {meaning}.")
     output.result(document, *shown)

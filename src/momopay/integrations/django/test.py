@@ -88,7 +88,11 @@ def sandboxed(sandbox: Sandbox, api_key: str, folder: Path, live_server: str | N
             return (alias for alias in super().__iter__() if alias != _JOURNAL)
 
     known = connections.settings
-    sqlite = {"ENGINE": "django.db.backends.sqlite3", "NAME": str(folder / "momopay.sqlite3"), "OPTIONS": {}}
+    sqlite: dict[str, Any] = {
+        "ENGINE": "django.db.backends.sqlite3",
+        "NAME": str(folder / "momopay.sqlite3"),
+        "OPTIONS": {},
+    }
     settings = {"API_KEY": api_key, "BASE_URL": sandbox.base_url, "BUDGET": None, "DATABASE": _JOURNAL}
     with _callbacks_from(sandbox) as address:
         settings["CALLBACK_BASE_URL"] = None
@@ -122,8 +126,10 @@ def _callbacks_from(sandbox: Sandbox) -> Generator[str]:
 
             return run
 
-        served = {name: serving(getattr(sandbox, name)) for name in ("advance", "resend")}
-        with patch.multiple(sandbox, **served):
+        with (
+            patch.object(sandbox, "advance", serving(sandbox.advance)),
+            patch.object(sandbox, "resend", serving(sandbox.resend)),
+        ):
             yield f"http://127.0.0.1:{server.server_port}"
 
 
