@@ -28,6 +28,7 @@ OTHER: dict[str, Any] = {
     "list_amount": "with_fee",
     "list_type": "lower",
     "list_times": "local",
+    "cursor_field": "next_cursor",
 }
 """Every switch that a probe can reach, and not as it is by default; expired_reads_as takes another prompt."""
 

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from in_turn import in_turn
-from momopay.sandbox import Refusal, Sandbox
+from momopay.sandbox import Refusal, Sandbox, Switches
 from momopay.sandbox._bodies import (
     Body,
     ChannelChangesBody,
@@ -36,7 +36,7 @@ VALID: dict[type[Body], dict[str, Any]] = {
 
 
 def read(model: type[Body], **changes: Any) -> Body:
-    return read_body(model, json.dumps({**VALID[model], **changes}).encode())
+    return read_body(model, json.dumps({**VALID[model], **changes}).encode(), Switches())
 
 
 @in_turn("raw", [b"", b"{", b"NaN", b"[Infinity]", b"\xff", b"[" * 100_000, b"1e99999999999999999999999"])
@@ -49,7 +49,7 @@ def test_numbers_are_exact_and_only_an_object_is_a_body() -> None:
     assert parse_json(b'{"a": [0.1, 1]}') == {"a": [Decimal("0.1"), Decimal(1)]}
     for raw in (b"[]", b'"x"', b"1", b"null"):
         with pytest.raises(Refusal, match="not a JSON object"):
-            read_body(StkBody, raw)
+            read_body(StkBody, raw, Switches())
 
 
 @in_turn(
@@ -93,7 +93,7 @@ def test_limits_are_inclusive() -> None:
         for field in VALID[model]:
             body = {name: value for name, value in VALID[model].items() if name != field}
             with pytest.raises(Refusal, match="VALIDATION_ERROR"):
-                read_body(model, json.dumps(body).encode())
+                read_body(model, json.dumps(body).encode(), Switches())
 
 
 def test_with_strict_fields_everything_not_called_optional_is_required(service: Service, sandbox: Sandbox) -> None:

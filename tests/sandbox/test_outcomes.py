@@ -70,7 +70,7 @@ def test_a_refused_payment_uses_up_nothing(service: Service, sandbox: Sandbox) -
 @in_turn(
     ("plan", "message"),
     [
-        ({"outcome": "nope"}, "nope"),
+        ({"outcome": "nope"}, "outcome must be one of: success, "),
         ({"outcome": "success", "kind": "refund"}, "kind must be one of: prompt, payout"),
         ({"outcome": "success", "times": 0}, "times"),
         ({"outcome": "success", "phone": "12345"}, "phone number"),

@@ -10,7 +10,6 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from decimal import Decimal
 from http import HTTPStatus
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from uuid import uuid4
 
@@ -25,7 +24,6 @@ from momopay.cli.options import (
     Json,
     ServiceOptions,
     api_key,
-    file_option,
     flag,
     kes_option,
     seconds_option,
@@ -255,7 +253,9 @@ def sandbox(
     host: Annotated[str, Option(metavar="ADDRESS", help="Listen on this address.")] = "127.0.0.1",
     allow_host: Annotated[list[str] | None, Option(metavar="NAME", help="Answer to this name too; repeatable.")] = None,
     callback_host: Annotated[list[str] | None, Option(metavar="NAME", help="Call back there too; repeatable.")] = None,
-    profile: Annotated[Path | None, file_option("Behave as this file of `momopay probe` says.")] = None,
+    profile: Annotated[
+        str | None, Option(metavar="FILE", help="Behave as this file of `momopay probe` says, or as `contract`.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Run the payments service on this machine, with a phone page, until Ctrl-C.

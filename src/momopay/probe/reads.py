@@ -131,7 +131,7 @@ def look_at_transactions(wire: Wire, findings: Findings, listed: Answer) -> None
 def look_at_list(findings: Findings, listed: Answer) -> None:
     """Record what the list alone shows."""
     _add_records(findings, "page", [listed.data], listed)
-    cursor = next((name for name in _CURSORS if listed.data.get(name)), None)
+    cursor = next((name for name in _CURSORS if name in listed.data), None)
     findings.add("cursor_field", cursor, listed)
     _add_records(findings, "list", listed.items, listed)
     if any(item.is_prompt and item.status == "EXPIRED" for item in listed.transactions):

@@ -1,5 +1,6 @@
 """An account (on the wire: a tenant), which tests may change: balances, fee, limits, channels and switches."""
 
+import re
 import tomllib
 from base64 import b64decode
 from collections.abc import Iterable
@@ -45,14 +46,71 @@ class Switches(BaseModel, validate_assignment=True, extra="forbid"):
     ban_pushes: Annotated[int, Field(ge=1)] | None = None
     ban_window: Annotated[float, Field(gt=0, le=86_400)] = 300.0
     ban_success_rate: Share = 0.2
+    # From here on, the defaults are the service's description, and the other values what its operator publishes.
+    key_prefixes: Literal["pk", "any"] = "pk"
+    cursor_field: Literal["nextCursor", "next_cursor"] = "nextCursor"
+    item_naming: Literal["camelCase", "snake_case"] = "camelCase"
+    overview: bool = True
+    receipt_field: Annotated[str, Field(pattern=r"^[A-Za-z_]{0,32}([Rr]eceipt|RECEIPT)$")] = "momo_receipt"
+    receipt_in_reads: bool = False
+    customer_in_reads: bool = False
+    topup_type: Literal["WALLET_TOPUP", "WALLET_TOPUP_SERVICE_TOKENS"] = "WALLET_TOPUP"
+    minimal_answers: bool = False
+    error_messages: Literal["text", "array"] = "text"
+    invalid_uuid: bool = False
+    rate_limit_headers: bool = False
+    callback_on_processing: bool = False
+    payout_keys: Literal["ignored", "honoured", "forgotten"] = "ignored"
+    payout_callback_field: Literal["callbackUrl", "callback_url"] = "callbackUrl"
+    field_limits: Literal["specified", "contract"] = "specified"
+    channel_types: Literal["TILL_NUMBER", "TILL", "SHORTCODE", "any"] = "TILL_NUMBER"
+    channel_reads: bool = True
+    more_endpoints: bool = False
 
+    @property
+    def known_channel_types(self) -> tuple[str, ...]:
+        """The types that a channel may have."""
+        tills = ("TILL_NUMBER", "TILL", "SHORTCODE") if self.channel_types == "any" else (self.channel_types,)
+        return "PAYBILL", *tills, "SEND_MONEY"
+
+    def accept_key(self, key: str) -> bool:
+        """Return whether a key is one of this service."""
+        found = _KEY.fullmatch(key)
+        return found is not None and (self.key_prefixes == "any" or found[1] == KEY_PREFIX) and bool(found[2])
+
+
+CONTRACT = Switches(
+    naming="snake_case",
+    delete_answer="empty",
+    key_prefixes="any",
+    cursor_field="next_cursor",
+    item_naming="snake_case",
+    overview=False,
+    receipt_field="pesa_receipt",
+    receipt_in_reads=True,
+    customer_in_reads=True,
+    topup_type="WALLET_TOPUP_SERVICE_TOKENS",
+    minimal_answers=True,
+    error_messages="array",
+    invalid_uuid=True,
+    rate_limit_headers=True,
+    callback_on_processing=True,
+    payout_keys="honoured",
+    payout_callback_field="callback_url",
+    field_limits="contract",
+    channel_types="any",
+    more_endpoints=True,
+)
+_PROFILES = {"contract": CONTRACT}
 
 # Must not change: state files have ids that are derived from it.
 _NAMESPACE = UUID("6d6f6d6f-7061-5900-8000-000000000001")
 KEY_PREFIX = "pk_test_"
+# Never `sk_`, which begins the secrets of other services.
+_KEY = re.compile(r"((?!sk_)[A-Za-z]{2,}_(?:test|live)_)(.*)", re.DOTALL)
 _SHOWN = 4  # the last characters of a key that may be shown
 
-ChannelType = Literal["PAYBILL", "TILL_NUMBER", "SEND_MONEY"]
+ChannelType = Literal["PAYBILL", "TILL_NUMBER", "TILL", "SHORTCODE", "SEND_MONEY"]
 
 
 class Channel(BaseModel, validate_assignment=True, extra="forbid"):
@@ -106,10 +164,18 @@ def tenant_id_of(key: str) -> str:
 
 def mask_key(key: str) -> str:
     """Return a key as it may be shown: masked, and of a live key or another text nothing but its kind."""
-    if not key.startswith(KEY_PREFIX):
-        return "pk_live_…" if key.startswith("pk_live_") else "…"
-    rest = key.removeprefix(KEY_PREFIX)
-    return KEY_PREFIX + (rest if len(rest) <= _SHOWN else f"…{rest[-_SHOWN:]}")
+    found = _KEY.fullmatch(key)
+    if found is None:
+        return "…"
+    prefix, rest = found.groups()
+    if prefix.endswith("_live_"):
+        return f"{prefix}…"
+    return prefix + (rest if len(rest) <= _SHOWN else f"…{rest[-_SHOWN:]}")
+
+
+def is_key(text: str) -> bool:
+    """Return whether a text has the form of a key."""
+    return _KEY.fullmatch(text) is not None
 
 
 def key_of(authorization: str | None) -> str:
@@ -121,9 +187,8 @@ def key_of(authorization: str | None) -> str:
         decoded = ""
     key, colon, _ = decoded.partition(":")
     if scheme.lower() != "basic" or not colon:
-        raise Refusal(
-            "INVALID_API_KEY", "The API key is missing", headers={"www-authenticate": 'Basic realm="momopay sandbox"'}
-        )
+        challenge = {"www-authenticate": 'Basic realm="momopay sandbox"'}
+        raise Refusal("INVALID_API_KEY", "The API key is missing", headers=challenge)
     return key
 
 
@@ -142,10 +207,12 @@ def restore(account: Account, now: datetime, switches: Switches) -> None:
 
 
 def load_profile(path: str | Path) -> Switches:
-    """Return the switches of a file. Those that are "unknown" or missing in it have their defaults."""
+    """Return the switches of a built-in profile or of a file. Those that the file does not know have their defaults."""
+    if isinstance(path, str) and path in _PROFILES:
+        return _PROFILES[path].model_copy()
     try:
         table: dict[str, Any] = dict(tomllib.loads(Path(path).read_text("utf-8"))["switches"])
-    except (KeyError, TypeError, ValueError) as error:
+    except (OSError, KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{path} is not a profile, which is TOML with a table [switches]: {error}") from None
     known = {name: value for name, value in table.items() if value != "unknown"}
     try:

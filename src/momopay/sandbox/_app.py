@@ -19,15 +19,16 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from momopay.sandbox._accounts import KEY_PREFIX, Switches, key_of
-from momopay.sandbox._bodies import MAXIMUM_BYTES, is_loopback
+from momopay.sandbox._accounts import Switches, is_key, key_of
+from momopay.sandbox._bodies import IS_UUID, MAXIMUM_BYTES, is_loopback
 from momopay.sandbox._endpoints import ENDPOINTS, Endpoint
 from momopay.sandbox._engine import Engine
-from momopay.sandbox._fault_middleware import BODY, EFFECT, PREFIX, json_response
+from momopay.sandbox._fault_middleware import BODY, EFFECT, PREFIX, json_response, refusal_response
 from momopay.sandbox._faults import Fault
 from momopay.sandbox._openapi import openapi
 from momopay.sandbox._payments import Call
-from momopay.sandbox._refusals import Refusal, error_body, success_body
+from momopay.sandbox._refusals import Refusal, success_body
+from momopay.sandbox._serializers import spoil
 
 _SCRIPT = re.compile("<script>(.*?)</script>", re.DOTALL)
 _PAGES = frozenset({"/", "/docs", "/openapi.json"})
@@ -130,12 +131,19 @@ class _Resource:
         if endpoint is None:
             raise Refusal("METHOD_NOT_ALLOWED", headers={"allow": ", ".join(self._endpoints)})
         engine, headers, effect = self._engine, Headers(scope=scope), scope.get(EFFECT) or ""
-        now = engine.catch_up()
+        now, switches, more = engine.catch_up(), engine.state.switches, dict[str, str]()
         try:
             # The key comes first, since a request without a valid one has no account whose rate limit could apply.
             account_state = engine.state.account_of(key_of(headers.get("authorization")), now)
             account = account_state.account
-            account_state.rate.admit(now, account.rate_limit, account.switches.rate_window)
+            switches = account.switches
+            try:
+                account_state.rate.admit(now, account.rate_limit, switches.rate_window)
+            finally:
+                if switches.rate_limit_headers:
+                    more = account_state.rate.headers(account.rate_limit)
+            if not endpoint.exists_under(switches):
+                raise Refusal("NOT_FOUND")
             if len(scope[BODY]) > MAXIMUM_BYTES:
                 raise Refusal("PAYLOAD_TOO_LARGE")
             call = Call(
@@ -150,17 +158,20 @@ class _Resource:
                 callback_mode="" if effect is Fault.list_lag else effect.removeprefix("callback_"),
                 list_lag=effect is Fault.list_lag,
             )
+            if switches.invalid_uuid and "id" in scope["path_params"] and not IS_UUID(call.id):
+                raise Refusal("INVALID_UUID")
             data = endpoint.operation(call).model_dump(by_alias=True)
+        except Refusal as refusal:
+            refusal.headers.update(more)
+            return refusal_response(refusal, switches.error_messages)
         finally:
             engine.commit()  # before the response is sent, because what a client knows must survive a kill
-        status = endpoint.status_under(account.switches)
+        if endpoint.listed:
+            spoil(data["items"], engine.state.transactions)
+        status = endpoint.status_under(switches)
         if status == HTTPStatus.NO_CONTENT:
-            return Response(status_code=status)
-        return json_response(success_body(data), status)
-
-
-def refusal_response(refusal: Refusal) -> Response:
-    return json_response(error_body(refusal.code, refusal.message, refusal.details), refusal.status, refusal.headers)
+            return Response(status_code=status, headers=more)
+        return json_response(success_body(data), status, more)
 
 
 async def _error_response(_request: Request, error: Exception) -> Response:
@@ -194,7 +205,7 @@ def _described_switches(engine: Engine, request: Request) -> Switches:
     name = request.query_params.get("account") or ""
     if not name and "authorization" in request.headers:
         name = key_of(request.headers["authorization"])
-    if name.startswith(KEY_PREFIX):
+    if is_key(name):
         return engine.state.account_of(name, engine.clock.now()).account.switches
     known = [each for each in engine.state.accounts.values() if name in {"", each.account.tenant_id}]
     if name and not known:

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from decimal import Decimal
 from ipaddress import ip_address
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, cast
@@ -10,7 +10,9 @@ from urllib.parse import SplitResult, urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema
 from pydantic.alias_generators import to_camel
+from pydantic_core import ErrorDetails
 
+from momopay.sandbox._accounts import Switches
 from momopay.sandbox._refusals import Refusal, invalid_field
 
 MAXIMUM_BYTES = 1 << 20
@@ -39,11 +41,11 @@ Phone = Annotated[str, text_schema(pattern=r"^(0[17][0-9]{8}|\+?254[0-9]{9})$", 
 CallbackUrl = Annotated[
     str, Field(max_length=2048), text_schema(format="uri", maxLength=2048, examples=["https://shop.example/momo"])
 ]
+UUID_PATTERN = r"^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"
+IS_UUID = re.compile(UUID_PATTERN[:-1]).fullmatch
 # Any text is accepted here; an unknown id is CHANNEL_NOT_FOUND.
 ChannelId = Annotated[str, text_schema(format="uuid")]
-CredentialId = Annotated[
-    str, Field(pattern=r"^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"), text_schema(format="uuid")
-]
+CredentialId = Annotated[str, Field(pattern=UUID_PATTERN), text_schema(format="uuid")]
 Text = Annotated[str, Field(min_length=1, max_length=255)]
 
 
@@ -113,9 +115,9 @@ class NewChannelBody(Body):
     )
 
     name: Annotated[Text, Field(examples=["Shop"])]
-    type: Annotated[Literal["PAYBILL", "TILL_NUMBER", "SEND_MONEY"], Field(examples=["TILL_NUMBER"])]
+    type: Annotated[str, Field(examples=["PAYBILL"])]  # `read_body` checks it, because a switch decides
     shortcode: Annotated[Text, Field(examples=["512345"])]
-    account_number: str | None = None
+    account_number: Annotated[str | None, Field(examples=["A1"])] = None
     is_default: bool | None = None
 
 
@@ -179,16 +181,18 @@ def host_names(hosts: Collection[str]) -> frozenset[str]:
     return names
 
 
-def check_callback_url(url: str | None, *, strict: bool, hosts: Collection[str] = ()) -> str | None:
+def check_callback_url(
+    url: str | None, *, strict: bool, hosts: Collection[str] = (), field: str = "callbackUrl"
+) -> str | None:
     """Return the URL if it is public HTTPS or, unless `strict`, on loopback or one of `hosts`; else raise Refusal."""
     if url is None:
         return None
     parts = _split(url)
     if parts is None or parts.hostname is None:
-        raise invalid_field("callbackUrl", "must be an absolute HTTPS URL")
+        raise invalid_field(field, "must be an absolute HTTPS URL")
     known = may_be_sent(url, hosts) and not strict
     if not known and (parts.scheme != "https" or not is_public(parts.hostname)):
-        raise invalid_field("callbackUrl", "must be HTTPS with a public host")
+        raise invalid_field(field, "must be HTTPS with a public host")
     return url
 
 
@@ -226,15 +230,74 @@ def parse_json(raw: bytes, number: Callable[[str], object] | None = Decimal) -> 
     return cast("dict[str, Any]", value)
 
 
-def read_body(model: type[B], raw: bytes) -> B:
+# The longest texts under the switch `field_limits`, where the service's description has no limit.
+CONTRACT_LIMITS = {
+    "reference": 120,
+    "description": 255,
+    "callback_url": 500,
+    "name": 120,
+    "shortcode": 50,
+    "account_number": 50,
+}
+IDEMPOTENCY_KEY_LIMIT = 120
+
+
+def callback_field(model: type[Body], switches: Switches) -> str:
+    """Return the name of a body's callback URL in JSON."""
+    return switches.payout_callback_field if model is PayoutBody else "callbackUrl"
+
+
+def read_body(model: type[B], raw: bytes, switches: Switches) -> B:
+    """Return the body of a request to an account with these switches."""
     value = parse_json(raw)
+    if "callback_url" in model.model_fields:
+        # A field with the other name is unknown, and ignored as any other.
+        value["callbackUrl"] = value.get(callback_field(model, switches))
     try:
-        return model.model_validate(value)
+        body = model.model_validate(value)
     except ValidationError as error:
         raise invalid(error, "The request body is not valid") from None
+    if isinstance(body, NewChannelBody) and body.type not in switches.known_channel_types:
+        raise invalid_field("type", f"must be one of: {', '.join(switches.known_channel_types)}")
+    if switches.field_limits == "contract":
+        for name, limit in CONTRACT_LIMITS.items():
+            if len(getattr(body, name, None) or "") > limit:
+                raise invalid_field(to_camel(name), f"must have at most {limit} characters")
+    return body
+
+
+# What the validators of pydantic mean, in words of JSON: their own texts name types of Python.
+_REASONS: Mapping[str, str] = {
+    "missing": "is required",
+    "extra_forbidden": "is unknown",
+    "decimal_max_places": "must have at most {decimal_places} decimals",
+    "string_too_short": "must have at least {min_length} characters",
+    "string_too_long": "must have at most {max_length} characters",
+    "string_pattern_mismatch": "must have the form {pattern}",
+    "literal_error": "must be {expected}",
+    "greater_than": "must be more than {gt}",
+    "greater_than_equal": "must be at least {ge}",
+    "less_than_equal": "must be at most {le}",
+}
+_NAMES: Mapping[str, str] = {
+    "int": "a whole number",
+    "bool": "true or false",
+    "string": "a string",
+    "list": "an array",
+    "dict": "an object",
+    "model": "an object",
+}
+
+
+def reason_of(fault: ErrorDetails) -> str:
+    """Return why a value is not valid, in words of JSON."""
+    if fault["input"] is None:
+        return "must not be null"
+    kind = _NAMES.get(fault["type"].partition("_")[0], "a number")
+    return _REASONS.get(fault["type"], f"must be {kind}").format(**fault.get("ctx", {}))
 
 
 def invalid(error: ValidationError, message: str) -> Refusal:
     """Return a VALIDATION_ERROR whose `details.fields` names each invalid field."""
-    fields = {".".join(map(str, fault["loc"])): fault["msg"] for fault in error.errors()}
+    fields = {".".join(map(str, fault["loc"])): reason_of(fault) for fault in error.errors()}
     return Refusal("VALIDATION_ERROR", message, details={"fields": fields})

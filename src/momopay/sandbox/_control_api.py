@@ -16,8 +16,8 @@ from decimal import Decimal
 from functools import cache, partial
 from inspect import signature
 from itertools import islice
-from types import MethodType
-from typing import Any, TypeVar, cast, get_type_hints
+from types import MethodType, NoneType
+from typing import Any, TypeVar, cast, get_args, get_type_hints
 
 import anyio
 import anyio.to_thread
@@ -63,6 +63,7 @@ ACTIONS = (
     "ignore",
     "resend",
     "reset",
+    "spoil",
 )
 _IDS = {"transaction", "callback", "plan_id"}  # parameters that are the field `id` of a body
 VIEWS: Mapping[str, Callable[[Engine, Mapping[str, str]], object]] = {
@@ -103,10 +104,10 @@ def _body_of(action: Callable[..., object]) -> type[BaseModel]:
     _self, *parameters = signature(action).parameters.values()
     hints, taken = get_type_hints(action), dict[str, Any]()
     for each in parameters:
-        default, is_id = ... if each.default is each.empty else each.default, each.name in _IDS
-        # Only a string, since a record has no JSON form here.
-        kind = str if is_id and default is ... else hints[each.name]
-        taken[each.name] = kind, Field(default, alias="id" if is_id else None)
+        default, hint = ... if each.default is each.empty else each.default, hints[each.name]
+        # Of what may be a string or an object of Python, only the string.
+        kind = str if str in get_args(hint) and NoneType not in get_args(hint) else hint
+        taken[each.name] = kind, Field(default, alias="id" if each.name in _IDS else None)
     return create_model(action.__name__, __config__=ConfigDict(strict=True), **taken)
 
 
@@ -236,7 +237,7 @@ def account_json(account: Account) -> Json:
 
 def record_json(record: Any) -> Json:
     """Return a callback, a movement of money, a request or a plan as JSON."""
-    shown = {each.name: getattr(record, each.name) for each in fields(record) if each.name != "pattern"}
+    shown = {each.name: getattr(record, each.name) for each in fields(record) if each.init}
     return {name: _plain(value) for name, value in shown.items()}
 
 
@@ -255,7 +256,7 @@ def callback_json(record: CallbackRecord) -> Json:
 def transaction_json(transaction: Transaction) -> Json:
     """Return a transaction as the page shows it, and whether it is an open prompt."""
     shown = record_json(transaction)
-    for name in ("plan", "number", "kind", "due", "idempotency_key", "callback_mode", "listed_from"):
+    for name in ("plan", "number", "kind", "due", "idempotency_key", "callback_mode", "listed_from", "spoiled"):
         del shown[name]
     more = {"type": transaction.kind, "outcome": outcome_for(transaction), "prompt": transaction.is_prompt}
     return {**shown, **more, "next_step_at": iso(transaction.due) if transaction.due else None}
@@ -301,9 +302,7 @@ def find_transactions(state: ServiceState, query: Mapping[str, str]) -> list[Jso
 def transaction_detail(engine: Engine, transaction_id: str) -> Json:
     """Return a transaction with its callbacks, newest first, and its movements of money."""
     state = engine.state
-    transaction = state.transactions.get(transaction_id)
-    if transaction is None:
-        raise Refusal("TRANSACTION_NOT_FOUND")
+    transaction = state.find(transaction_id)
     waiting = [each for each in state.deliveries.values() if each.transaction_id == transaction_id and each.due]
     return {
         **transaction_json(transaction),

@@ -6,11 +6,12 @@ The routes, the OpenAPI document, the faults that can be planned and the lists o
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import Literal
+from typing import Literal, cast
 
 from momopay.sandbox import _payments
-from momopay.sandbox._accounts import Account, Channel, Switches
+from momopay.sandbox._accounts import Account, Channel, ChannelType, Switches
 from momopay.sandbox._bodies import (
+    IDEMPOTENCY_KEY_LIMIT,
     Body,
     ChannelChangesBody,
     NewChannelBody,
@@ -18,22 +19,23 @@ from momopay.sandbox._bodies import (
     StkBody,
     TopUpBody,
     parse_json,
-    read_body,
 )
 from momopay.sandbox._listing import CURSOR, KINDS, STATUSES, list_page, parse_filters
 from momopay.sandbox._payments import LIST_LAG, Call
-from momopay.sandbox._refusals import STATUS_BY_CODE, Refusal, invalid_field
+from momopay.sandbox._records import Kind
+from momopay.sandbox._refusals import STATUS_BY_CODE, Refusal, code_under, invalid_field
 from momopay.sandbox._serializers import (
+    B2cBalance,
     ChannelList,
     Nothing,
     PaymentChannel,
     PayoutInitiated,
     ServiceBalance,
-    SnakeRecord,
     StkInitiated,
-    list_record,
-    read_record,
+    TransactionList,
+    TransactionRead,
 )
+from momopay.sandbox._shapes import SnakeRecord, record_under
 
 Operation = Callable[[Call], SnakeRecord]
 Parameter = Mapping[str, object]
@@ -51,14 +53,14 @@ class Endpoint:
     path: str
     tag: str
     title: str
-    record: type[SnakeRecord] | None = None
-    record_for: Callable[[Switches], type[SnakeRecord]] | None = None  # in place of `record`, if switches decide
+    record: type[SnakeRecord] = Nothing
     body: type[Body] | None = None
     parameters: tuple[Parameter, ...] = ()
     errors: Sequence[str | tuple[str, int]] = ()
     ends_as: Literal["prompt", "payout"] | None = None
     listed: bool = False
     shows_transaction: bool = False
+    needs: str = ""  # the switch that must be on for it
     operation: Operation = field(init=False)
 
     def __call__(self, operation: Operation) -> Operation:
@@ -75,9 +77,8 @@ class Endpoint:
     def calls_back(self) -> bool:
         return self.body is not None and "callback_url" in self.body.model_fields
 
-    def record_under(self, switches: Switches) -> type[SnakeRecord]:
-        """Return the record of a success under an account's switches."""
-        return self.record_for(switches) if self.record_for else self.record or Nothing
+    def exists_under(self, switches: Switches) -> bool:
+        return not self.needs or bool(getattr(switches, self.needs))
 
     def status_under(self, switches: Switches) -> int:
         """Return the status of a success. A 204 has no body."""
@@ -89,13 +90,21 @@ class Endpoint:
         """Yield the codes of its refusals, each with its status."""
         # Every operation needs a key and has a rate limit, and only a body can be too large.
         common = ("INVALID_API_KEY", "RATE_LIMIT_EXCEEDED", *(("PAYLOAD_TOO_LARGE",) if self.body else ()))
-        for each in (*self.errors, *common):
+        ids = ("INVALID_UUID",) if switches.invalid_uuid and "{id}" in self.path else ()
+        keys = ("INVALID_IDEMPOTENCY_KEY", "DUPLICATE_IDEMPOTENCY_KEY") if self._takes_payout_key(switches) else ()
+        for each in (*self.errors, *common, *ids, *keys):
             code, status = (each, STATUS_BY_CODE[each]) if isinstance(each, str) else each
             if code == "TRANSACTION_NOT_FOUND":
                 status = switches.transaction_not_found_status
             if self.method == "PATCH" and code == "CHANNEL_NOT_FOUND":
                 code = switches.patch_unknown_channel
-            yield code, status
+            yield code_under(code, status, switches.error_messages), status
+
+    def parameters_under(self, switches: Switches) -> tuple[Parameter, ...]:
+        return (*self.parameters, _PAYOUT_KEY) if self._takes_payout_key(switches) else self.parameters
+
+    def _takes_payout_key(self, switches: Switches) -> bool:
+        return self.ends_as == "payout" and switches.payout_keys != "ignored"
 
 
 ENDPOINTS: list[Endpoint] = []
@@ -121,8 +130,19 @@ _FILTERS = (
 )
 _SAME_KEY = "The same key again returns the original response and sends no new prompt"
 _IDEMPOTENCY_KEY = _parameter("Idempotency-Key", _SAME_KEY, "header", type="string")
+_SAME_PAYOUT = "The same key and body again return the original response and send no second payout"
+_PAYOUT_KEY = _parameter("Idempotency-Key", _SAME_PAYOUT, "header", type="string", maxLength=IDEMPOTENCY_KEY_LIMIT)
 _CHANNELS = "/payment-wallet/channels"
 _NO_CHANNEL = ("CHANNEL_NOT_FOUND", 400)  # on payments; it is 404 on channels
+_PROMPT_ERRORS = (
+    *("VALIDATION_ERROR", "INVALID_PHONE", "NO_PAYMENT_CHANNELS", "NO_DEFAULT_CHANNEL", _NO_CHANNEL),
+    *("INSUFFICIENT_SERVICE_BALANCE", "STK_TEMP_BANNED", "TRANSACTION_HEALTH_BLOCKED"),
+)
+
+
+def _shown(record: type[SnakeRecord], subject: object, call: Call) -> SnakeRecord:
+    """Return the record of an object as the account's switches show it."""
+    return record_under(record, call.switches).model_validate(subject)
 
 
 @Endpoint(
@@ -132,15 +152,28 @@ _NO_CHANNEL = ("CHANNEL_NOT_FOUND", 400)  # on payments; it is 404 on channels
     "Asking a customer to pay",
     record=StkInitiated,
     body=StkBody,
-    errors=(
-        *("VALIDATION_ERROR", "INVALID_PHONE", "NO_PAYMENT_CHANNELS", "NO_DEFAULT_CHANNEL", _NO_CHANNEL),
-        *("INSUFFICIENT_SERVICE_BALANCE", "STK_TEMP_BANNED", "TRANSACTION_HEALTH_BLOCKED"),
-    ),
+    errors=_PROMPT_ERRORS,
     ends_as="prompt",
 )
 def initiate_stk(call: Call) -> SnakeRecord:
     """Initiate an STK prompt."""
-    return StkInitiated.model_validate(_payments.initiate_stk(call, read_body(StkBody, call.body)))
+    return _shown(StkInitiated, _payments.initiate_stk(call, call.read(StkBody)), call)
+
+
+@Endpoint(
+    "POST",
+    "/payments/stk/initiate",
+    "STK",
+    "Asking a customer to pay, by another path",
+    record=StkInitiated,
+    body=StkBody,
+    errors=_PROMPT_ERRORS,
+    ends_as="prompt",
+    needs="more_endpoints",
+)
+def initiate_stk_by_its_other_path(call: Call) -> SnakeRecord:
+    """Initiate an STK prompt; the same as /payments/stk."""
+    return initiate_stk(call)
 
 
 @Endpoint(
@@ -158,7 +191,7 @@ def initiate_stk(call: Call) -> SnakeRecord:
 )
 def initiate_payout(call: Call) -> SnakeRecord:
     """Initiate a payout."""
-    return PayoutInitiated.model_validate(_payments.initiate_payout(call, read_body(PayoutBody, call.body)))
+    return _shown(PayoutInitiated, _payments.initiate_payout(call, call.read(PayoutBody)), call)
 
 
 @Endpoint(
@@ -166,7 +199,7 @@ def initiate_payout(call: Call) -> SnakeRecord:
     "/transactions",
     "Transactions",
     "Listing payments",
-    record_for=list_record,
+    record=TransactionList,
     parameters=_FILTERS,
     errors=("VALIDATION_ERROR",),
     listed=True,
@@ -178,8 +211,7 @@ def list_transactions(call: Call) -> SnakeRecord:
     if call.list_lag:
         lag = call.now - timedelta(seconds=LIST_LAG)
         filters = replace(filters, until=min(lag, filters.until or lag))
-    page = list_page(call.account_state, filters, call.now)
-    return list_record(call.account_state.account.switches).model_validate(page)
+    return _shown(TransactionList, list_page(call.account_state, filters, call.now), call)
 
 
 @Endpoint(
@@ -187,19 +219,17 @@ def list_transactions(call: Call) -> SnakeRecord:
     "/transactions/{id}",
     "Transactions",
     "Asking how a payment went",
-    record_for=read_record,
+    record=TransactionRead,
     errors=("TRANSACTION_NOT_FOUND",),
     shows_transaction=True,
 )
 def read_transaction(call: Call) -> SnakeRecord:
     """Read one transaction."""
     transaction = call.state.transactions.get(call.id)
-    account = call.account_state.account
     # Another account's transaction looks like a missing one, or else ids could be guessed.
-    if transaction is None or transaction.tenant_id != account.tenant_id:
-        status = account.switches.transaction_not_found_status
-        raise Refusal("TRANSACTION_NOT_FOUND", status=status)
-    return read_record(account.switches).model_validate(transaction)
+    if transaction is None or transaction.tenant_id != call.account_state.account.tenant_id:
+        raise Refusal("TRANSACTION_NOT_FOUND", status=call.switches.transaction_not_found_status)
+    return _shown(TransactionRead, transaction, call)
 
 
 @Endpoint(
@@ -215,12 +245,7 @@ def read_transaction(call: Call) -> SnakeRecord:
 )
 def top_up(call: Call) -> SnakeRecord:
     """Top up the service wallet."""
-    # Only the key decides, even if the body differs, because no comparison of bodies is specified.
-    history, key = call.account_state.history, call.idempotency_key
-    transaction = next((each for each in history if key and each.idempotency_key == key), None)
-    if transaction is None:
-        transaction = _payments.initiate_top_up(call, read_body(TopUpBody, call.body))
-    return StkInitiated.model_validate(transaction)
+    return _shown(StkInitiated, _payments.initiate_top_up(call, Kind.WALLET_TOPUP), call)
 
 
 @Endpoint("GET", "/wallets/service/balance", "Service wallet", "Reading the fee wallet", record=ServiceBalance)
@@ -229,7 +254,37 @@ def read_balance(call: Call) -> SnakeRecord:
     return ServiceBalance.model_validate(call.account_state.account)
 
 
-@Endpoint("GET", _CHANNELS, "Channels", "Listing tills and paybills", record=ChannelList)
+@Endpoint(
+    "POST",
+    "/wallets/b2c/topups",
+    "Payout wallet",
+    "Topping up the payout wallet",
+    record=StkInitiated,
+    body=TopUpBody,
+    parameters=(_IDEMPOTENCY_KEY,),
+    errors=("VALIDATION_ERROR", "INVALID_PHONE"),
+    ends_as="prompt",
+    needs="more_endpoints",
+)
+def top_up_b2c(call: Call) -> SnakeRecord:
+    """Top up the payout wallet."""
+    return _shown(StkInitiated, _payments.initiate_top_up(call, Kind.WALLET_TOPUP_B2C), call)
+
+
+@Endpoint(
+    "GET",
+    "/wallets/b2c/balance",
+    "Payout wallet",
+    "Reading the payout wallet",
+    record=B2cBalance,
+    needs="more_endpoints",
+)
+def read_b2c_balance(call: Call) -> SnakeRecord:
+    """Read the payout wallet's balance."""
+    return B2cBalance.model_validate(call.account_state.account)
+
+
+@Endpoint("GET", _CHANNELS, "Channels", "Listing tills and paybills", record=ChannelList, needs="channel_reads")
 def list_channels(call: Call) -> SnakeRecord:
     """List payment channels."""
     account = call.account_state.account
@@ -249,9 +304,9 @@ def list_channels(call: Call) -> SnakeRecord:
 )
 def create_channel(call: Call) -> SnakeRecord:
     """Create a payment channel."""
-    account, body = call.account_state.account, read_body(NewChannelBody, call.body)
+    account, body = call.account_state.account, call.read(NewChannelBody)
     channel = Channel(
-        type=body.type,
+        type=cast("ChannelType", body.type),
         shortcode=body.shortcode,
         name=body.name,
         account_number=_payments.account_number_of(body.type, body.account_number),
@@ -277,6 +332,7 @@ def _make_default(account: Account, channel: Channel) -> None:
     "Reading a till or paybill",
     record=PaymentChannel,
     errors=("CHANNEL_NOT_FOUND",),
+    needs="channel_reads",
 )
 def read_channel(call: Call) -> SnakeRecord:
     """Read one payment channel."""
@@ -297,7 +353,7 @@ def change_channel(call: Call) -> SnakeRecord:
     """Change a payment channel."""
     account = call.account_state.account
     channel = _payments.find_channel(account, call.id, code=account.switches.patch_unknown_channel)
-    body = read_body(ChannelChangesBody, call.body)
+    body = call.read(ChannelChangesBody)
     sent = body.model_fields_set
     if account.switches.immutable_channel_fields == "refuse":
         fields = parse_json(call.body)
@@ -323,7 +379,6 @@ def change_channel(call: Call) -> SnakeRecord:
     f"{_CHANNELS}/{{id}}",
     "Channels",
     "Removing a till or paybill",
-    record=Nothing,
     errors=("CHANNEL_NOT_FOUND", "CHANNEL_IN_USE"),
 )
 def delete_channel(call: Call) -> SnakeRecord:

@@ -16,13 +16,13 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from momopay.sandbox._accounts import KEY_PREFIX, key_of, mask_key, tenant_id_of
+from momopay.sandbox._accounts import is_key, key_of, mask_key, tenant_id_of
 from momopay.sandbox._bodies import MAXIMUM_BYTES
 from momopay.sandbox._connections import CONNECTION, Connection, read_body, replay
 from momopay.sandbox._engine import Engine
 from momopay.sandbox._faults import Fault, PlannedFault
 from momopay.sandbox._records import ReceivedRequest, Transaction, json_number
-from momopay.sandbox._refusals import Refusal, error_body
+from momopay.sandbox._refusals import Refusal
 from momopay.sandbox._state import ServiceState
 
 PREFIX = "/v1"
@@ -75,10 +75,17 @@ class FaultMiddleware:
             scope[EFFECT] = planned.fault
             await self._app(scope, receive, send_and_log)
         elif planned.fault.is_before_commit:
-            answer = Response(_HTML, 502, _TEXT_HTML) if planned.fault is Fault.html_502 else _error()
-            await answer(scope, receive, send_and_log)
+            await self._refuse(planned, request)(scope, receive, send_and_log)
         else:
-            await self._after_commit(scope, receive, send_and_log, planned)
+            await self._after_commit(scope, receive, send_and_log, planned, request)
+
+    def _refuse(self, planned: PlannedFault, request: ReceivedRequest) -> Response:
+        """Return the response of a fault that shows an error, as the account's switches show errors."""
+        if planned.fault is Fault.html_502:
+            return Response(_HTML, 502, _TEXT_HTML)
+        state, known = self._engine.state, self._engine.state.accounts.get(request.tenant_id or "")
+        switches = known.account.switches if known else state.switches
+        return refusal_response(planned.refusal(), switches.error_messages)
 
     def _dating(self, send: Send) -> Send:
         """Return a `send` that adds a Date header."""
@@ -105,7 +112,7 @@ class FaultMiddleware:
             headers={name: value for name, value in headers.items() if name != "authorization"},
             at=self._engine.clock.now(),
             key=mask_key(key) if key else "",
-            tenant_id=tenant_id_of(key) if key.startswith(KEY_PREFIX) else None,
+            tenant_id=tenant_id_of(key) if is_key(key) else None,
         )
         self._engine.requests.add(request)
         return request
@@ -121,7 +128,9 @@ class FaultMiddleware:
         finally:
             connection.release()
 
-    async def _after_commit(self, scope: Scope, receive: Receive, send: Send, planned: PlannedFault) -> None:
+    async def _after_commit(
+        self, scope: Scope, receive: Receive, send: Send, planned: PlannedFault, request: ReceivedRequest
+    ) -> None:
         start: Message = {}
         body = b""
 
@@ -135,11 +144,8 @@ class FaultMiddleware:
         await self._app(scope, receive, keep)
         connection: Connection = scope[CONNECTION]
         match planned.fault:
-            case Fault.error_after_commit:
-                await _error()(scope, receive, send)
-            case Fault.refused_after_commit:
-                refusal = error_body("REQUEST_CONFLICT", "Refused, although it was executed (a fault on demand)")
-                await json_response(refusal, planned.status)(scope, receive, send)
+            case Fault.error_after_commit | Fault.refused_after_commit:
+                await self._refuse(planned, request)(scope, receive, send)
             case fault if fault.names_another:
                 another = name_another(fault, body, self._engine.state)
                 await json_response(another, start["status"])(scope, receive, send)
@@ -183,12 +189,13 @@ async def _wait_for_disconnect(receive: Receive) -> None:
         pass
 
 
-def _error() -> Response:
-    return json_response(error_body("INTERNAL_ERROR", "The service failed (a fault on demand)"), 500)
-
-
 def json_response(body: str, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     return Response(body, status, headers, media_type="application/json")
+
+
+def refusal_response(refusal: Refusal, messages: str = "text") -> Response:
+    """Return the error envelope of a refusal under the switch `error_messages`."""
+    return json_response(refusal.body(messages), refusal.status, refusal.headers)
 
 
 def name_another(fault: Fault, body: bytes, state: ServiceState) -> str:

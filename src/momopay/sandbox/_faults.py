@@ -3,10 +3,13 @@
 import re
 from dataclasses import dataclass, field
 from enum import StrEnum
+from http import HTTPStatus
 from typing import Self
 from uuid import uuid4
 
+from momopay.sandbox._accounts import Switches
 from momopay.sandbox._endpoints import ENDPOINTS, Endpoint
+from momopay.sandbox._refusals import DETAILS, STATUS_BY_CODE, Refusal
 
 
 class Fault(StrEnum):
@@ -32,6 +35,7 @@ class Fault(StrEnum):
     truncated = "truncated", "Half an answer", "Executed, and half of the answer arrives."
     html_502 = "html_502", "502 page of a proxy", "502 with an HTML page. Not executed."
     slow_drip = "slow_drip", "Very slow answer", "Executed, and the answer arrives byte by byte."
+    refused_before_commit = "refused_before_commit", "Refused, not executed", "An error code. Nothing has happened."
     refused_after_commit = "refused_after_commit", "Refused, but executed", "An unknown error code. It was executed."
     other_transaction = "other_transaction", "Answer about another payment", "The answer names another transaction."
     other_amount = "other_amount", "Answer with another amount", "The answer names another amount."
@@ -43,6 +47,10 @@ class Fault(StrEnum):
     callback_reordered = "callback_reordered", "Callbacks swapped", "The next payment's callback comes first."
     callback_lost = "callback_lost", "Callback is lost", "The callback of this payment is never sent."
 
+    @classmethod
+    def _missing_(cls, _value: object) -> Self:
+        raise ValueError(f"fault must be one of: {', '.join(cls)}")
+
     @property
     def is_effect(self) -> bool:
         """Whether the response is correct, and only a list or a callback goes wrong."""
@@ -51,7 +59,8 @@ class Fault(StrEnum):
     @property
     def is_before_commit(self) -> bool:
         """Whether the request is never processed."""
-        return self in {Fault.refuse, Fault.reset_before_read, Fault.error_before_commit, Fault.html_502}
+        unread = {Fault.refuse, Fault.reset_before_read}
+        return self in {*unread, Fault.error_before_commit, Fault.html_502, Fault.refused_before_commit}
 
     @property
     def names_another(self) -> bool:
@@ -69,7 +78,7 @@ class Fault(StrEnum):
 
 
 _HAVE_BODY = frozenset(range(200, 600)) - {204, 205, 304}
-REFUSED_WITH = 409  # the status of `refused_after_commit`, unless another is planned
+REFUSED_WITH = 409  # the status of a fault that refuses with an unknown code, unless another is planned
 
 
 @dataclass(slots=True)
@@ -81,22 +90,38 @@ class PlannedFault:
     fault: Fault
     times: int = 1
     content_length: bool = True
-    status: int = REFUSED_WITH
+    status: int | None = None
+    code: str = ""
     id: str = field(default_factory=lambda: str(uuid4()))
     pattern: re.Pattern[str] = field(init=False)
+    _own: dict[str, int] = field(init=False)
 
     def __post_init__(self) -> None:
         """Raise ValueError for a method, path or status that cannot apply, and for `times` below 1."""
         if self.times < 1:
             raise ValueError("times must be at least 1")
-        if self.status not in _HAVE_BODY:
+        if self.status is not None and self.status not in _HAVE_BODY:
             raise ValueError("status must be one that has a body, from 200 to 599")
         self.fault = Fault(self.fault)
         self.method, self.path = self.method.upper(), "/" + self.path.removeprefix("/")
         self.pattern = _pattern(self.path)
         # A fault for any other path would never apply, so a test that relies on it would prove nothing.
-        if not any(each.method == self.method and _pattern(each.path).fullmatch(self.path) for each in ENDPOINTS):
+        found = [each for each in ENDPOINTS if each.method == self.method and _pattern(each.path).fullmatch(self.path)]
+        if not found:
             raise ValueError(f"the service has no {self.method} {self.path}")
+        self._own = dict(found[0].errors_under(Switches()))
+
+    def refusal(self) -> Refusal:
+        """Return the error that the fault shows, with the status and the details that its code has."""
+        if self.fault in {Fault.error_before_commit, Fault.error_after_commit}:
+            return Refusal("INTERNAL_ERROR", "The service failed (a fault on demand)")
+        code = self.code or "REQUEST_CONFLICT"
+        # The endpoint's own status first: CHANNEL_NOT_FOUND is 400 on payments.
+        status = self.status or self._own.get(code) or STATUS_BY_CODE.get(code, REFUSED_WITH)
+        details = DETAILS.get(code, {})
+        wait = details.get("retryAfterSeconds", details.get("resetInSeconds", 1))
+        headers = {"retry-after": str(wait)} if status == HTTPStatus.TOO_MANY_REQUESTS else None
+        return Refusal(code, "Refused (a fault on demand)", details=details, status=status, headers=headers)
 
 
 @dataclass(slots=True)

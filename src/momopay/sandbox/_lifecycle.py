@@ -79,7 +79,8 @@ def enter(state: ServiceState, transaction: Transaction, status: Status, code: s
     if transaction.kind is Kind.STK and status in COMPLETED and switches.health_rule:
         account_state.health.add_result(now, succeeded=status is Status.SUCCESS)
     # Last, because the payload shows everything that is set above.
-    if status in COMPLETED or (status is Status.REVERSED and switches.callback_on_reversed):
+    on_request = {Status.REVERSED: switches.callback_on_reversed, Status.PROCESSING: switches.callback_on_processing}
+    if status in COMPLETED or on_request.get(status):
         _queue(state, transaction, ending, now)
     state.mark_changed(transaction)
 
@@ -97,6 +98,9 @@ def _move_money(state: ServiceState, transaction: Transaction, status: Status, n
             account.service_balance += transaction.amount
             account.service_updated_at = now
             state.record_movement(MovementKind.top_up, transaction, transaction.amount, now)
+        case Kind.WALLET_TOPUP_B2C, Status.SUCCESS:
+            account.b2c_balance += transaction.amount
+            state.record_movement(MovementKind.top_up, transaction, transaction.amount, now)
         case _, Status.REVERSED:
             account.b2c_balance += transaction.amount
             state.record_movement(MovementKind.reversal, transaction, transaction.amount, now)
@@ -109,9 +113,7 @@ def _move_money(state: ServiceState, transaction: Transaction, status: Status, n
 
 
 def _open_prompt(state: ServiceState, transaction_id: str, *, may_be_late: bool = False) -> Transaction:
-    transaction = state.transactions.get(transaction_id)
-    if transaction is None:
-        raise Refusal("TRANSACTION_NOT_FOUND")
+    transaction = state.find(transaction_id)
     takes_pin = {Status.PENDING}
     if may_be_late and state.accounts[transaction.tenant_id].account.switches.late_pin:
         takes_pin |= {Status.CANCELLED, Status.EXPIRED, Status.FAILED}
@@ -127,9 +129,10 @@ def _queue(state: ServiceState, transaction: Transaction, ending: Status, now: d
     # The switches may make a cancelled prompt FAILED in its callback too, but an expired one only in reads.
     status = transaction.status if ending is Status.CANCELLED else ending
     # No event type is specified for a reversal. The payout was FAILED before.
-    event_type = "transaction.failed" if ending is Status.REVERSED else f"transaction.{ending.lower()}"
-    payload = callback_payload(transaction, event_type=event_type, status=status)
+    others = {Status.REVERSED: "transaction.failed", Status.PROCESSING: "transaction.updated"}
+    event_type = others.get(ending, f"transaction.{ending.lower()}")
     mode, switches = transaction.callback_mode, state.accounts[transaction.tenant_id].account.switches
+    payload = callback_payload(transaction, event_type, status, switches)
     delivery = Delivery(
         transaction.tenant_id, transaction.id, transaction.callback_url, payload, posts_left=switches.callback_posts
     )

@@ -112,7 +112,7 @@ def _overview(account_state: AccountState, filters: Filters, now: datetime) -> d
 def _place(cursor: str) -> int:
     found = re.fullmatch(CURSOR, cursor)
     if found is None:
-        raise invalid_field("cursor", "must be the nextCursor of an earlier page")
+        raise invalid_field("cursor", "must be that of an earlier page")
     return int(found[1])
 
 

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from copy import deepcopy
 from datetime import UTC, datetime
 from http import HTTPStatus
@@ -10,16 +10,18 @@ from typing import Any
 from uuid import UUID
 
 from pydantic import BaseModel
+from pydantic.alias_generators import to_camel
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
 from momopay.sandbox._accounts import Switches
-from momopay.sandbox._bodies import Body, callback_url_pattern
+from momopay.sandbox._bodies import CONTRACT_LIMITS, Body, NewChannelBody, callback_field, callback_url_pattern
 from momopay.sandbox._endpoints import ENDPOINTS, Endpoint
 from momopay.sandbox._lifecycle import enter
 from momopay.sandbox._payments import Call
 from momopay.sandbox._records import Status
-from momopay.sandbox._refusals import CODES
+from momopay.sandbox._refusals import CODES, DETAILS, Refusal
 from momopay.sandbox._serializers import Callback, callback_payload
+from momopay.sandbox._shapes import record_under
 from momopay.sandbox._state import ServiceState
 
 Json = dict[str, Any]
@@ -34,22 +36,14 @@ _ID: Json = {
     "schema": {"type": "string", "format": "uuid"},
     "description": "Its id",
 }
-_ERROR_DETAIL: Json = {
-    "type": "object",
-    "properties": {"message": {"type": "string"}, "code": {"type": "string"}, "details": {"type": "object"}},
-    "required": ["message", "code", "details"],
+_MESSAGES: Mapping[str, Json] = {
+    "text": {"type": "string"},
+    "array": {"type": ["string", "array"], "items": {"type": "string"}},
 }
-_DETAILS: Mapping[str, Json] = {
-    "RATE_LIMIT_EXCEEDED": {"limit": 60, "remaining": 0, "resetInSeconds": 17},
-    "STK_TEMP_BANNED": {"retryAfterSeconds": 3600},
-    "TRANSACTION_HEALTH_BLOCKED": {
-        "retryAfterSeconds": 1800,
-        "blockedUntil": "2026-01-31T10:00:00.000Z",
-        "successRate": 0.29,
-        "sampleSize": 100,
-        "minSuccessRate": 0.3,
-    },
-    "VALIDATION_ERROR": {"fields": {"amount": "Field required"}},
+_RATE_LIMIT_HEADERS = {
+    "x-ratelimit-limit": "Requests a minute",
+    "x-ratelimit-remaining": "Requests that are left",
+    "x-ratelimit-reset": "When all are left again, as a Unix time",
 }
 
 
@@ -57,7 +51,8 @@ def openapi(switches: Switches, url: str, callback_hosts: Collection[str]) -> Js
     """Return the document for an account with these switches, on the server at `url`."""
     examples = _Examples(switches)
     paths: Json = {}
-    for endpoint in ENDPOINTS:
+    endpoints = [endpoint for endpoint in ENDPOINTS if endpoint.exists_under(switches)]
+    for endpoint in endpoints:
         described = _operation(endpoint, switches, examples)
         paths.setdefault(_PREFIX + endpoint.path, {})[endpoint.method.lower()] = described
     scheme = {"type": "http", "scheme": "basic", "description": "The API key as user name, no password"}
@@ -70,9 +65,9 @@ def openapi(switches: Switches, url: str, callback_hosts: Collection[str]) -> Js
         },
         "servers": [{"url": url, "description": "This sandbox"}],
         "security": [{"apiKey": []}],
-        "tags": [{"name": tag} for tag in dict.fromkeys(endpoint.tag for endpoint in ENDPOINTS)],
+        "tags": [{"name": tag} for tag in dict.fromkeys(endpoint.tag for endpoint in endpoints)],
         "paths": paths,
-        "components": {"schemas": _schemas(switches, callback_hosts), "securitySchemes": {"apiKey": scheme}},
+        "components": {"schemas": _schemas(endpoints, switches, callback_hosts), "securitySchemes": {"apiKey": scheme}},
     }
 
 
@@ -83,7 +78,7 @@ def _operation(endpoint: Endpoint, switches: Switches, examples: "_Examples") ->
         "tags": [endpoint.tag],
         "security": [{"apiKey": []}],
     }
-    if parameters := [*([_ID] if "{id}" in endpoint.path else ()), *endpoint.parameters]:
+    if parameters := [*([_ID] if "{id}" in endpoint.path else ()), *endpoint.parameters_under(switches)]:
         described["parameters"] = deepcopy(parameters)  # because callers may change the document
     if endpoint.body is not None:
         content = _content(endpoint.body.__name__, examples.bodies[endpoint.name])
@@ -96,7 +91,8 @@ def _operation(endpoint: Endpoint, switches: Switches, examples: "_Examples") ->
             "requestBody": {"required": True, "content": payload},
             "responses": {"200": {"description": "Any 2xx acknowledges it; else it is sent again"}},
         }
-        described["callbacks"] = {"ended": {"{$request.body#/callbackUrl}": {"post": post}}}
+        url = f"{{$request.body#/{callback_field(endpoint.body or Body, switches)}}}"
+        described["callbacks"] = {"ended": {url: {"post": post}}}
     return described
 
 
@@ -104,13 +100,13 @@ def _responses(endpoint: Endpoint, switches: Switches, examples: "_Examples") ->
     status = endpoint.status_under(switches)
     responses: Json = {str(status): {"description": "Done"}}
     if status != HTTPStatus.NO_CONTENT:
-        name = endpoint.record_under(switches).__name__
+        name = record_under(endpoint.record, switches).__name__
         responses[str(status)]["content"] = _content(f"{name}Envelope", examples.answers[endpoint.name])
     errors = list(endpoint.errors_under(switches))
     for error_status in sorted({each for _, each in errors}):
         codes = [code for code, each in errors if each == error_status]
         # OpenAPI describes each status once, so its examples show the codes that share it.
-        shown = {code: {"summary": CODES[code][1], "value": _error_example(code)} for code in codes}
+        shown = {code: {"summary": CODES[code][1], "value": _error_example(code, switches)} for code in codes}
         response: Json = {
             "description": ", ".join(codes),
             "content": {
@@ -120,6 +116,12 @@ def _responses(endpoint: Endpoint, switches: Switches, examples: "_Examples") ->
         if error_status == HTTPStatus.TOO_MANY_REQUESTS:  # all three codes have the header
             response["headers"] = {"Retry-After": {"schema": {"type": "integer"}, "description": "Whole seconds"}}
         responses[str(error_status)] = response
+    if switches.rate_limit_headers:
+        described = {
+            name: {"schema": {"type": "integer"}, "description": text} for name, text in _RATE_LIMIT_HEADERS.items()
+        }
+        for response in responses.values():
+            response["headers"] = {**response.get("headers", {}), **described}
     return responses
 
 
@@ -127,29 +129,38 @@ def _content(schema: str, example: Any) -> Json:
     return {"application/json": {"schema": {"$ref": f"#/components/schemas/{schema}"}, "example": example}}
 
 
-def _error_example(code: str) -> Json:
-    error = {"message": CODES[code][1], "code": code, "details": _DETAILS.get(code, {})}
-    return {"success": False, "error": error, "requestId": str(UUID(int=1))}
+def _error_example(code: str, switches: Switches) -> Json:
+    refusal = Refusal(code, details=DETAILS.get(code))
+    return {**json.loads(refusal.body(switches.error_messages)), "requestId": str(UUID(int=1))}
 
 
-def _schemas(switches: Switches, callback_hosts: Collection[str]) -> Json:
-    records = {endpoint.record_under(switches) for endpoint in ENDPOINTS}
-    bodies = {endpoint.body for endpoint in ENDPOINTS if endpoint.body is not None}
-    modes: list[tuple[type[BaseModel], JsonSchemaMode]] = [(Callback, "serialization")]
+def _schemas(endpoints: Sequence[Endpoint], switches: Switches, callback_hosts: Collection[str]) -> Json:
+    records = {record_under(endpoint.record, switches) for endpoint in endpoints}
+    bodies = {endpoint.body for endpoint in endpoints if endpoint.body is not None}
+    modes: list[tuple[type[BaseModel], JsonSchemaMode]] = [(record_under(Callback, switches), "serialization")]
     modes.extend((record, "serialization") for record in records)
     modes.extend((body, "validation") for body in bodies)
     _, found = models_json_schema(modes, ref_template="#/components/schemas/{model}")
     schemas: Json = {name: _plain(schema) for name, schema in found["$defs"].items()}
     pattern = callback_url_pattern(callback_hosts, strict=switches.strict_callback_urls)
     for body in bodies:
-        for part in schemas[body.__name__]["properties"].get("callbackUrl", {}).get("anyOf", ()):
+        schema = schemas[body.__name__]
+        fields = schema["properties"]
+        for part in fields.get("callbackUrl", {}).get("anyOf", ()):
             if part.get("format") == "uri":
                 part["pattern"] = pattern
+        if switches.field_limits == "contract":
+            _limit(fields)
+        if "callbackUrl" in fields:
+            fields[callback_field(body, switches)] = fields.pop("callbackUrl")
+        if body is NewChannelBody:
+            fields["type"]["enum"] = list(switches.known_channel_types)
         if switches.strict_fields and body.optional:
-            _require_all(schemas[body.__name__], {str(body.model_fields[name].alias) for name in body.optional})
+            _require_all(schema, {str(body.model_fields[name].alias) for name in body.optional})
     for record in records:
         schemas[f"{record.__name__}Envelope"] = _envelope("data", record.__name__, success=True)
-    schemas["ErrorDetail"] = _ERROR_DETAIL
+    error = {"message": _MESSAGES[switches.error_messages], "code": {"type": "string"}, "details": {"type": "object"}}
+    schemas["ErrorDetail"] = {"type": "object", "properties": error, "required": list(error)}
     schemas["ErrorEnvelope"] = _envelope("error", "ErrorDetail", success=False)
     return dict(sorted(schemas.items()))
 
@@ -174,6 +185,15 @@ def _plain(schema: Json) -> Json:
     return plain
 
 
+def _limit(fields: Json) -> None:
+    """Add the limits of the switch `field_limits`."""
+    for name, limit in CONTRACT_LIMITS.items():
+        shown = fields.get(to_camel(name), {})
+        for part in (shown, *shown.get("anyOf", ())):
+            if part.get("type") == "string":
+                part["maxLength"] = limit
+
+
 def _require_all(schema: Json, optional: set[str]) -> None:
     """Require every field that is not optional, for the switch `strict_fields`. A null counts as missing."""
     for name, part in schema["properties"].items():
@@ -195,7 +215,7 @@ class _Examples:
         for endpoint in ENDPOINTS:
             name = endpoint.name
             if endpoint.body is not None:
-                self.bodies[name] = _body_example(endpoint.body)
+                self.bodies[name] = _body_example(endpoint.body, switches)
             call = Call(
                 state=state,
                 account_state=account_state,
@@ -209,7 +229,7 @@ class _Examples:
         paid = next(iter(state.transactions.values()))
         enter(state, paid, Status.SUCCESS, "0", _NOW)
         paid.receipt = "TCK4H7X2QP"
-        self.callback = callback_payload(paid, event_type="transaction.success", status=Status.SUCCESS)
+        self.callback = callback_payload(paid, "transaction.success", Status.SUCCESS, switches)
         self._fix_ids()
 
     def _fix_ids(self) -> None:
@@ -225,11 +245,11 @@ class _Examples:
         self.answers, self.callback = json.loads(_RANDOM.sub(fixed, text))
 
 
-def _body_example(body: type[Body]) -> Json:
+def _body_example(body: type[Body], switches: Switches) -> Json:
     example: Json = {}
     for name, part in body.model_json_schema()["properties"].items():
         # A field that may be null has its example inside `anyOf`.
         for each in (part, *part.get("anyOf", ())):
             if "examples" in each:
-                example[name] = each["examples"][0]
+                example[callback_field(body, switches) if name == "callbackUrl" else name] = each["examples"][0]
     return example

@@ -7,7 +7,7 @@ from typing import Self
 from uuid import uuid4
 
 from momopay.sandbox._bodies import normalise_phone
-from momopay.sandbox._records import Kind, Status, Step, Transaction
+from momopay.sandbox._records import TOP_UPS, Kind, Status, Step, Transaction
 from momopay.sandbox._refusals import Refusal
 
 
@@ -26,6 +26,10 @@ class Outcome(StrEnum):
         member._value_ = value
         member.label, member.text, member.digits, member.code = label, text, digits, code
         return member
+
+    @classmethod
+    def _missing_(cls, _value: object) -> Self:
+        raise ValueError(f"outcome must be one of: {', '.join(cls)}")
 
     success = "success", "Paid", "The PIN is entered after 5 seconds, the money is there after 35."
     insufficient_funds = "insufficient_funds", "Not enough money", "Fails after 35 seconds with code 1.", "9901", "1"
@@ -81,7 +85,7 @@ def phone_for(outcome: Outcome) -> str:
 
 def confirmation(kind: Kind) -> Step:
     """Return the provider's confirmation, which follows the PIN or the acceptance of a payout."""
-    return Step(TOP_UP_CONFIRMED_AFTER if kind is Kind.WALLET_TOPUP else CONFIRMED_AFTER, Status.SUCCESS, "0")
+    return Step(TOP_UP_CONFIRMED_AFTER if kind in TOP_UPS else CONFIRMED_AFTER, Status.SUCCESS, "0")
 
 
 def plan(kind: Kind, outcome: Outcome) -> list[Step]:
@@ -110,7 +114,7 @@ def plan(kind: Kind, outcome: Outcome) -> list[Step]:
 
 
 # To the customer, an STK payment and a top-up are both a prompt.
-KINDS = {"prompt": frozenset({Kind.STK, Kind.WALLET_TOPUP}), "payout": frozenset({Kind.B2C})}
+KINDS = {"prompt": TOP_UPS | {Kind.STK}, "payout": frozenset({Kind.B2C})}
 
 
 @dataclass(slots=True)

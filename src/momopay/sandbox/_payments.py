@@ -9,8 +9,18 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from uuid import uuid4
 
-from momopay.sandbox._accounts import Account, Channel, Credential
-from momopay.sandbox._bodies import PayoutBody, StkBody, TopUpBody, check_callback_url, normalise_phone
+from momopay.sandbox._accounts import Account, Channel, Credential, Switches
+from momopay.sandbox._bodies import (
+    IDEMPOTENCY_KEY_LIMIT,
+    B,
+    PayoutBody,
+    StkBody,
+    TopUpBody,
+    callback_field,
+    check_callback_url,
+    normalise_phone,
+    read_body,
+)
 from momopay.sandbox._lifecycle import provider_ids
 from momopay.sandbox._outcomes import outcome_for, plan
 from momopay.sandbox._records import Kind, MovementKind, Transaction
@@ -46,15 +56,16 @@ def account_number_of(channel_type: str, account_number: str | None, status: int
     """Return the account number of a channel of this type, or raise Refusal if it is missing."""
     if channel_type == "PAYBILL" and not account_number:
         raise invalid_field("accountNumber", "is required for a PAYBILL channel", status)
-    # A TILL_NUMBER has none, so one that was sent is dropped.
-    return None if channel_type == "TILL_NUMBER" else account_number
+    # A TILL_NUMBER or TILL has none, so one that was sent is dropped.
+    return None if channel_type in _TILLS else account_number
 
 
 LIST_LAG = 60.0  # virtual seconds
 # Used if there is neither a channel nor a credential profile.
 PLATFORM_SHORTCODE = "600000"
 PLATFORM_TRANSACTION_TYPE = "CustomerPayBillOnline"
-_TRANSACTION_TYPES = {"PAYBILL": "CustomerPayBillOnline", "TILL_NUMBER": "CustomerBuyGoodsOnline"}
+_TILLS = frozenset({"TILL_NUMBER", "TILL"})
+_FORGOTTEN_AFTER = timedelta(minutes=10)  # a payout's Idempotency-Key, under the switch `payout_keys`
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +81,14 @@ class Call:
     idempotency_key: str | None = None
     callback_mode: str = ""
     list_lag: bool = False
+
+    @property
+    def switches(self) -> Switches:
+        return self.account_state.account.switches
+
+    def read(self, model: type[B]) -> B:
+        """Return the body under the account's switches."""
+        return read_body(model, self.body, self.switches)
 
 
 def initiate_stk(call: Call, body: StkBody) -> Transaction:
@@ -91,7 +110,7 @@ def initiate_stk(call: Call, body: StkBody) -> Transaction:
         profile = account.credentials.get(body.credential_id, profile)
     transaction_type = profile.transaction_type or PLATFORM_TRANSACTION_TYPE
     if channel is not None:
-        transaction_type = _TRANSACTION_TYPES.get(channel.type, PLATFORM_TRANSACTION_TYPE)
+        transaction_type = "CustomerBuyGoodsOnline" if channel.type in _TILLS else PLATFORM_TRANSACTION_TYPE
     shortcode = channel.shortcode if channel else profile.shortcode
     transaction = _new_transaction(call, Kind.STK, body, phone, shortcode)
     transaction.reference, transaction.description = body.account_reference or "", body.transaction_desc or ""
@@ -104,9 +123,24 @@ def initiate_stk(call: Call, body: StkBody) -> Transaction:
 
 
 def initiate_payout(call: Call, body: PayoutBody) -> Transaction:
-    """Queue a payout; the B2C wallet is debited and the fee deducted at once."""
-    state, account = call.state, call.account_state.account
+    """Queue a payout; the B2C wallet is debited and the fee deducted at once.
+
+    Where keys are honoured, one that was sent before returns its payout.
+    """
+    state, account, key = call.state, call.account_state.account, call.idempotency_key or ""
+    keys = account.switches.payout_keys
+    if keys == "ignored":
+        key = ""
+    if len(key) > IDEMPOTENCY_KEY_LIMIT:
+        raise Refusal("INVALID_IDEMPOTENCY_KEY")
     phone, callback_url = _check_fields(call, body)
+    reference, description = body.reference or "", body.description or ""
+    made = call.account_state.keys.get((Kind.B2C, key))
+    if made is not None and (keys == "honoured" or call.now - made.created_at < _FORGOTTEN_AFTER):
+        earlier = (made.amount, made.phone, made.reference, made.description, made.callback_url, made.channel_id)
+        if earlier != (body.amount, phone, reference, description, callback_url, body.channel_id):
+            raise Refusal("DUPLICATE_IDEMPOTENCY_KEY")
+        return made
     channel = None if body.channel_id is None else find_channel(account, body.channel_id, status=400)
     # KYC, funds and fee are in the order of the service page, "POST /b2c/payouts".
     if not account.kyc_approved:
@@ -116,7 +150,8 @@ def initiate_payout(call: Call, body: PayoutBody) -> Transaction:
     _check_fee(account)
     shortcode = channel.shortcode if channel else PLATFORM_SHORTCODE
     transaction = _new_transaction(call, Kind.B2C, body, phone, shortcode)
-    transaction.reference, transaction.description = body.reference or "", body.description or ""
+    transaction.reference, transaction.description = reference, description
+    transaction.idempotency_key = key or None
     transaction.transaction_type, transaction.callback_url = "BusinessPayment", callback_url
     transaction.channel_id, transaction.fee = channel.id if channel else None, account.fee
     state.add(transaction)
@@ -127,11 +162,17 @@ def initiate_payout(call: Call, body: PayoutBody) -> Transaction:
     return transaction
 
 
-def initiate_top_up(call: Call, body: TopUpBody) -> Transaction:
-    """Send the prompt of a top-up. The caller has checked that its idempotency key is new."""
+def initiate_top_up(call: Call, kind: Kind) -> Transaction:
+    """Send the prompt of a top-up, or return that of the same Idempotency-Key."""
+    # Only the key decides, even if the body differs, because no comparison of bodies is specified.
+    if made := call.account_state.keys.get((kind, call.idempotency_key or "")):
+        return made
+    body = call.read(TopUpBody)
     phone = normalise_phone(body.phone)
-    transaction = _new_transaction(call, Kind.WALLET_TOPUP, body, phone, PLATFORM_SHORTCODE)
+    transaction = _new_transaction(call, kind, body, phone, PLATFORM_SHORTCODE)
     transaction.reference, transaction.description = body.account_reference or "", body.transaction_desc or ""
+    if kind is Kind.WALLET_TOPUP_B2C:
+        transaction.reference = f"B2C:{transaction.tenant_id}:{transaction.reference}"
     transaction.provider_request_id, transaction.provider_checkout_id = provider_ids()
     # An empty header is no key, or else all clients that send one would share a top-up.
     transaction.idempotency_key = call.idempotency_key or None
@@ -165,11 +206,11 @@ def _new_transaction(
 
 def _check_fields(call: Call, body: StkBody | PayoutBody) -> tuple[str, str | None]:
     """Return the normalised phone and the callback URL."""
-    switches = call.account_state.account.switches
+    switches = call.switches
     if switches.strict_fields:
         body.require_all()
-    phone, hosts = normalise_phone(body.phone), call.state.callback_hosts
-    return phone, check_callback_url(body.callback_url, strict=switches.strict_callback_urls, hosts=hosts)
+    phone, hosts, field = normalise_phone(body.phone), call.state.callback_hosts, callback_field(type(body), switches)
+    return phone, check_callback_url(body.callback_url, strict=switches.strict_callback_urls, hosts=hosts, field=field)
 
 
 def _check_fee(account: Account) -> None:

@@ -41,6 +41,10 @@ class Kind(StrEnum):
     STK = "STK"
     B2C = "B2C"
     WALLET_TOPUP = "WALLET_TOPUP"
+    WALLET_TOPUP_B2C = "WALLET_TOPUP_B2C"
+
+
+TOP_UPS = frozenset({Kind.WALLET_TOPUP, Kind.WALLET_TOPUP_B2C})
 
 
 # Without REVERSED, which follows FAILED: the transaction had completed before.
@@ -96,6 +100,8 @@ class Transaction:
     listed_from: datetime | None = None
     idempotency_key: str | None = None
     outcome: str | None = None  # planned for this payment; None means that the phone number decides
+    # Fields that lists show with another value, or without one: then they lack the field.
+    spoiled: dict[str, list[object]] = field(default_factory=dict[str, list[object]])
 
     @property
     def is_prompt(self) -> bool:

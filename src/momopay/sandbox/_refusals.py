@@ -2,13 +2,15 @@
 
 import json
 from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
 from uuid import uuid4
 
 # Not pydantic's JSON: a refusal may quote a lone surrogate from a request, which only a `\u` escape can carry.
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 
 # The HTTP status of each code, and what it means.
-CODES: Mapping[str, tuple[int, str]] = {
+CODES: dict[str, tuple[int, str]] = {
     "INVALID_PHONE": (400, "The phone number format is not recognised"),
     "NO_PAYMENT_CHANNELS": (400, "No channelId was sent, and the account has no payment channels"),
     "NO_DEFAULT_CHANNEL": (400, "No channelId was sent, and no channel of the account is the default"),
@@ -31,7 +33,47 @@ CODES: Mapping[str, tuple[int, str]] = {
     "FORBIDDEN": (403, "The sandbox answers to its own pages and to programs"),
     "INTERNAL_ERROR": (500, "The sandbox itself failed; this is a defect of the sandbox"),
 }
+# Codes of the operator's contract and clients, which the service's description does not have.
+_MORE_CODES: Mapping[int, tuple[str, ...]] = {
+    400: (
+        *("INVALID_IDEMPOTENCY_KEY", "INVALID_CURSOR", "INVALID_UUID", "EMPTY_UPDATE", "UNSUPPORTED_CURRENCY"),
+        "INSUFFICIENT_BALANCE",
+    ),
+    401: ("AUTH_HEADER_INVALID", "TENANT_INACTIVE"),
+    403: ("ACCOUNT_INACTIVE", "INSUFFICIENT_SCOPE"),
+    404: ("CREDENTIAL_NOT_FOUND", "WALLET_NOT_FOUND"),
+    409: ("CREDENTIAL_INACTIVE", "WALLET_INACTIVE", "DUPLICATE_SHORTCODE", "DUPLICATE_IDEMPOTENCY_KEY"),
+    429: ("RATE_LIMITED", "RATE_LIMIT"),
+    500: ("PLATFORM_CREDENTIALS_NOT_CONFIGURED",),
+}
+CODES.update(
+    {
+        code: (status, f"{code.replace('_', ' ').capitalize()}.")
+        for status, codes in _MORE_CODES.items()
+        for code in codes
+    }
+)
+CODES.update({f"HTTP_{status}": (status, HTTPStatus(status).phrase) for status in (400, 401, 403, 404, 409, 422, 429)})
 STATUS_BY_CODE: Mapping[str, int] = {code: status for code, (status, _) in CODES.items()}
+# Examples of the details of those codes that have any.
+DETAILS: Mapping[str, Mapping[str, object]] = {
+    "RATE_LIMIT_EXCEEDED": {"limit": 60, "remaining": 0, "resetInSeconds": 17},
+    "STK_TEMP_BANNED": {"retryAfterSeconds": 3600},
+    "TRANSACTION_HEALTH_BLOCKED": {
+        "retryAfterSeconds": 1800,
+        "blockedUntil": "2026-01-31T10:00:00.000Z",
+        "successRate": 0.29,
+        "sampleSize": 100,
+        "minSuccessRate": 0.3,
+    },
+    "VALIDATION_ERROR": {"fields": {"amount": "is required"}},
+}
+_INVALID = "VALIDATION_ERROR"
+
+
+def code_under(code: str, status: int, messages: str) -> str:
+    """Return a code under the switch `error_messages`."""
+    return f"HTTP_{status}" if messages == "array" and code == _INVALID else code
 
 
 class Refusal(Exception):  # noqa: N818 - a refusal is an answer of the service, not a defect of it
@@ -58,6 +100,16 @@ class Refusal(Exception):  # noqa: N818 - a refusal is an answer of the service,
     def __str__(self) -> str:
         return f"{self.code}: {self.message}"
 
+    def body(self, messages: str = "text") -> str:
+        """Return the error envelope under the switch `error_messages`."""
+        message: object = self.message
+        code = code_under(self.code, self.status, messages)
+        if messages == "array" and code.startswith("HTTP_"):
+            fields: Any = self.details.get("fields")
+            message = [f"{name} {reason}" for name, reason in fields.items()] if fields else [message]
+        error = {"message": message, "code": code, "details": self.details}
+        return _encode({"success": False, "error": error, "requestId": str(uuid4())})
+
 
 def invalid_field(field: str, reason: str, status: int = 400) -> Refusal:
     """Return a VALIDATION_ERROR for a field, which has its name on the wire."""
@@ -66,8 +118,3 @@ def invalid_field(field: str, reason: str, status: int = 400) -> Refusal:
 
 def success_body(data: object) -> str:
     return _encode({"success": True, "data": data, "requestId": str(uuid4())})
-
-
-def error_body(code: str, message: str, details: Mapping[str, object] | None = None) -> str:
-    error = {"message": message, "code": code, "details": details or {}}
-    return _encode({"success": False, "error": error, "requestId": str(uuid4())})

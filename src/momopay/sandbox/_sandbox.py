@@ -18,9 +18,11 @@ from momopay.sandbox._accounts import Account, load_profile
 from momopay.sandbox._control_api import add_control_routes
 from momopay.sandbox._engine import Engine
 from momopay.sandbox._fault_middleware import PREFIX
-from momopay.sandbox._faults import REFUSED_WITH, Fault, PlannedFault
+from momopay.sandbox._faults import Fault, PlannedFault
 from momopay.sandbox._outcomes import Outcome, PlannedOutcome
 from momopay.sandbox._records import CallbackRecord, HasTransactionId, Movement, ReceivedRequest
+from momopay.sandbox._refusals import Refusal
+from momopay.sandbox._serializers import SPOILABLE
 from momopay.sandbox._server import ANY_ADDRESS, LOOPBACK, Runner, listen
 from momopay.sandbox._state import ServiceState
 
@@ -46,13 +48,13 @@ class Sandbox:
     ) -> None:
         """`port` 0 takes a free one; `speed` 0 stops time between calls; `state` is an SQLite file.
 
-        Every account gets the switches in `profile`, a file of `momopay probe`. The other parameters are for use from
-        other machines. `host` is the IPv4 address to listen on. Under a name that is not loopback's, the sandbox
-        answers only if it is `host` or one of `allow_hosts`. Callbacks go to loopback and to `callback_hosts`, over
-        http or https.
+        Every account gets the switches in `profile`: a file of `momopay probe`, or "contract", the service as its
+        operator's contract describes it. The other parameters are for use from other machines. `host` is the IPv4
+        address to listen on. Under a name that is not loopback's, the sandbox answers only if it is `host` or one of
+        `allow_hosts`. Callbacks go to loopback and to `callback_hosts`, over http or https.
 
         Raises:
-            OSError, ValueError: The profile cannot be read, or it does not fit this version.
+            ValueError: The profile cannot be read, or it does not fit this version.
         """
         self._host, self._port = host, port
         # Called on first use, so that a sandbox that is never used starts no thread.
@@ -148,11 +150,16 @@ class Sandbox:
         return list(self._running.state.ledger)
 
     def account(self, key: str) -> Account:
-        """Return the account of a `pk_test_` key, opened on first use. Its attributes may be assigned at any time."""
+        """Return the account of a test key, opened on first use. Its attributes may be assigned at any time.
+
+        Raises:
+            ValueError: The key does not begin with `pk_test_`, or as the switch `key_prefixes` says.
+        """
         engine = self._running
-        if not key.startswith("pk_test_"):
-            raise ValueError("the sandbox has accounts for pk_test_ keys only")
-        return self._started.on_loop(lambda: engine.state.account_of(key, engine.clock.now()).account)
+        try:
+            return self._started.on_loop(lambda: engine.state.account_of(key, engine.clock.now()).account)
+        except Refusal:
+            raise ValueError("this sandbox has no accounts for such a key, but for pk_test_ keys") from None
 
     def block_stk(self, key: str) -> None:
         """Begin the 30-minute pause of TRANSACTION_HEALTH_BLOCKED for this account now."""
@@ -189,23 +196,40 @@ class Sandbox:
         self,
         method: str,
         path: str,
-        fault: Fault | str,
+        fault: Fault | str = Fault.refused_before_commit,
         times: int = 1,
         *,
         content_length: bool = True,
-        status: int = REFUSED_WITH,
+        status: int | None = None,
+        code: str = "",
     ) -> None:
         """Plan a fault for the next `times` requests of that method and path.
 
         `path` is relative to /v1; `{name}` or `*` in it matches one segment. With `content_length=False`,
-        `Fault.truncated` sends no Content-Length, so that only the broken JSON shows it. `status` is that of
-        `Fault.refused_after_commit`.
+        `Fault.truncated` sends no Content-Length, so that only the broken JSON shows it. `code` is the error code of
+        `Fault.refused_before_commit` and `Fault.refused_after_commit`, any of the service's or another, and `status`
+        its HTTP status, by default the one that the service gives it, or 409.
 
         Raises:
             ValueError: The fault or the path does not exist, `times` is below 1, or the status has no body.
         """
-        planned = PlannedFault(method, path, Fault(fault), times, content_length, status)
+        planned = PlannedFault(method, path, Fault(fault), times, content_length, status, code)
         self._started.on_loop(lambda: self._running.faults.waiting.append(planned))
+
+    def spoil(
+        self, transaction: str | HasTransactionId, field: str, value: object = None, *, missing: bool = False
+    ) -> None:
+        """Make lists show a field of one transaction with another value, by default null, or without it.
+
+        `field` is type, status, amount, currency, phone, created_at or updated_at. Reads by id and callbacks stay as
+        they are.
+
+        Raises:
+            ValueError: Lists have no such field.
+        """
+        if field not in SPOILABLE:
+            raise ValueError(f"field must be one of: {', '.join(SPOILABLE)}")
+        self._change(lambda state, _now: state.find(_id_of(transaction)).spoiled.update({field: [value][missing:]}))
 
     def end_next(
         self,

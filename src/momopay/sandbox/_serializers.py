@@ -1,34 +1,28 @@
-"""The records of the service as they are on the wire, for its answers and for OpenAPI.
+"""The records of the service as they are on the wire, for its answers and for OpenAPI."""
 
-`Record.model_validate(transaction)` reads a record from the attributes of an object. A field has the name of its
-attribute, or names it as `validation_alias`. Its name on the wire is made from the field's name.
-"""
-
-from collections.abc import Mapping
-from datetime import datetime, timedelta, timezone
-from decimal import Decimal
-from functools import lru_cache
-from typing import Annotated, Any, ClassVar, Literal
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, Literal
 from uuid import UUID, uuid5
 
-from pydantic import (
-    AfterValidator,
-    AliasGenerator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    PlainSerializer,
-    WithJsonSchema,
-    create_model,
-)
+from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer
 from pydantic.alias_generators import to_camel
 
-from momopay.sandbox._accounts import Channel, Switches
+from momopay.sandbox._accounts import Channel, ChannelType, Switches
 from momopay.sandbox._bodies import text_schema
-from momopay.sandbox._records import Kind, Status, Transaction, iso, json_number
-
-NAIROBI = timezone(timedelta(hours=3))
+from momopay.sandbox._records import Kind, Status, Transaction
+from momopay.sandbox._shapes import (
+    LEFT_OUT,
+    Amount,
+    Changes,
+    Id,
+    Instant,
+    LocalInstant,
+    MaskedPhone,
+    Phone,
+    Record,
+    SnakeRecord,
+    record_under,
+)
 
 
 def _or_none(text: str) -> str | None:
@@ -39,37 +33,8 @@ def _wallet_id(tenant_id: str) -> str:
     return str(uuid5(UUID(tenant_id), "service wallet"))
 
 
-def _masked(phone: str) -> str:
-    return f"{phone[:4]}*****{phone[-3:]}"
-
-
-def _local(instant: datetime) -> str:
-    return instant.astimezone(NAIROBI).replace(tzinfo=None).isoformat(timespec="milliseconds")
-
-
-# As the service shows them: amounts as numbers that are exact to the cent, instants with whole milliseconds.
-Amount = Annotated[Decimal, PlainSerializer(json_number), WithJsonSchema({"type": "number", "description": "KES"})]
-Instant = Annotated[datetime, PlainSerializer(iso), text_schema(format="date-time")]
-LocalInstant = Annotated[datetime, PlainSerializer(_local), text_schema(description="In Nairobi, without a zone")]
-Id = Annotated[str, text_schema(format="uuid")]
-Phone = Annotated[str, text_schema(pattern="^254[0-9]{9}$")]
-MaskedPhone = Annotated[str, PlainSerializer(_masked), text_schema(pattern=r"^254[0-9]\*{5}[0-9]{3}$")]
-LowerKind = Annotated[Kind, PlainSerializer(str.lower), text_schema(enum=[kind.lower() for kind in Kind])]
-
-
-class SnakeRecord(BaseModel):
-    """A record in snake_case."""
-
-    # A field with a default is a constant: no object that a record is read from has an attribute of that name.
-    model_config: ClassVar[ConfigDict] = ConfigDict(
-        from_attributes=True, json_schema_serialization_defaults_required=True
-    )
-
-
-class Record(SnakeRecord):
-    """A record in camelCase."""
-
-    model_config: ClassVar[ConfigDict] = ConfigDict(alias_generator=AliasGenerator(serialization_alias=to_camel))
+def _b2c_wallet_id(tenant_id: str) -> str:
+    return str(uuid5(UUID(tenant_id), "payout wallet"))
 
 
 class _Payment(Record):
@@ -83,7 +48,17 @@ class _Payment(Record):
     updated_at: Instant
 
 
-class StkInitiated(_Payment):
+class _Initiated(_Payment):
+    """The answer to an initiation."""
+
+    @classmethod
+    def changes(cls, switches: Switches, /) -> Changes:
+        if not switches.minimal_answers:
+            return {}
+        return {name: LEFT_OUT for name in cls.model_fields if name not in {"transaction_id", "initial_status"}}
+
+
+class StkInitiated(_Initiated):
     """The answer to an STK initiation and to a top-up.
 
     It shows the transaction as it was at the initiation, because a top-up is replayed later: hence a constant
@@ -104,7 +79,7 @@ class StkInitiated(_Payment):
     updated_at: Instant = Field(validation_alias="created_at")
 
 
-class PayoutInitiated(_Payment):
+class PayoutInitiated(_Initiated):
     """The answer to a B2C initiation."""
 
     tenant_id: Id
@@ -115,15 +90,73 @@ class PayoutInitiated(_Payment):
     description: str
     transaction_fee: Amount = Field(validation_alias="fee")
     result_description: str = "Payout queued for processing"
+    updated_at: Instant = Field(validation_alias="created_at")
+
+    @classmethod
+    def changes(cls, switches: Switches, /) -> Changes:
+        key = {} if switches.payout_keys == "ignored" else {"idempotency_key": (str | None, Field())}
+        return {**super().changes(switches), **key}
 
 
-class TransactionRead(_Payment):
+class _Transaction(SnakeRecord):
+    """What a single read and a list item share."""
+
+    kind: Kind = Field(serialization_alias="type")
+    status: Status
+
+    @classmethod
+    def changes(cls, switches: Switches, /) -> Changes:
+        def spell(kind: Kind) -> str:
+            text = switches.topup_type if kind is Kind.WALLET_TOPUP else kind.value
+            return text.lower() if switches.list_type == "lower" and issubclass(cls, _Item) else text
+
+        spelled = text_schema(enum=[spell(kind) for kind in Kind])
+        changes = cls.retyped("kind", Annotated[Kind, PlainSerializer(spell), spelled])
+        if switches.receipt_in_reads:
+            changes["receipt"] = str | None, Field(serialization_alias=switches.receipt_field)
+        return changes
+
+
+class _Read(_Transaction):
+    """A single read."""
+
+    @classmethod
+    def changes(cls, switches: Switches, /) -> Changes:
+        changes = super().changes(switches)
+        if switches.customer_in_reads:
+            changes["customer_name"] = str, Field("WANJIKU KAMAU", serialization_alias="customer_name")
+            changes["callback_url"] = str | None, Field(serialization_alias="callback_url")
+        if switches.minimal_answers:
+            changes |= dict.fromkeys(("kind", "phone", "created_at", "updated_at"), LEFT_OUT)
+        return changes
+
+
+class _Item(_Transaction):
+    """A list item."""
+
+    @classmethod
+    def changes(cls, switches: Switches, /) -> Changes:
+        changes = super().changes(switches)
+        if switches.naming == "snake_case":
+            # The fee is the only field of a list item that the service specifies in both styles.
+            changes["transaction_fee"] = (
+                Amount,
+                Field(validation_alias="shown_fee", serialization_alias="transaction_fee"),
+            )
+        if switches.list_phone == "masked":
+            changes |= cls.retyped("phone", MaskedPhone)
+        if switches.list_amount == "with_fee":
+            changes |= cls.retyped("amount", Amount, "amount_with_fee")
+        if switches.list_times == "local":
+            changes |= cls.retyped("created_at", LocalInstant) | cls.retyped("updated_at", LocalInstant)
+        return changes
+
+
+class TransactionRead(_Read, _Payment):
     """The single read in camelCase, the default of the switch `naming`; the service names no fee among its fields."""
 
     tenant_id: Id
     channel_id: Id | None
-    kind: Kind = Field(serialization_alias="type")
-    status: Status
     account_reference: str = Field(validation_alias="reference")
     transaction_desc: str = Field(validation_alias="description")
     provider: Literal["MOMO"] = "MOMO"
@@ -132,14 +165,20 @@ class TransactionRead(_Payment):
     result_code: str | None
     result_desc: str | None
 
+    @classmethod
+    def base(cls, switches: Switches, /) -> type[SnakeRecord]:
+        return SnakeTransactionRead if switches.naming == "snake_case" else cls
 
-class TransactionItem(_Payment):
+
+class TransactionItem(_Item, _Payment):
     """A list item."""
 
-    kind: Kind = Field(serialization_alias="type")
-    status: Status
     account_reference: str = Field(validation_alias="reference")
     transaction_fee: Amount = Field(validation_alias="shown_fee")
+
+    @classmethod
+    def base(cls, switches: Switches, /) -> type[SnakeRecord]:
+        return SnakeTransactionItem if switches.item_naming == "snake_case" else cls
 
 
 class _SnakePayment(SnakeRecord):
@@ -149,7 +188,7 @@ class _SnakePayment(SnakeRecord):
     status: Status
     amount: Amount
     currency: Literal["KES"] = "KES"
-    phone_number: Phone = Field(validation_alias="phone")
+    phone: Phone = Field(serialization_alias="phone_number")
     transaction_fee: Amount = Field(validation_alias="shown_fee")
     provider_request_id: str | None
     provider_checkout_id: str | None
@@ -159,11 +198,24 @@ class _SnakePayment(SnakeRecord):
     updated_at: Instant
 
 
-class SnakeTransactionRead(_SnakePayment):
+class SnakeTransactionRead(_Read, _SnakePayment):
     """The single read in snake_case."""
 
     transaction_id: Id = Field(validation_alias="id")
     external_reference: Annotated[str | None, BeforeValidator(_or_none)] = Field(validation_alias="reference")
+
+
+class SnakeTransactionItem(_Item):
+    """A list item in snake_case."""
+
+    transaction_id: Id = Field(validation_alias="id")
+    amount: Amount
+    currency: Literal["KES"] = "KES"
+    phone: Phone = Field(serialization_alias="phone_number")
+    external_reference: str = Field(validation_alias="reference")
+    transaction_fee: Amount = Field(validation_alias="shown_fee")
+    created_at: Instant
+    updated_at: Instant
 
 
 class CallbackTransaction(_SnakePayment):
@@ -173,15 +225,27 @@ class CallbackTransaction(_SnakePayment):
     tenant_id: Id
     external_reference: str = Field(validation_alias="reference")
     provider: Literal["MOMO"] = "MOMO"
-    momo_receipt: str | None = Field(validation_alias="receipt")
+    receipt: str | None = Field(serialization_alias="momo_receipt")
+
+    @classmethod
+    def changes(cls, switches: Switches, /) -> Changes:
+        return {"receipt": (str | None, Field(serialization_alias=switches.receipt_field))}
+
+
+# The last one is only for the switch `callback_on_processing`.
+_EVENTS = ("success", "failed", "cancelled", "expired", "updated")
 
 
 class Callback(SnakeRecord):
     """What is POSTed to a callback URL."""
 
     event: Literal["transaction.updated"] = "transaction.updated"
-    event_type: Literal["transaction.success", "transaction.failed", "transaction.cancelled", "transaction.expired"]
+    event_type: Annotated[str, text_schema(enum=[f"transaction.{name}" for name in _EVENTS])]
     transaction: CallbackTransaction
+
+    @classmethod
+    def changes(cls, switches: Switches, /) -> Changes:
+        return {"transaction": (record_under(CallbackTransaction, switches), ...)}
 
 
 class Overview(Record):
@@ -200,38 +264,12 @@ class TransactionList(Record):
     items: list[TransactionItem]
     next_cursor: str | None
 
-
-# What a switch with this value changes in a list item.
-_VARIANTS: Mapping[tuple[str, str], Mapping[str, Any]] = {
-    # The fee is the only field of a list item that the service specifies in both styles.
-    ("naming", "snake_case"): {
-        "transaction_fee": (Amount, Field(validation_alias="shown_fee", serialization_alias="transaction_fee"))
-    },
-    ("list_phone", "masked"): {"phone": (MaskedPhone, ...)},
-    ("list_amount", "with_fee"): {"amount": (Amount, Field(validation_alias="amount_with_fee"))},
-    ("list_type", "lower"): {"kind": (LowerKind, Field(serialization_alias="type"))},
-    ("list_times", "local"): {"created_at": (LocalInstant, ...), "updated_at": (LocalInstant, ...)},
-}
-
-
-def list_record(switches: Switches) -> type[TransactionList]:
-    """Return the record of a page whose items look as an account's switches say."""
-    return _list_record(frozenset(each for each in _VARIANTS if getattr(switches, each[0]) == each[1]))
-
-
-# The models keep their names, since the OpenAPI document of an account has only one schema of a list.
-@lru_cache(maxsize=32)
-def _list_record(variants: frozenset[tuple[str, str]]) -> type[TransactionList]:
-    if not variants:
-        return TransactionList
-    fields: dict[str, Any] = {name: field for each in variants for name, field in _VARIANTS[each].items()}
-    items: Any = list[create_model("TransactionItem", __base__=TransactionItem, **fields)]  # type: ignore[misc]
-    return create_model("TransactionList", __base__=TransactionList, items=(items, ...))
-
-
-def read_record(switches: Switches) -> type[SnakeRecord]:
-    """Return the record of a single read, in the style that an account's switches say."""
-    return SnakeTransactionRead if switches.naming == "snake_case" else TransactionRead
+    @classmethod
+    def changes(cls, switches: Switches, /) -> Changes:
+        item: Any = record_under(TransactionItem, switches)
+        cursor = str | None, Field(serialization_alias=switches.cursor_field)
+        overview = {} if switches.overview else {"overview": LEFT_OUT}
+        return {"items": (list[item], ...), "next_cursor": cursor, **overview}
 
 
 class ServiceBalance(Record):
@@ -245,13 +283,21 @@ class ServiceBalance(Record):
     updated_at: Instant = Field(validation_alias="service_updated_at")
 
 
+class B2cBalance(ServiceBalance):
+    """The payout wallet's balance."""
+
+    wallet_id: Annotated[Id, AfterValidator(_b2c_wallet_id)] = Field(validation_alias="tenant_id")
+    available_balance: Amount = Field(validation_alias="b2c_balance")
+    ledger_balance: Amount = Field(validation_alias="b2c_balance")
+
+
 class PaymentChannel(Record):
     """A payment channel."""
 
     id: Id
     tenant_id: Id
     category: str
-    type: Literal["PAYBILL", "TILL_NUMBER", "SEND_MONEY"]
+    type: ChannelType
     shortcode: str
     name: str
     account_number: str | None
@@ -274,10 +320,27 @@ class Nothing(Record):
     """An empty object."""
 
 
-def callback_payload(transaction: Transaction, *, event_type: str, status: Status) -> dict[str, object]:
+SPOILABLE = ("type", "status", "amount", "currency", "phone", "created_at", "updated_at")
+
+
+def spoil(items: Iterable[dict[str, Any]], state: Mapping[str, Transaction]) -> None:
+    """Replace or remove the spoiled fields in the items of a list."""
+    for item in items:
+        for field, value in state[item.get("transactionId") or item["transaction_id"]].spoiled.items():
+            # Its name in either style.
+            for name in item.keys() & {field, to_camel(field), f"{field}_number"}:
+                item[name] = value[0] if value else None
+                if not value:
+                    del item[name]
+
+
+def callback_payload(
+    transaction: Transaction, event_type: str, status: Status, switches: Switches
+) -> dict[str, object]:
     """Return the body of a callback, whose `status` may be more precise than that of reads."""
     # Plain JSON that is made once, so that retries send the same payload even if the transaction has changed.
-    record = Callback.model_validate({"event_type": event_type, "transaction": transaction})
+    shown = record_under(Callback, switches)
+    record = shown.model_validate({"event_type": event_type, "transaction": transaction})
     payload: dict[str, Any] = record.model_dump(mode="json", by_alias=True)
     payload["transaction"]["status"] = status.value
     return payload

@@ -15,7 +15,7 @@ from decimal import Decimal
 from math import ceil
 from typing import Literal
 
-from momopay.sandbox._accounts import KEY_PREFIX, Account, Switches, mask_key, open_account, restore, tenant_id_of
+from momopay.sandbox._accounts import Account, Switches, mask_key, open_account, restore, tenant_id_of
 from momopay.sandbox._outcomes import OutcomePlan
 from momopay.sandbox._records import (
     COMPLETED,
@@ -70,6 +70,16 @@ class RateWindow:
             wait = max(1, ceil((self.hits[0] + WINDOW - now).total_seconds()))
             raise throttled("RATE_LIMIT_EXCEEDED", wait, limit=limit, remaining=0, resetInSeconds=wait)
         self.hits.append(now)
+
+    def headers(self, limit: int | None) -> dict[str, str]:
+        """Return the headers of the switch `rate_limit_headers`; without a limit, there are none."""
+        if limit is None or not self.hits:
+            return {}
+        return {
+            "x-ratelimit-limit": str(limit),
+            "x-ratelimit-remaining": str(max(0, limit - len(self.hits))),
+            "x-ratelimit-reset": str(ceil((self.hits[0] + WINDOW).timestamp())),
+        }
 
 
 @dataclass(slots=True)
@@ -131,6 +141,8 @@ class AccountState:
 
     account: Account
     history: list[Transaction] = field(default_factory=list[Transaction])
+    # The newest transaction of each kind under each Idempotency-Key.
+    keys: dict[tuple[Kind, str], Transaction] = field(default_factory=dict[tuple[Kind, str], Transaction])
     rate: RateWindow = field(default_factory=RateWindow)
     health: StkHealth = field(default_factory=StkHealth)
 
@@ -160,11 +172,11 @@ class ServiceState:
             account_state.account.switches = switches.model_copy()
 
     def account_of(self, key: str, now: datetime) -> AccountState:
-        """Return the state of the account of a `pk_test_` key. Any such key opens an account on first use."""
-        if not key.startswith(KEY_PREFIX) or key == KEY_PREFIX:
-            raise Refusal("INVALID_API_KEY", "The API key is invalid or revoked")
+        """Return the state of the account of a key. Any key that the switches accept opens an account on first use."""
         tenant_id = tenant_id_of(key)
         account_state = self.accounts.get(tenant_id)
+        if not (account_state.account.switches if account_state else self.switches).accept_key(key):
+            raise Refusal("INVALID_API_KEY", "The API key is invalid or revoked")
         if account_state is None:
             account_state = self.accounts[tenant_id] = AccountState(
                 open_account(tenant_id, mask_key(key), now, self.switches)
@@ -179,8 +191,17 @@ class ServiceState:
 
     def insert(self, transaction: Transaction) -> None:
         """Insert a transaction, new or loaded, into every collection that has it."""
-        self.accounts[transaction.tenant_id].history.append(transaction)
+        account_state = self.accounts[transaction.tenant_id]
+        account_state.history.append(transaction)
+        if transaction.idempotency_key:
+            account_state.keys[transaction.kind, transaction.idempotency_key] = transaction
         self.transactions[transaction.id] = transaction
+
+    def find(self, transaction_id: str) -> Transaction:
+        """Return the transaction with an id, or raise Refusal."""
+        if transaction_id not in self.transactions:
+            raise Refusal("TRANSACTION_NOT_FOUND")
+        return self.transactions[transaction_id]
 
     def add_callback(self, record: CallbackRecord) -> None:
         self.callbacks.append(record)

@@ -40,6 +40,27 @@ const GROUPS = [
     ["list_type", "Kinds of payment", { upper: "in capitals: STK", lower: "in small letters: stk" }],
     ["list_times", "Times", { utc: "in UTC", local: "in Nairobi, without a zone" }],
   ]],
+  ["The operator's second contract", [
+    ["key_prefixes", "Keys begin with", { pk: "pk_test_", any: "any letters, like ab_test_" }],
+    ["cursor_field", "The next page of a list is named by", { nextCursor: "nextCursor", next_cursor: "next_cursor" }],
+    ["item_naming", "Names of fields in lists", { camelCase: "like transactionId", snake_case: "like transaction_id" }],
+    ["overview", "Lists count all payments"],
+    ["receipt_field", "The receipt is called"],
+    ["receipt_in_reads", "Reads and lists show the receipt"],
+    ["customer_in_reads", "Reads show the customer's name and the address for messages"],
+    ["topup_type", "A top-up is called", { WALLET_TOPUP: "WALLET_TOPUP", WALLET_TOPUP_SERVICE_TOKENS: "WALLET_TOPUP_SERVICE_TOKENS" }],
+    ["minimal_answers", "Answers have the id and the status, and little else"],
+    ["error_messages", "What is wrong with a request is", { text: "one text", array: "a list of texts" }],
+    ["invalid_uuid", "An id that cannot be one is refused as such"],
+    ["rate_limit_headers", "Answers say how many requests are left"],
+    ["callback_on_processing", "Also send a message when the PIN is entered"],
+    ["payout_keys", "A key that was sent before", { ignored: "is not looked at", honoured: "returns the same payout", forgotten: "returns it for ten minutes" }],
+    ["payout_callback_field", "A payout names the address for messages", { callbackUrl: "callbackUrl", callback_url: "callback_url" }],
+    ["field_limits", "Long texts", { specified: "are mostly accepted", contract: "are refused" }],
+    ["channel_types", "A till is a", { TILL_NUMBER: "TILL_NUMBER", TILL: "TILL", SHORTCODE: "SHORTCODE", any: "TILL_NUMBER, TILL or SHORTCODE" }],
+    ["channel_reads", "Tills and paybills can be read"],
+    ["more_endpoints", "The payout wallet can be read and topped up"],
+  ]],
 ];
 let edited = null;
 
@@ -103,10 +124,17 @@ function numberInput() {
   return input;
 }
 
-// A switch by its schema: on or off, one of some values, or a number that may be empty.
+function textInput() {
+  const input = make("input");
+  input.autocomplete = "off";
+  return input;
+}
+
+// A switch by its schema: on or off, one of some values, a text, or a number that may be empty.
 function switchControl([name, text, values = {}]) {
   const schema = choices.switches[name], value = edited.switches[name];
   if (schema.type === "boolean") return labelled(text, checkbox(), name, value);
+  if (schema.type === "string" && !schema.enum) return labelled(text, textInput(), name, value);
   if (!schema.enum) return labelled(text, numberInput(), name, value === null ? "" : `${value}`);
   const control = make("select");
   control.dataset.kind = typeof schema.enum[0];

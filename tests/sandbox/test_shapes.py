@@ -1,0 +1,200 @@
+"""The service as its operator's second contract has it: each switch, and the profile that sets them all."""
+
+import json
+from typing import Any
+
+import httpx
+import pytest
+
+from in_turn import in_turn
+from momopay.sandbox import Fault, Sandbox, Switches
+from momopay.sandbox._accounts import CONTRACT
+from momopay.sandbox._refusals import STATUS_BY_CODE
+from sandbox.kit import KEY, Receiver, Service, client, data, own_sandbox, payouts, refusal, transaction_id
+
+PAYOUT = ("POST", "/b2c/payouts")
+UNKNOWN_ID = "5b0f1c1e-0000-4000-8000-000000000001"
+
+
+def set_switches(sandbox: Sandbox, **switches: Any) -> None:
+    for name, value in switches.items():
+        setattr(sandbox.account(KEY).switches, name, value)
+
+
+def pay(api: httpx.Client, key: str | None = "k", **changes: Any) -> httpx.Response:
+    body = {"amount": 10, "phone": "0712345678", "reference": "SAL-7", **changes}
+    return api.post("/b2c/payouts", json=body, headers={} if key is None else {"Idempotency-Key": key})
+
+
+def test_the_profile_differs_in_every_switch_of_a_shape() -> None:
+    shapes = [name for name in Switches.model_fields if list(Switches.model_fields).index(name) > 22]
+    same = [name for name in shapes if getattr(CONTRACT, name) == getattr(Switches(), name)]
+    assert (shapes[0], same) == ("key_prefixes", ["channel_reads"])
+    with own_sandbox(speed=0, profile="contract") as (sandbox, _):
+        assert sandbox.account("ab_test_x").switches == CONTRACT
+
+
+def test_a_list_a_read_and_the_answers_to_payments(sandbox: Sandbox, service: Service, api: httpx.Client) -> None:
+    changes = {"receipt_field": "acmeReceipt", "receipt_in_reads": True, "customer_in_reads": True}
+    set_switches(sandbox, **changes, topup_type="WALLET_TOPUP_SERVICE_TOKENS")
+    service.top_up()
+    paid = transaction_id(service.stk(callbackUrl="https://shop.example/momo"))
+    sandbox.advance(60)
+    page, read = data(api.get("/transactions")), data(api.get(f"/transactions/{paid}"))
+    item, top_up = page["items"]
+    assert (len(item["acmeReceipt"]), read["acmeReceipt"]) == (10, item["acmeReceipt"])
+    assert (top_up["type"], read["callback_url"]) == ("WALLET_TOPUP_SERVICE_TOKENS", "https://shop.example/momo")
+    assert isinstance(read["customer_name"], str)
+    set_switches(sandbox, item_naming="snake_case", overview=False, cursor_field="next_cursor", minimal_answers=True)
+    snake = data(api.get("/transactions"))
+    assert (set(snake), set(page)) == ({"items", "next_cursor"}, {"overview", "items", "nextCursor"})
+    names = {"transaction_id", "type", "status", "amount", "currency", "phone_number", "external_reference"}
+    assert set(snake["items"][0]) == names | {"transaction_fee", "created_at", "updated_at", "acmeReceipt"}
+    assert set(data(api.get(f"/transactions/{paid}"))) == set(read) - {"type", "phone", "createdAt", "updatedAt"}
+    assert [set(data(answer)) for answer in (service.stk(), service.payout())] == [{"transactionId", "status"}] * 2
+
+
+def test_callbacks_have_the_receipt_and_come_when_the_pin_is_entered(
+    sandbox: Sandbox, service: Service, receiver: Receiver
+) -> None:
+    set_switches(sandbox, receipt_field="pesa_receipt", callback_on_processing=True)
+    service.stk(callbackUrl=receiver.url)
+    sandbox.advance(60)
+    shown = [(each["event_type"], each["transaction"]["status"]) for each in receiver.bodies]
+    assert shown == [("transaction.updated", "PROCESSING"), ("transaction.success", "SUCCESS")]
+    assert [bool(each["transaction"]["pesa_receipt"]) for each in receiver.bodies] == [False, True]
+    assert not any("momo_receipt" in each["transaction"] for each in receiver.bodies)
+
+
+@in_turn("name", ["pesa receipt", "receipt_number", "", "reçuReceipt"])
+def test_a_receipt_is_named_as_one(name: str) -> None:
+    for good in ("receipt", "PesaReceipt", "PESA_RECEIPT"):
+        assert Switches(receipt_field=good).receipt_field == good
+    with pytest.raises(ValueError, match="receipt_field"):
+        Switches(receipt_field=name)
+
+
+def test_a_payout_under_the_key_of_an_earlier_one(sandbox: Sandbox, api: httpx.Client) -> None:
+    assert transaction_id(pay(api)) != transaction_id(pay(api))  # ignored
+    for switch, forgets in (("honoured", False), ("forgotten", True)):
+        sandbox.reset()
+        set_switches(sandbox, payout_keys=switch)
+        first = data(pay(api, phone="0712345678"))
+        assert first["idempotencyKey"] == "k"
+        sandbox.advance(599)
+        assert data(pay(api, phone="+254712345678")) == first
+        for other in ({"amount": 11}, {"reference": "SAL-8"}, {"phone": "0712345679"}):
+            assert refusal(pay(api, **other)) == (409, "DUPLICATE_IDEMPOTENCY_KEY")
+        sandbox.advance(1)
+        again = transaction_id(pay(api))
+        assert ((again != first["transactionId"]), payouts(sandbox)) == (forgets, 2 if forgets else 1)
+        # A key with a top-up, none at all, and one that was refused are others.
+        assert Service(api).top_up("k").status_code == 200
+        assert transaction_id(pay(api, None)) != transaction_id(pay(api, ""))
+        assert refusal(pay(api, "new", amount=1)) == (400, "VALIDATION_ERROR")
+        assert transaction_id(pay(api, "new")) not in {again, first["transactionId"]}
+        assert pay(api, "k" * 120).status_code == 200
+        assert refusal(pay(api, "k" * 121)) == (400, "INVALID_IDEMPOTENCY_KEY")
+
+
+def test_errors_as_the_contract_has_them(sandbox: Sandbox, service: Service, api: httpx.Client) -> None:
+    assert refusal(api.get("/transactions/nope")) == (404, "TRANSACTION_NOT_FOUND")
+    set_switches(sandbox, error_messages="array", invalid_uuid=True)
+    wrong = service.stk(amount="ten", accountReference=None, phone=5)
+    assert refusal(wrong) == (400, "HTTP_400")
+    assert wrong.json()["error"]["message"] == ["amount must be a number", "phone must be a string"]
+    assert refusal(api.get("/transactions/nope")) == (400, "INVALID_UUID")
+    assert refusal(api.get(f"/transactions/{UNKNOWN_ID}")) == (404, "TRANSACTION_NOT_FOUND")
+    assert isinstance(service.stk(phone="1").json()["error"]["message"], str)
+
+
+def test_the_headers_count_the_requests_that_are_left(sandbox: Sandbox, api: httpx.Client) -> None:
+    set_switches(sandbox, rate_limit_headers=True)
+    sandbox.account(KEY).rate_limit = 2
+    start = sandbox.now.timestamp()
+    answers = [api.get("/transactions"), api.get("/transactions/nope"), api.get("/transactions")]
+    assert [answer.status_code for answer in answers] == [200, 404, 429]
+    assert [answer.headers["x-ratelimit-remaining"] for answer in answers] == ["1", "0", "0"]
+    for answer in answers:
+        assert 0 <= int(answer.headers["x-ratelimit-reset"]) - start - 60 < 2
+    sandbox.account(KEY).rate_limit = None
+    assert "x-ratelimit-limit" not in api.get("/transactions").headers
+
+
+def test_what_requests_are_called_and_how_long_they_may_be(
+    sandbox: Sandbox, service: Service, api: httpx.Client
+) -> None:
+    url = "https://shop.example/"
+    data(service.payout(reference="x" * 500, callbackUrl=url + "x" * 600, callback_url=5))
+    set_switches(sandbox, payout_callback_field="callback_url", field_limits="contract", channel_types="TILL")
+    for changes in ({"reference": "x" * 121}, {"description": "x" * 256}, {"callback_url": url + "x" * 480}):
+        assert refusal(service.payout(**changes)) == (400, "VALIDATION_ERROR")
+    sent = transaction_id(service.payout(reference="x" * 120, description="x" * 255, callbackUrl=5, callback_url=url))
+    state = sandbox._running.state
+    assert state.transactions[sent].callback_url == url
+    assert service.channel(type="TILL", name="x" * 120, shortcode="1" * 50).status_code == 200
+    for wrong in ({"name": "x" * 121}, {"shortcode": "1" * 51}, {"accountNumber": "1" * 51}):
+        assert refusal(service.channel(type="TILL", **wrong)) == (400, "VALIDATION_ERROR")
+    for kind in ("TILL_NUMBER", "SHORTCODE", "x"):
+        assert refusal(service.channel(type=kind)) == (400, "VALIDATION_ERROR")
+    set_switches(sandbox, channel_types="any", channel_reads=False)
+    for kind in ("TILL_NUMBER", "TILL", "SHORTCODE"):
+        assert service.channel(type=kind).status_code == 200
+    assert refusal(api.get("/payment-wallet/channels")) == (404, "NOT_FOUND")
+
+
+def test_the_payout_wallet_is_read_and_topped_up(sandbox: Sandbox, service: Service, api: httpx.Client) -> None:
+    body = {"amount": 500, "phone": "0712345678", "accountReference": "FLOAT"}
+    assert refusal(api.post("/wallets/b2c/topups", json=body)) == (404, "NOT_FOUND")
+    set_switches(sandbox, more_endpoints=True)
+    data(api.post("/payments/stk/initiate", json=body))
+    topped_up = data(api.post("/wallets/b2c/topups", json=body, headers={"Idempotency-Key": "k"}))
+    assert data(api.post("/wallets/b2c/topups", json=body, headers={"Idempotency-Key": "k"})) == topped_up
+    sandbox.advance(65)
+    assert data(api.get("/wallets/b2c/balance"))["availableBalance"] == 1_000_500
+    item, prompt = data(api.get("/transactions"))["items"]
+    assert (item["type"], prompt["type"]) == ("WALLET_TOPUP_B2C", "STK")
+    assert item["accountReference"].endswith(":FLOAT")
+
+
+def test_keys_with_other_letters_are_accounts_under_their_switch() -> None:
+    with own_sandbox(speed=0, profile="contract") as (sandbox, _):
+        for key in ("pk_test_a", "ab_test_a", "acme_live_a"):
+            with client(sandbox.base_url, key) as api:
+                assert api.get("/transactions").status_code == 200
+        assert [request.key for request in sandbox.requests] == ["pk_test_a", "ab_test_a", "acme_live_…"]
+        for key in ("sk_test_a", "a_test_a", "ab_prod_a", "ab_test_", "4b_test_a"):
+            with client(sandbox.base_url, key) as api:
+                assert refusal(api.get("/transactions")) == (401, "INVALID_API_KEY")
+
+
+def test_any_code_is_planned_with_the_status_that_it_has(sandbox: Sandbox, service: Service) -> None:
+    for code, status in STATUS_BY_CODE.items():
+        sandbox.fail_next(*PAYOUT, code=code)
+        answer = service.payout()
+        assert refusal(answer) == (400 if code == "CHANNEL_NOT_FOUND" else status, code)
+        assert ("retry-after" in answer.headers) == (status == 429)
+    assert payouts(sandbox) == 0
+    sandbox.fail_next(*PAYOUT, Fault.refused_after_commit, code="WALLET_INACTIVE", status=418)
+    sandbox.fail_next(*PAYOUT, code="SOMETHING_NEW")
+    answers = [refusal(service.payout()) for _ in range(2)]
+    assert (answers, payouts(sandbox)) == ([(418, "WALLET_INACTIVE"), (409, "SOMETHING_NEW")], 1)
+
+
+@pytest.mark.parametrize("item_naming", ["camelCase", "snake_case"])
+def test_one_item_of_a_list_is_bad(
+    sandbox: Sandbox, service: Service, api: httpx.Client, control: httpx.Client, item_naming: str
+) -> None:
+    set_switches(sandbox, item_naming=item_naming)
+    bad, good = transaction_id(service.payout()), transaction_id(service.payout())
+    _, whole = data(api.get("/transactions"))["items"]
+    read = data(api.get(f"/transactions/{bad}"))
+    sandbox.spoil(bad, "phone")
+    sandbox.spoil(bad, "created_at", missing=True)
+    data(control.post("/sandbox/spoil", content=json.dumps({"id": bad, "field": "amount", "value": "ten"})))
+    other, item = data(api.get("/transactions"))["items"]
+    changed = {name: item.get(name, "missing") for name in whole if item.get(name, "missing") != whole[name]}
+    phone, created = ("phone", "createdAt") if item_naming == "camelCase" else ("phone_number", "created_at")
+    assert changed == {phone: None, created: "missing", "amount": "ten"}
+    assert (good in other.values(), data(api.get(f"/transactions/{bad}"))) == (True, read)
+    assert refusal(control.post("/sandbox/spoil", json={"id": bad, "field": "x"})) == (400, "VALIDATION_ERROR")
