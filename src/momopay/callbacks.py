@@ -78,8 +78,8 @@ def _encoded(body: object) -> bytes:
 def callback_body(transaction: Transaction) -> bytes:
     """Return the body of the callback that the service would send for a payment that has ended.
 
-    It has every field of the service page, "Callbacks". Fields that the record lacks are null, as is ``momo_receipt``,
-    which no read returns. A payout that was REVERSED is FAILED here, because no callback says REVERSED.
+    It has every field of the service page, "Callbacks". Fields that the record lacks are null. A payout that was
+    REVERSED is FAILED here, because no callback says REVERSED.
     """
     succeeded = transaction.status == TransactionStatus.SUCCESS
     status = TransactionStatus.FAILED if transaction.status == TransactionStatus.REVERSED else transaction.status
@@ -90,6 +90,7 @@ def callback_body(transaction: Transaction) -> bytes:
         "amount": _number(transaction.amount),
         "phone_number": transaction.phone,
         "external_reference": transaction.account_reference,
+        "momo_receipt": transaction.receipt,
         "transaction_fee": _number((transaction.transaction_fee or Decimal(0)) if succeeded else Decimal(0)),
         "result_code": transaction.result_code or (ResultCode.SUCCESS if succeeded else None),
         "created_at": _instant(transaction.created_at),
@@ -103,7 +104,9 @@ def _number(amount: Decimal) -> int | float:
     return int(amount) if amount == amount.to_integral_value() else float(amount)
 
 
-def _instant(when: datetime) -> str:
+def _instant(when: datetime | None) -> str | None:
+    if when is None:
+        return None
     with suppress(OverflowError):  # at the edge of the calendar, where it keeps its own offset
         when = when.astimezone(UTC)
     return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
@@ -112,11 +115,11 @@ def _instant(when: datetime) -> str:
 def check_agreement(callback: Callback, transaction: Transaction) -> None:
     """Raise CallbackMismatchError if a callback contradicts the service's own record, or states an end too early."""
     stated = callback.transaction
-    # A field that the callback leaves out agrees.
+    # A field that either of them lacks agrees; but not a reference that the record lacks, which anybody could claim.
     agreement = {
         "transaction_id": stated.id == transaction.transaction_id,
         # Only payout or not, because the service gives two types to top-ups.
-        "type": stated.type is None
+        "type": None in {stated.type, transaction.type}
         or (stated.type == TransactionType.B2C) == (transaction.type == TransactionType.B2C),
         # Which of FAILED, CANCELLED and EXPIRED a read returns is not specified, and a payout that FAILED may be
         # REVERSED by then. The event type is not compared: it adds nothing to the status.
@@ -124,7 +127,7 @@ def check_agreement(callback: Callback, transaction: Transaction) -> None:
         or end_of(stated.status) == end_of(transaction.status)
         or (stated.status in FAILURES and transaction.status == TransactionStatus.REVERSED),
         "amount": stated.amount in {None, transaction.amount},
-        "phone": stated.phone is None or same_phone(stated.phone, transaction.phone),
+        "phone": stated.phone is None or transaction.phone is None or same_phone(stated.phone, transaction.phone),
         "reference": stated.account_reference is None
         or normalize("NFC", stated.account_reference) == normalize("NFC", transaction.account_reference or ""),
     }

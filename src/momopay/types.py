@@ -20,7 +20,7 @@ from momopay.models.arguments import ChannelRef, HasId, HasTransactionId, Transa
 from momopay.models.callbacks import CallbackTransaction
 from momopay.models.records import ResponseInfo
 from momopay.models.requests import UNSET
-from momopay.models.transactions import TransactionOverview, TransactionPage, TransactionSummary
+from momopay.models.transactions import TransactionOverview, TransactionPage, TransactionSummary, UnreadTransaction
 from momopay.resources.channels import Channels
 from momopay.resources.payouts import Payouts
 from momopay.resources.stk import Stk
@@ -60,6 +60,7 @@ __all__ = [
     "TransactionRef",
     "TransactionSummary",
     "Transactions",
+    "UnreadTransaction",
     "WaitIterator",
     "Wallet",
 ]

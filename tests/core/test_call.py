@@ -338,7 +338,7 @@ def test_an_unknown_outcome_carries_what_to_reconcile_with(column: Column, answe
 @answers(
     cut_short=lost(status=200, partial=envelope({"transactionId": TRANSACTION_ID, "status": "PENDING"})[:-20]),
     whole_with_500=raw(500, envelope({"transactionId": TRANSACTION_ID})),
-    whole_but_invalid=raw(200, envelope({"transactionId": TRANSACTION_ID})),
+    of_another_payment=raw(200, envelope({"transactionId": TRANSACTION_ID, "amount": 101})),
 )
 def test_a_transaction_id_in_a_broken_response_is_kept(column: Column, answer: Answer) -> None:
     client, _ = reach(answer, max_attempts=1)

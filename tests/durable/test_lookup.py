@@ -327,7 +327,7 @@ def test_a_search_that_fails_leaves_it_unknown(drive: Drive, journal: Journal) -
 
 # The id of a broken response.
 
-BROKEN = {"transactionId": "queued"}  # it lacks everything else
+BROKEN = {"transactionId": "queued", "amount": "?"}  # it may be another payment's
 
 
 @pytest.mark.parametrize(
@@ -552,7 +552,9 @@ def test_an_order_is_searched_for_since_its_first_attempt(drive: Drive, journal:
 
 def test_nothing_is_sent_if_the_whole_list_is_too_long(drive: Drive, journal: Journal) -> None:
     put(journal, "r", REFUSED)
-    service = Service(pages=[[listed("another", age=timedelta(days=days))] for days in range(60)])
+    service = Service(
+        pages=[[listed("another", age=timedelta(days=days), transactionId=f"t-{days}")] for days in range(60)]
+    )
     budget = momopay.RateBudget(requests=58, window=61.0)
     with pytest.raises(momopay.BudgetExhaustedError):
         drive(transport=service.transport, budget=budget, deadline=30)(pay(journal))

@@ -14,7 +14,7 @@ import pytest
 import momopay
 from in_turn import in_turn
 from models import kit
-from models.kit import ID, MASKED, PAYBILL, PAYOUT, PHONE, READ, SAMPLES, STK, TOP_UP, Sample, parse, with_literal
+from models.kit import ID, ITEM, MASKED, PAYBILL, PAYOUT, PHONE, READ, SAMPLES, STK, TOP_UP, Sample, parse, with_literal
 from momopay.models.account import ChannelItems
 from momopay.models.records import Envelope, Items, Record, describe, note_response, parse_json
 from momopay.models.requests import StkRequest
@@ -199,7 +199,7 @@ def test_a_list_is_refused_at_its_first_error() -> None:
 
 def test_problems_are_described_by_place_and_without_values() -> None:
     with pytest.raises(pydantic.ValidationError) as caught:
-        parse(READ.kind, {"transactionId": "", "amount": "254712345678x"})
+        parse(ITEM.kind, {"transactionId": "", "amount": "254712345678x"})
     text = describe(caught.value)
     assert "data.transactionId: " in text
     assert text.count(";") == 4  # the first five of more

@@ -1,10 +1,12 @@
 """Transactions that are read, listed and walked; callbacks that are confirmed. Waits are tested in `polling`."""
 
+import json
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
 import httpx
+import pydantic
 import pytest
 
 import momopay
@@ -177,3 +179,125 @@ def test_the_list_is_walked_page_by_page(sdk: Driver, sandbox: Sandbox, listed: 
     pages = sdk.collect(lambda client: client.transactions.iter(page_size=10).pages())
     assert [len(page.items) for page in pages] == [10, 10, 5]
     assert {page.overview.total for page in pages} == {25}
+
+
+# Pages of the service as it is met: with either naming, without counts, with items that cannot be read.
+
+
+def a_page(*items: Any, **more: Any) -> dict[str, Any]:
+    return {"items": list(items), "next_cursor": None, **more}
+
+
+@in_turn(("item", "cursor"), [(ITEM.camel, "next_cursor"), (ITEM.snake, "next_cursor"), (ITEM.snake, "nextCursor")])
+def test_a_page_needs_no_counts_but_a_cursor(drive: Drive, item: Any, cursor: str) -> None:
+    data = {"items": [item], cursor: "c2"}
+    page = drive(transport=Recorder(data).transport)(lambda client: client.transactions.list())
+    assert (page.overview, page.next_cursor, page.unread) == (None, "c2", ())
+    assert [{name: getattr(each, name) for name in ITEM.fields} for each in page] == [ITEM.fields]
+    # No page that may not be the last proves absence.
+    both: dict[str, Any] = {"items": [], "nextCursor": None, "next_cursor": "c3"}
+    sdk = drive(transport=Recorder(both).transport)
+    assert sdk(lambda client: client.transactions.list()).next_cursor == "c3"
+    for neither in ({"items": [item]}, {"items": [item, {}]}, {"items": [], "overview": PAGE["overview"]}):
+        sdk = drive(transport=Recorder(neither).transport)
+        with pytest.raises(momopay.ProtocolError, match="nextCursor"):
+            sdk(lambda client: client.transactions.list())
+        with pytest.raises(momopay.ProtocolError):
+            sdk(lambda client: client.transactions.find(reference="INV-42", since=SINCE))
+
+
+FAULTS: list[tuple[str, Any]] = [
+    *((name, None) for name in ("phone", "amount", "type", "status", "currency", "createdAt", "updatedAt")),
+    *(("amount", each) for each in ("ten", True, "1E+999999999", "-1E+999999999", float("inf"), float("nan"))),
+    *(("createdAt", "yesterday"), ("phone", 254712345678), ("transactionId", ".."), ("accountReference", ["a"])),
+]
+
+
+@in_turn(("name", "value"), FAULTS)
+def test_an_item_that_cannot_be_read_hides_no_other(
+    drive: Drive, caplog: pytest.LogCaptureFixture, name: str, value: Any
+) -> None:
+    bad = {**ITEM.camel, "transactionId": "bad-1", "accountReference": PHONE, name: value}
+    caplog.clear()
+    text = json.dumps({"success": True, "data": a_page(ITEM.camel, bad, overview={"total": "?"})})
+    text = text.replace("Infinity", "1E+400").replace("NaN", "9" * 5000)
+    service = httpx.MockTransport(lambda _: httpx.Response(200, text=text))
+    sdk = drive(transport=service)
+    page = sdk(lambda client: client.transactions.list())
+    assert ([each.transaction_id for each in page], page.overview) == ([ID], None)
+    (unread,) = page.unread
+    assert (unread.id, unread.reference) == (
+        None if name == "transactionId" else "bad-1",
+        None if name == "accountReference" else PHONE,
+    )
+    assert unread.raw.keys() == bad.keys()
+    assert name in unread.problem
+    assert PHONE not in f"{unread} {unread!r} {caplog.text}"
+    with pytest.raises(pydantic.ValidationError):
+        unread.id = "another"
+    assert len(sdk.collect(lambda client: client.transactions.iter())) == 1
+    assert [each.levelname for each in caplog.records].count("WARNING") == 1  # for both calls
+
+
+@in_turn("items", [[{}], [None, 5, "text", []], [{"transaction_id": 5}]])
+def test_what_is_no_item_is_unread_without_an_id(drive: Drive, items: list[Any]) -> None:
+    page = drive(transport=Recorder(a_page(*items)).transport)(lambda client: client.transactions.list())
+    assert (page.items, [each.raw for each in page.unread]) == ([], items)
+    assert {(each.id, each.reference) for each in page.unread} == {(None, None)}
+
+
+@in_turn("items", [[0] * 2_000_000, [ITEM.camel] * 1001, "text", None])
+def test_a_page_with_too_many_items_or_none_is_refused(drive: Drive, items: Any) -> None:
+    sdk = drive(transport=Recorder({"items": items, "nextCursor": None}).transport)
+    with pytest.raises(momopay.ProtocolError):
+        sdk(lambda client: client.transactions.list())
+
+
+# Reads that lack something.
+
+
+@in_turn("change", [lambda name, data: data.pop(name), lambda name, data: data.update({name: None})])
+def test_a_read_needs_its_id_status_and_amount_alone(drive: Drive, change: Any) -> None:
+    for name in READ.camel:
+        data = dict(READ.camel)
+        change(name, data)
+        sdk = drive(transport=Recorder(data).transport)
+        if name in {"transactionId", "status", "amount"}:
+            with pytest.raises(momopay.ProtocolError):
+                sdk(lambda client: client.transactions.get(ID))
+        else:
+            read = sdk(lambda client: client.transactions.get(ID))
+            assert (read.transaction_id, read.status, read.amount) == (ID, "SUCCESS", Decimal("100.5"))
+
+
+def test_what_a_read_lacks_is_taken_from_the_record_that_was_passed(drive: Drive) -> None:
+    service = Recorder({"transactionId": ID, "status": "FAILED", "amount": "100.50", "createdAt": "?"})
+    known = parse(PAYOUT.kind, PAYOUT.camel)
+    sdk = drive(transport=service.transport)
+    read = sdk(lambda client: client.transactions.get(known))
+    assert (read.type, read.phone, read.created_at) == ("B2C", PHONE, known.created_at)
+    assert (read.status, read.response.status_code) == ("FAILED", 200)
+    assert not momopay.settled(read)  # as it would seem without its type
+    alone = sdk(lambda client: client.transactions.get(ID))
+    assert (alone.type, alone.phone, alone.created_at, alone.updated_at) == (None, None, None, None)
+
+
+@in_turn(
+    ("fields", "receipt"),
+    [
+        *(
+            ({name: "QK1"}, "QK1")
+            for name in ("receipt", "pesa_receipt", "acmeReceipt", "ACME_RECEIPT", "momo_receipt")
+        ),
+        *(({"acme_receipt": value}, None) for value in (None, "", " ", 5, ["QK1"])),
+        *(({"acme_receipt": "QK1", "acmeReceipt": value}, "QK1") for value in ("QK1", None, "")),
+        ({"acme_receipt": "QK1", "receipt": "QK2"}, None),
+        *(({name: "QK1"}, None) for name in ("receipt_url", "receiptNumber")),
+    ],
+)
+def test_the_field_that_is_named_so_is_the_receipt(drive: Drive, fields: dict[str, Any], receipt: str | None) -> None:
+    read = drive(transport=Recorder(READ.camel | fields).transport)(lambda client: client.transactions.get(ID))
+    page = drive(transport=Recorder(a_page(ITEM.snake | fields)).transport)(lambda client: client.transactions.list())
+    told = callback(**{"momo_receipt": None, **fields})
+    found = read.receipt, page.items[0].receipt, told.receipt, told.transaction.receipt, told.transaction.momo_receipt
+    assert found == (receipt,) * 5

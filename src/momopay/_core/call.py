@@ -294,7 +294,7 @@ class Call(Generic[R]):
             check_success(response, self.url)
             record = cast("R", Record())
         else:
-            parsed = parse_envelope(response, envelope, self.url)
+            parsed = parse_envelope(response, envelope, self.url, vars(self.details))
             record, self.request_id = parsed.data, parsed.request_id
         elapsed = self.session.backend.now() - self.started
         note_response(record, ResponseInfo(self.request_id, response.status, response.headers, self.attempts, elapsed))

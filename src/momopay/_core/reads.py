@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine
+from datetime import datetime
 from functools import partial
 from math import inf
 from typing import Any, Final, TypeAlias, TypedDict, Unpack
@@ -14,11 +16,14 @@ from momopay._core.retry import SAFE
 from momopay._core.session import Session
 from momopay._core.wiring import BackendT
 from momopay._ratelimit.budget import Lane
+from momopay._redaction import redacted_repr
 from momopay.errors import APIError, ProtocolError, TransactionNotFoundError
 from momopay.models.account import WalletBalance
 from momopay.models.records import Envelope
-from momopay.models.requests import TransactionQuery, transaction_id_of, transaction_path
-from momopay.models.transactions import Transaction, TransactionPage, TransactionSummary
+from momopay.models.requests import TransactionQuery, oldest_time, transaction_id_of, transaction_path
+from momopay.models.transactions import Transaction, TransactionPage, TransactionSummary, with_known
+
+logger: logging.Logger = logging.getLogger("momopay")
 
 _BALANCE: Final = Endpoint("wallet.balance", "GET", SAFE, Lane.READ, Envelope[WalletBalance])
 _TRANSACTION: Final = Endpoint("transactions.get", "GET", SAFE, Lane.READ, Envelope[Transaction], has_id=True)
@@ -32,6 +37,11 @@ EVERYTHING: Final = TransactionQuery.model_construct(limit=100)
 # Ten full pages. New transactions shift the list between two reads, so one may appear again on the next page, or a few
 # pages later if more than a page of them arrived meanwhile.
 _IDS_REMEMBERED: Final = 1000
+# A list that grows by a page between two reads shows the same page twice. More repetitions are no list.
+_PAGES_WITHOUT_NEW: Final = 5
+# Transactions of the same time may fill some pages. A list that goes back and forth in time never ends.
+_PAGES_WITHOUT_OLDER: Final = 100
+_MOST_PAGES: Final = 10_000
 
 Fetch: TypeAlias = Callable[[str | None], Coroutine[Any, Any, TransactionPage]]
 """Reads the page at a cursor, the first one for None."""
@@ -53,7 +63,7 @@ async def read_transaction(session: Session[Any], transaction: object, **options
     """Return a transaction as it is now, given its id or a record that carries it."""
     path = transaction_path(transaction)
     try:
-        return await Call(session, _TRANSACTION, path, **options).run()
+        return with_known(await Call(session, _TRANSACTION, path, **options).run(), transaction)
     except TransactionNotFoundError as error:
         error.transaction_id = transaction_id_of(transaction)
         raise
@@ -70,18 +80,43 @@ async def read_page(
     session: Session[Any], query: TransactionQuery, cursor: str | None = None, **options: Unpack[ReadOptions]
 ) -> TransactionPage:
     """Return the page of the list at a cursor, by default the first one."""
-    return await Call(session, _PAGE, "/transactions" + query.after(cursor).to_query(), **options).run()
+    page = await Call(session, _PAGE, "/transactions" + query.after(cursor).to_query(), **options).run()
+    for each in page.unread:
+        identity = each.id or each.reference
+        if identity not in session.unread:  # once, because polls and sweeps read the same page again and again
+            session.unread[identity] = None
+            shown = redacted_repr(each.id), redacted_repr(each.reference), each.problem
+            logger.warning("an item of the list cannot be read: transaction %s, reference %s: %s", *shown)
+    _forget(session.unread)
+    return page
+
+
+def _forget(seen: OrderedDict[str, None] | OrderedDict[str | None, None]) -> None:
+    while len(seen) > _IDS_REMEMBERED:
+        seen.popitem(last=False)
 
 
 class PageWalk:
-    """One walk over the list, newest first, of at most `most` pages."""
+    """One walk over the list, newest first, of at most `most` pages, until the monotonic time `until`.
 
-    def __init__(self, fetch: Fetch, most: float = inf) -> None:
+    It always ends, whatever the service sends. If it ends before the list does, `next` raises ProtocolError: absence
+    must not be proven by half a list.
+    """
+
+    def __init__(
+        self, fetch: Fetch, most: float = inf, *, now: Callable[[], float] = lambda: 0.0, until: float = inf
+    ) -> None:
         self._fetch = fetch
         self._pages_left = most
+        self._now = now
+        self._until = until
         self._cursor: str | None = None
-        self._shown = 0  # transactions on the pages so far
-        self._seen = set[str | None]()  # None asks for the first page, so a second None is the end
+        self._seen = set[str | None]()  # cursors; None asks for the first page, so a second None is the end
+        self._ids: OrderedDict[str, None] = OrderedDict()  # bounded, because a walk may have any length
+        self._oldest: datetime | None = None
+        self._since_new = self._since_older = 0  # pages since one showed a new transaction, or an older one
+        self.new = list[TransactionSummary]()
+        """The transactions of the last page that no earlier page showed."""
 
     @property
     def is_at_end(self) -> bool:
@@ -92,17 +127,40 @@ class PageWalk:
         """Return the next page, or None after the last one."""
         if self.is_at_end or self._pages_left <= 0:
             return None
-        if self._cursor in self._seen:  # all are remembered, because a cycle of cursors may have any length
-            raise ProtocolError("the list repeats a cursor, so it would never end")
+        self._check_progress()
         page = await self._fetch(self._cursor)
         self._pages_left -= 1
-        self._shown += len(page.items)
-        # If the service renamed the field, the rest of the list would seem not to exist.
-        if "next_cursor" not in page.model_fields_set and self._shown < page.overview.total:
-            raise ProtocolError("a page of the list has no nextCursor, and is not the last one")
         self._seen.add(self._cursor)
         self._cursor = page.next_cursor or None  # an empty cursor would ask for the first page again
+        self._note(page)
         return page
+
+    def _check_progress(self) -> None:
+        problem = ""
+        if self._cursor in self._seen:  # all are remembered, because a cycle of cursors may have any length
+            problem = "it repeats a cursor"
+        elif self._since_new >= _PAGES_WITHOUT_NEW:
+            problem = f"its last {self._since_new} pages show no new transaction"
+        elif self._since_older >= _PAGES_WITHOUT_OLDER:
+            problem = f"its last {self._since_older} pages show no older transaction"
+        elif len(self._seen) >= _MOST_PAGES:
+            problem = "filter it by time, for a part of it"
+        elif self._now() >= self._until:
+            problem = "the deadline passed; a longer one is client.with_options(deadline=...)"
+        if problem:
+            raise ProtocolError(f"the list has no end after {len(self._seen)} pages: {problem}")
+
+    def _note(self, page: TransactionPage) -> None:
+        new = {item.transaction_id: item for item in page.items if item.transaction_id not in self._ids}
+        self.new = list(new.values())
+        shown = [*new, *(each.id for each in page.unread if each.id is not None and each.id not in self._ids)]
+        self._ids |= dict.fromkeys(shown)
+        _forget(self._ids)
+        self._since_new = 0 if shown else self._since_new + 1
+        oldest = oldest_time(page)
+        is_older = oldest is None or self._oldest is None or oldest < self._oldest
+        self._since_older = 0 if is_older else self._since_older + 1
+        self._oldest = oldest if is_older and oldest is not None else self._oldest
 
 
 class TransactionWalk:
@@ -110,18 +168,10 @@ class TransactionWalk:
 
     def __init__(self, fetch: Fetch) -> None:
         self._pages = PageWalk(fetch)
-        self._seen: OrderedDict[str, None] = OrderedDict()  # ids; bounded, because a walk may have any length
 
     async def next(self) -> list[TransactionSummary] | None:
         """Return the transactions of the next page that are new to this walk, or None after the last page."""
-        page = await self._pages.next()
-        if page is None:
-            return None
-        new = {item.transaction_id: item for item in page.items if item.transaction_id not in self._seen}
-        self._seen |= dict.fromkeys(new)
-        while len(self._seen) > _IDS_REMEMBERED:
-            self._seen.popitem(last=False)
-        return list(new.values())
+        return None if await self._pages.next() is None else self._pages.new
 
 
 class _EachPage:

@@ -26,7 +26,8 @@ from momopay.errors import (
     moment_or_none,
     number_or_none,
 )
-from momopay.models.records import Envelope, describe, is_id, parse_json
+from momopay.models.records import Envelope, describe, is_id, parse_json, parse_plain
+from momopay.models.requests import read_partly
 from momopay.urls import host_and_port
 
 T = TypeVar("T")
@@ -61,10 +62,13 @@ def build_parser(envelope: type[Envelope[Any]]) -> None:
         raise
 
 
-def parse_envelope(response: RawResponse, envelope: type[Envelope[T]], url: str) -> Envelope[T]:
+def parse_envelope(
+    response: RawResponse, envelope: type[Envelope[T]], url: str, requested: Mapping[str, object] | None = None
+) -> Envelope[T]:
     """Return the success envelope, or raise AttemptFailed if the response is anything else.
 
-    Here and below, `url` is the request's URL without its query.
+    Fields that a payment's response lacks come from what was `requested`. Here and below, `url` is the request's URL
+    without its query.
     """
     # By the status first, so that each body is parsed once.
     if not is_success(response.status):
@@ -72,10 +76,33 @@ def parse_envelope(response: RawResponse, envelope: type[Envelope[T]], url: str)
     try:
         return parse_json(envelope, response.body)
     except ValidationError as error:
-        failure = failure_from_response(response, url, describe(error))
+        problem = error
+        try:
+            return _parse_partly(response, envelope, requested or {})
+        except ValidationError as narrower:  # what is missing still
+            problem = narrower
+        except ValueError:
+            pass
+        failure = failure_from_response(response, url, describe(problem))
         # The user gets `failure.error`, so pydantic's error must be the cause of that.
         failure.error.__cause__ = error
     raise failure
+
+
+def _parse_partly(response: RawResponse, envelope: type[Envelope[T]], requested: Mapping[str, object]) -> Envelope[T]:
+    """Return an envelope with what can be read of its data. Raise ValueError if that is not enough."""
+    match parse_plain(response.body):
+        case {"success": True, "data": dict(data), **others}:
+            moment = http_date(response.headers.get("date", "")) or datetime.now(UTC)
+            known = {**requested, "created_at": moment, "updated_at": moment}
+            request_id = others.get("requestId")
+            return envelope.model_construct(
+                success=True,
+                data=read_partly(envelope.model_fields["data"].annotation, data, known),
+                request_id=request_id if isinstance(request_id, str) else None,
+            )
+        case _:
+            raise ValueError("no data")
 
 
 def check_success(response: RawResponse, url: str) -> None:

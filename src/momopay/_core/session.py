@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import logging
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import replace
@@ -140,6 +141,7 @@ class Session(Generic[BackendT]):
         self.budget: BaseBudget | None = key_state.budget if budget is SHARED_BUDGET else budget
         self.stk_pause: StkPause = key_state.stk_pause
         self.clock: ServiceClock = ServiceClock(on_loopback=account.on_loopback)
+        self.unread: OrderedDict[str | None, None] = OrderedDict()  # items of the list that a WARNING has named
         self.observer = observer
         self.events: CallEvents | None = None  # of the call that a copy was made for
         self.limits = limits

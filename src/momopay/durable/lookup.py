@@ -57,11 +57,12 @@ class PaymentLookup:
                 report_change(self._session, entry, entry.state, JournalState.UNKNOWN)
             why = f"the service's record of transaction {known.transaction_id} has another {', '.join(differing)}"
             raise outcome_unknown(entry, why)
-        if transaction.status != known.status:
+        has_changed = transaction.status != known.status
+        if has_changed or (transaction.receipt is not None and known.receipt is None):
             # An end that allows another attempt must be recorded first, so a failed write is raised then.
             is_free = not blocks(entry.kind, stage_of(transaction.status))
             run = self._journal.run if is_free else self._journal.run_or_log
-            if await run(self._store.record, entry, self._report(transaction), may_add=False):
+            if await run(self._store.record, entry, self._report(transaction), may_add=False) and has_changed:
                 report_change(self._session, entry, entry.state, entry.state, transaction)
         return transaction
 

@@ -176,13 +176,13 @@ class DurableCall(Generic[BackendT]):
         phones = {each.transaction_id: each.phone for each in entry.transactions}
         # The journal's, because a read may mask the phone, and so hide that it is another one.
         phone = transaction.phone if entry.is_anonymised else phones.get(transaction.transaction_id, entry.phone)
-        if not same_phone(self._draft.phone, phone):
+        if phone is None or not same_phone(self._draft.phone, phone):
             # Of payouts, only an anonymised one can differ here: `_check_same_payment` has compared the others.
             if self._kind is EntryKind.PAYOUT or entry.is_anonymised:
                 raise self._duplicate(entry, "was used with another phone")
             if stage_of(transaction.status) is Stage.OPEN:
-                since = f"{transaction.created_at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
-                how = f"has an open prompt on {mask_phone(phone)} since {since}; wait for its end"
+                since = f"{(transaction.created_at or entry.sent_at).astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+                how = f"has an open prompt on {mask_phone(phone or '')} since {since}; wait for its end"
                 raise self._duplicate(entry, how)
         return payment_of(self._kind, self._reference, transaction, entry=entry)
 
@@ -197,7 +197,7 @@ class DurableCall(Generic[BackendT]):
             return False
         # By the service's clock if its responses show it: another machine may have sent the prompt.
         now = self._session.clock.service_now_if_known()
-        if now is None or is_missing(transaction.created_at):
+        if now is None or transaction.created_at is None or is_missing(transaction.created_at):
             age = datetime.now(UTC) - known.sent_at
         else:
             age = now - transaction.created_at

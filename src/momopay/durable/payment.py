@@ -31,7 +31,7 @@ class Payment(MaskedModel):
         phone: ``254XXXXXXXXX``; the repr masks it.
         result_code: The provider's code for how it ended, if the service reported one.
         fee: The service's fee, KES, if it was reported.
-        receipt: The provider's receipt, which only a callback carries.
+        receipt: The provider's receipt, once a callback or a read has shown it.
         is_new: Whether this call sent it.
         transaction: The service's record, unchanged; None if no request was needed.
     """
@@ -70,11 +70,11 @@ def payment_of(
     entry: JournalEntry | None = None,
 ) -> Payment:
     """Return the payment for a record of the service, with what only the journal's `entry` has."""
-    status, result_code, fee, receipt = record.status, record.result_code, record.transaction_fee, None
+    status, result_code, fee, receipt = record.status, record.result_code, record.transaction_fee, record.receipt
     for known in () if entry is None else entry.transactions:
         if known.transaction_id == record.transaction_id:
-            # A page of the list has no result code, and a read no fee. Only a callback has a receipt.
-            result_code, receipt = result_code or known.result_code, known.receipt
+            # A page of the list has no result code, and a read no fee. Most reads have no receipt.
+            result_code, receipt = result_code or known.result_code, receipt or known.receipt
             fee = known.fee if fee is None else fee
             if known.is_paid and status is not TransactionStatus.SUCCESS:
                 # A callback came first: an older record of the service does not undo the payment.
@@ -85,7 +85,7 @@ def payment_of(
         transaction_id=record.transaction_id,
         status=status,
         amount=record.amount,
-        phone=record.phone,
+        phone=record.phone or ("" if entry is None else entry.phone),
         result_code=result_code,
         fee=fee,
         receipt=receipt,

@@ -217,7 +217,7 @@ async def reconcile_days(
         except (ProtocolError, ServerError):  # perhaps for this transaction alone
             missing.append((entry, "the service's record of it cannot be read"))
         else:
-            if since <= found.created_at < until:
+            if found.created_at is None or since <= found.created_at < until:
                 theirs.append(found)
     seen = await in_thread(lambda: [_record_and_look_up(journal, each, session.clock.ahead) for each in theirs])
     for each in seen:

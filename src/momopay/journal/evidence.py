@@ -99,8 +99,8 @@ def payout_key(scope: str, reference: str, amount: Decimal, phone: str, number: 
 def report_of(record: ServiceRecord, service_now: datetime | None = None) -> Report:
     """Return what a record says, without what cannot be stored; `service_now` is the service's time, if known."""
     status = _kept(record, "status", str(record.status))
-    # Only some records have a result code, and only a callback has a receipt. A callback may lack its times.
-    result_code, receipt = getattr(record, "result_code", None), getattr(record, "momo_receipt", None)
+    # Only some records have a result code. A callback or a read may lack its times.
+    result_code, receipt = getattr(record, "result_code", None), record.receipt
     updated_at = _in_utc(record, "updated_at", record.updated_at)
     learned_at = service_now or (updated_at if isinstance(record, CallbackTransaction) else None)
     return Report(

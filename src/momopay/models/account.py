@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from decimal import Decimal
 
+from pydantic import Field
+
 from momopay.models.enums import ChannelType, TransactionType
-from momopay.models.records import Items, Record, Timestamp
+from momopay.models.records import LIMIT, Items, Record, Timestamp
 from momopay.models.transactions import StkTransaction
 
 
@@ -22,8 +24,8 @@ class WalletBalance(Record):
     wallet_id: str
     tenant_id: str | None = None
     currency: str = "KES"
-    available_balance: Decimal
-    ledger_balance: Decimal
+    available_balance: Decimal = Field(gt=-LIMIT, lt=LIMIT)
+    ledger_balance: Decimal = Field(gt=-LIMIT, lt=LIMIT)
     updated_at: Timestamp
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import ClassVar, Final
 
-from pydantic import ConfigDict
+from pydantic import ConfigDict, Field
 
 from momopay.models.enums import EventType, TransactionStatus, TransactionType
-from momopay.models.records import Id, ProviderCode, Record, Timestamp
+from momopay.models.records import LIMIT, Id, ProviderCode, Record, Timestamp, receipt_in, receipt_names
 from momopay.models.transactions import Transaction
 
-_OF_THE_END: Final = ("momo_receipt", "transaction_fee", "result_code", "result_desc")
+_OF_THE_END: Final = ("transaction_fee", "result_code", "result_desc")
 # A read may mask the phone. The id and the reference agree.
 _SHARED: Final = ("type", "status", "amount", "transaction_fee", "result_code", "result_desc", "updated_at")
 
@@ -29,15 +29,14 @@ class CallbackTransaction(Record):
     tenant_id: str | None = None
     type: TransactionType | None = None
     status: TransactionStatus
-    amount: Decimal | None = None
+    amount: Decimal | None = Field(None, gt=-LIMIT, lt=LIMIT)
     currency: str | None = "KES"
     phone_number: str | None = None
     external_reference: str | None = None
     provider: str | None = None
     provider_request_id: str | None = None
     provider_checkout_id: str | None = None
-    momo_receipt: str | None = None
-    transaction_fee: Decimal | None = None
+    transaction_fee: Decimal | None = Field(None, gt=-LIMIT, lt=LIMIT)
     result_code: ProviderCode | None = None
     result_desc: str | None = None
     created_at: Timestamp | None = None
@@ -57,6 +56,16 @@ class CallbackTransaction(Record):
     def account_reference(self) -> str | None:
         """`external_reference`, under its name in other records."""
         return self.external_reference
+
+    @property
+    def receipt(self) -> str | None:
+        """The provider's receipt, from the field whose name ends in "receipt"; None if there is none, or two differ."""
+        return receipt_in(self)
+
+    @property
+    def momo_receipt(self) -> str | None:
+        """`receipt`, under its name on the service page, "Callbacks"."""
+        return self.receipt
 
 
 class Callback(Record):
@@ -78,6 +87,11 @@ class Callback(Record):
         """The id of the transaction."""
         return self.transaction.id
 
+    @property
+    def receipt(self) -> str | None:
+        """The receipt of the transaction."""
+        return self.transaction.receipt
+
 
 def mark_confirmed(callback: Callback, record: Transaction) -> None:
     """Note that a callback agrees with the service's own record, and keep that."""
@@ -98,7 +112,10 @@ def as_read(callback: Callback) -> Callback:
     if record is None:
         return callback
     # What the record lacks, such as the receipt, is true only of an end that the callback states as it is.
-    fields = {} if record.status == stated.status else dict.fromkeys(_OF_THE_END)
+    is_same = record.status == stated.status
+    fields: dict[str, object] = {} if is_same else dict.fromkeys(_OF_THE_END)
+    receipt = record.receipt or (stated.receipt if is_same else None)
+    fields |= dict.fromkeys([*receipt_names(stated), "momo_receipt"], receipt)
     fields |= {name: value for name in _SHARED if (value := getattr(record, name)) is not None}
     read = callback.model_copy(update={"transaction": stated.model_copy(update=fields)})
     mark_confirmed(read, record)

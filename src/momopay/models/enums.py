@@ -10,6 +10,8 @@ from typing import Final, Self
 
 # Other spellings, which can mean nothing else.
 _SPELLINGS: Final = {"CANCELED": "CANCELLED", "STKPUSH": "STK", "STK_PUSH": "STK", "WALLET_TOP_UP": "WALLET_TOPUP"}
+# Names of one type that say more than it: a member made of one equals the type, and its `value` keeps the name.
+_KINDS: Final = {"WALLET_TOPUP_SERVICE_TOKENS": "WALLET_TOPUP", "WALLET_TOPUP_B2C": "WALLET_TOPUP"}
 
 
 class OpenEnum(StrEnum):
@@ -27,8 +29,9 @@ class OpenEnum(StrEnum):
         if known is not None:
             return known
         # Not stored among the members: values from the network would pile up, and iteration would show them.
-        member = str.__new__(cls, value)
-        member._name_ = member._value_ = value
+        name = _KINDS.get(word, value)
+        member = str.__new__(cls, name)
+        member._name_, member._value_ = name, value
         return member
 
     def __reduce_ex__(self, _protocol: object) -> tuple[type[Self], tuple[str]]:

@@ -6,11 +6,13 @@ values, because the service may add some at any time.
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC
+from decimal import Decimal
 from typing import Annotated, Any, ClassVar, Final, Generic, Literal, TypeAlias, TypeVar, cast
 
 from pydantic import (
@@ -67,6 +69,7 @@ _PERSON: Final = re.compile(
     "(customer|payer|payee|sender|recipient|receiver|first|middle|last|full).*_?name", re.IGNORECASE
 )
 _MAX_PROBLEMS: Final = 5
+_MANY_DIGITS: Final = 1000
 # The service has no limit for ids. This one keeps a path within what any server and proxy accepts.
 _MAX_ID_LENGTH: Final = 255
 
@@ -84,6 +87,9 @@ ProviderCode: TypeAlias = Annotated[
     ResultCode | Annotated[int, AfterValidator(lambda code: ResultCode(str(code)))],
     Field(union_mode="left_to_right"),
 ]
+
+# Amounts beyond this, KES, are unreadable, as `parse_amount` refuses them: "1E+999999999" would fill gigabytes.
+LIMIT: Final = 10**13
 
 # A list of records, refused at its first error, because an error for each of a million items would fill gigabytes.
 Items: TypeAlias = Annotated[list[T], FailFast()]
@@ -163,6 +169,21 @@ def _use_other_name(record: Record) -> None:
             fields[own] = others[0]
 
 
+def receipt_names(record: Record) -> list[str]:
+    """Return the names of the fields that may be the receipt: those that end in "receipt", in any case style."""
+    return [name for name in record.model_extra or {} if name.lower().endswith("receipt")]
+
+
+def receipt_in(record: Record) -> str | None:
+    """Return the receipt of a record. Its field's name begins with the provider's brand.
+
+    Two such fields with different texts give None, and not a wrong receipt.
+    """
+    values = [(record.model_extra or {})[name] for name in receipt_names(record)]
+    found = {text for value in values if isinstance(value, str) and (text := value.strip())}
+    return found.pop() if len(found) == 1 else None
+
+
 class Envelope(BaseModel, Generic[T]):
     """The success envelope (service page, "Conventions")."""
 
@@ -174,6 +195,7 @@ class Envelope(BaseModel, Generic[T]):
 
 
 M = TypeVar("M", bound=BaseModel)
+R = TypeVar("R", bound=Record)
 
 # An escaped lone surrogate, which is no text, but which a service in another language may write to JSON.
 _LONE_SURROGATE: Final = re.compile(
@@ -193,12 +215,54 @@ def parse_json(model: type[M], body: bytes) -> M:
         # Not `model_validate_json`, which takes a tenth longer to check options that are not used here.
         parsed: M = model.__pydantic_validator__.validate_json(body)
     except ValidationError:
-        readable = _LONE_SURROGATE.sub(rb"\\ufffd", body)
+        readable = _without_surrogates(body)
         if readable == body:
             raise
         logger.warning("a response has a text that is no Unicode; what cannot be read of it is replaced")
         return model.model_validate_json(readable)
     return parsed
+
+
+def parse_plain(body: bytes) -> object:
+    """Return JSON as plain values, its fractions as Decimals. Raise ValueError if it cannot be read."""
+    try:
+        return json.loads(_without_surrogates(body), parse_float=Decimal, parse_int=_parse_int)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def _parse_int(digits: str) -> int | Decimal:
+    # Python refuses to make an int of some thousands of digits, and one such amount would hide the rest of a page.
+    return int(digits) if len(digits) < _MANY_DIGITS else Decimal(digits)
+
+
+def _without_surrogates(body: bytes) -> bytes:
+    return _LONE_SURROGATE.sub(rb"\\ufffd", body)
+
+
+def parse_incomplete(model: type[R], data: Mapping[str, Any], known: Mapping[str, object], needed: Iterable[str]) -> R:
+    """Return a record of which fields are missing, null or unreadable. Raise ValidationError if it cannot be made.
+
+    Such a field takes the value in `known`, else its default. One of those `needed` must be readable, or missing and
+    known.
+    """
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        faulty = {str(each["loc"][0]) for each in error.errors(include_url=False, include_input=False)}
+    spellings = {name: _spellings(name, field.validation_alias) for name, field in model.model_fields.items()}
+    identifying = {key for name in needed if name in spellings for key in spellings[name]}
+    faulty = {key for key in faulty if key not in identifying or data.get(key) is None}
+    kept = {key: value for key, value in data.items() if key not in faulty}
+    for name, value in known.items():
+        if name in spellings and all(kept.get(key) is None for key in spellings[name]):
+            kept = {key: other for key, other in kept.items() if key not in spellings[name]} | {name: value}
+    return model.model_validate(kept)
+
+
+def _spellings(name: str, alias: object) -> set[str]:
+    """Return the names under which a response may have a field."""
+    return {name, *map(str, alias.choices if isinstance(alias, AliasChoices) else [alias])}
 
 
 def describe(error: ValidationError) -> str:

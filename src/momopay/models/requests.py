@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 import unicodedata
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -20,9 +21,9 @@ from typing_extensions import Sentinel
 from momopay.errors import RequestValidationError
 from momopay.models import arguments
 from momopay.models.callbacks import CallbackTransaction
-from momopay.models.enums import ChannelType
-from momopay.models.records import MaskedModel
-from momopay.models.transactions import PaymentRecord, TransactionPage, TransactionSummary
+from momopay.models.enums import ChannelType, TransactionStatus, TransactionType
+from momopay.models.records import MaskedModel, parse_incomplete
+from momopay.models.transactions import PaymentRecord, TransactionPage, TransactionSummary, page_of
 from momopay.money import format_amount
 from momopay.phones import same_phone
 
@@ -46,9 +47,36 @@ class RequestedPayment:
             "reference": not reference or unicodedata.normalize("NFC", reference) == self.reference,
             "amount": None in {self.amount, record.amount} or self.amount == record.amount,
             "phone": self.phone is None or record.phone is None or same_phone(self.phone, record.phone),
-            "type": self.type is None or record.type is None or self.type.casefold() == record.type.casefold(),
+            "type": self.type is None
+            or record.type is None
+            or TransactionType(self.type).casefold() == record.type.casefold(),
         }
         return [name for name, agrees in pairs.items() if not agrees]
+
+
+def read_partly(model: Any, data: Mapping[str, Any], known: Mapping[str, Any]) -> Any:
+    """Return what can be read of data that are not valid as a whole. Raise ValueError if that is not enough.
+
+    A page needs its cursor, a read the id, status and amount, and an accepted payment its id. What the response to a
+    payment lacks is in `known`, from the request. It must not contradict the request.
+    """
+    if issubclass(model, TransactionPage):
+        return page_of(data)
+    if issubclass(model, TransactionSummary):
+        return parse_incomplete(model, data, {}, ["transaction_id", "status", "amount"])
+    if not issubclass(model, PaymentRecord):
+        raise ValueError("another kind of record")  # noqa: TRY004  as for data that cannot be read
+    status, reference = TransactionStatus.PENDING, known.get("reference")
+    known = {"status": status, "account_reference": reference, **known}
+    record = parse_incomplete(model, data, known, ["transaction_id", "type", "amount", "phone"])
+    stated = getattr(record, "reference", None) or getattr(record, "account_reference", None)
+    kind = TransactionType(model.model_fields["type"].default)
+    # The service gives two types to top-ups.
+    wanted = None if kind is TransactionType.WALLET_TOPUP else kind
+    asked = RequestedPayment(reference or stated or "", known.get("amount"), known.get("phone"), wanted)
+    if differing := asked.differences(stated, record):
+        raise ValueError(f"another {', '.join(differing)}")
+    return record
 
 
 def comparable(reference: str | None) -> str:
@@ -271,7 +299,7 @@ class Search(Request):
         if item.transaction_id in self.known:
             return Fit.KNOWN
         wanted = RequestedPayment(self.reference, self.amount, self.phone, self.type)
-        is_older = self.since - item.created_at > CLOCK_TOLERANCE
+        is_older = item.created_at is not None and self.since - item.created_at > CLOCK_TOLERANCE
         return Fit.NEAR if is_older or wanted.differences(item.account_reference, item) else Fit.EXACT
 
     def is_past(self, page: TransactionPage) -> bool:

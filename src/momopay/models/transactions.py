@@ -5,23 +5,33 @@ The service page, "Transaction", has two naming styles. Both parse into the same
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from decimal import Decimal
+from typing import Any, Final, Self
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 
 from momopay.models.enums import TransactionStatus, TransactionType
 from momopay.models.records import (
+    LIMIT,
     PHONE,
     REFERENCE,
     RESULT_TEXT,
     Id,
     Items,
+    MaskedModel,
     ProviderCode,
     Record,
     Timestamp,
+    describe,
+    is_id,
     note_response,
+    parse_incomplete,
+    receipt_in,
 )
+
+# The service's pages have at most 100 items. A page with more than this is refused before its items are built.
+_MOST_ITEMS: Final = 1000
 
 
 class PaymentRecord(Record):
@@ -30,12 +40,17 @@ class PaymentRecord(Record):
     transaction_id: Id
     type: TransactionType
     status: TransactionStatus
-    amount: Decimal
+    amount: Decimal = Field(gt=-LIMIT, lt=LIMIT)
     currency: str = "KES"
     phone: str = Field(validation_alias=PHONE)
-    transaction_fee: Decimal | None = None
+    transaction_fee: Decimal | None = Field(None, gt=-LIMIT, lt=LIMIT)
     created_at: Timestamp
     updated_at: Timestamp
+
+    @property
+    def receipt(self) -> str | None:
+        """The provider's receipt, from the field whose name ends in "receipt"; None if there is none, or two differ."""
+        return receipt_in(self)
 
 
 class StkTransaction(PaymentRecord):
@@ -73,9 +88,15 @@ class TransactionSummary(PaymentRecord):
 class Transaction(TransactionSummary):
     """A transaction as a single read shows it. Fields that the response does not have are None.
 
-    If a wait or a confirmation has read the transaction from the list, it has only the fields of `TransactionSummary`.
+    Only `transaction_id`, `status` and `amount` are always there. If a wait or a confirmation has read the transaction
+    from the list, it has only the fields of `TransactionSummary`.
     """
 
+    # Unlike a list item, which is unread without them.
+    type: TransactionType | None = None  # type: ignore[assignment]  # pyright: ignore[reportIncompatibleVariableOverride]
+    phone: str | None = Field(None, validation_alias=PHONE)  # type: ignore[assignment]  # pyright: ignore[reportIncompatibleVariableOverride]
+    created_at: Timestamp | None = None  # type: ignore[assignment]  # pyright: ignore[reportIncompatibleVariableOverride]
+    updated_at: Timestamp | None = None  # type: ignore[assignment]  # pyright: ignore[reportIncompatibleVariableOverride]
     tenant_id: str | None = None
     channel_id: str | None = None
     transaction_desc: str | None = None
@@ -99,6 +120,15 @@ def transaction_from(summary: TransactionSummary) -> Transaction:
     return transaction
 
 
+def with_known(transaction: Transaction, known: object) -> Transaction:
+    """Return a read in which what the service left out is taken from an earlier record of the transaction."""
+    if not isinstance(known, PaymentRecord):
+        return transaction
+    names = ("type", "phone", "account_reference", "created_at")  # what does not change
+    missing = {name: getattr(known, name, None) for name in names if getattr(transaction, name) is None}
+    return transaction.model_copy(update=missing) if missing else transaction
+
+
 class TransactionOverview(Record):
     """Counts over the whole filtered set, not over the page (service page, "Overview counts")."""
 
@@ -108,15 +138,83 @@ class TransactionOverview(Record):
     pending: int
 
 
+class UnreadTransaction(MaskedModel):
+    """An item of the list that could not be read, such as one without a phone. It may be any payment.
+
+    Attributes:
+        id: Its id; None if it has none. `transactions.get` may read it.
+        reference: Its reference; None if it has none.
+        problem: What could not be read.
+        raw: The item as the service sent it, with its numbers as `int` and `Decimal`; the repr leaves it out.
+    """
+
+    id: str | None
+    reference: str | None
+    problem: str
+    raw: Any = Field(repr=False)
+
+    @property
+    def transaction_id(self) -> str | None:
+        """`id`, under its name in other records."""
+        return self.id
+
+
 class TransactionPage(Record):
     """One page of the list, newest first. It fetches nothing.
 
     Iterating a page gives its items, and not its fields, as it does for other records.
+
+    Attributes:
+        items: The transactions that could be read.
+        overview: Counts over the whole filtered set; None if the service sent none.
+        next_cursor: The cursor of the next page; None on the last one.
     """
 
-    items: Items[TransactionSummary]
-    overview: TransactionOverview
-    next_cursor: str | None = None
+    items: Items[TransactionSummary] = Field(max_length=_MOST_ITEMS)
+    overview: TransactionOverview | None = None
+    # Required: absence must not be proven by a page that may not be the last.
+    next_cursor: str | None
+
+    @property
+    def unread(self) -> tuple[UnreadTransaction, ...]:
+        """The items that could not be read."""
+        found: tuple[UnreadTransaction, ...] = vars(self).get("_unread", ())
+        return found
+
+    @model_validator(mode="after")
+    def _use_other_cursor(self) -> Self:
+        other = (self.model_extra or {}).get("next_cursor")  # beside a nextCursor that is null
+        if self.next_cursor is None and isinstance(other, str):
+            vars(self)["next_cursor"] = other
+        return self
 
     def __iter__(self) -> Iterator[TransactionSummary]:  # type: ignore[override]  # pyright: ignore[reportIncompatibleMethodOverride]
         return iter(self.items)
+
+
+def page_of(data: Mapping[str, Any]) -> TransactionPage:
+    """Return a page that cannot be read as a whole, item by item. Raise ValueError if it is no page."""
+    items = data.get("items")
+    if not isinstance(items, list) or len(items) > _MOST_ITEMS:
+        raise ValueError("no list of items")
+    readable, unread = list[TransactionSummary](), list[UnreadTransaction]()
+    for item in items:
+        try:
+            readable.append(TransactionSummary.model_validate(item))
+        except ValidationError as error:
+            unread.append(_unread(item, describe(error)))
+    page = parse_incomplete(TransactionPage, {**data, "items": readable}, {}, ["items", "next_cursor"])
+    vars(page)["_unread"] = tuple(unread)  # not in a field, as a response's
+    return page
+
+
+def _unread(item: object, problem: str) -> UnreadTransaction:
+    fields = item if isinstance(item, dict) else {}
+    ids = (fields.get(name) for name in ("transactionId", "transaction_id"))
+    references = (fields.get(str(name)) for name in REFERENCE.choices)
+    return UnreadTransaction(
+        id=next((each for each in ids if isinstance(each, str) and is_id(each)), None),
+        reference=next((each for each in references if isinstance(each, str) and each.strip()), None),
+        problem=problem,
+        raw=item,
+    )
