@@ -2,19 +2,21 @@
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 from uuid import uuid4
 
 import pytest
 from django.conf import settings
 from django.core.management import call_command
 from django.db.backends.base.base import BaseDatabaseWrapper
+from django.http import HttpResponse, HttpResponseRedirect
+from django.test import Client as Browser
 from django.test import TestCase, override_settings
 from django.urls import include, path
 
 from integrations.django.conftest import Project, collect
 from momopay import ConfigurationError, pytest_plugin
-from momopay.integrations.django import client, clients
+from momopay.integrations.django import callback_endpoint, client, clients
 from momopay.integrations.django.apps import check_settings
 from momopay.integrations.django.test import sandboxed
 from momopay.sandbox import Sandbox
@@ -28,10 +30,11 @@ def found(changes: dict[Any, Any]) -> list[str]:
 def test_each_wrong_setting_is_named_and_nothing_is_sent(project: Project) -> None:
     assert found({}) == []
     for changes, text in (
-        ({"API_KY": "pk_test_x"}, "40 MOMOPAY: needs a dict of the options .*'api_ky'"),
+        ({"API_KY": "pk_test_x"}, "40 MOMOPAY: there is no 'API_KY' in MOMOPAY, which takes API_KEY, .*, VERIFY"),
+        ({"api_key": "pk_test_x"}, "40 MOMOPAY: there is no 'api_key'"),
         ({"API_KEY": "sk_test_x"}, "40 MOMOPAY: api_key must start with"),
-        ({"JOURNAL": "sqlite:///payments.db"}, "40 MOMOPAY: .*'journal'"),
-        ({5: 6}, "40 MOMOPAY: .*'5'"),
+        ({"JOURNAL": "sqlite:///payments.db"}, "40 MOMOPAY: there is no 'JOURNAL'"),
+        ({5: 6}, "40 MOMOPAY: there is no 5 in"),
         ({"TIMEOUT": 0}, "40 MOMOPAY: timeout must be"),
         ({"DATABASE": "another"}, r"40 MOMOPAY\[.DATABASE.\]: .*'another'"),
         ({"CALLBACK_SECRETS": ["short"]}, r"40 MOMOPAY\[.CALLBACK_SECRETS.\].*: a signing secret must"),
@@ -42,9 +45,90 @@ def test_each_wrong_setting_is_named_and_nothing_is_sent(project: Project) -> No
     ):
         (problem,) = found(changes)
         assert re.match(text, problem), problem
-    with override_settings(MOMOPAY="pk_test_x"):
-        assert len(check_settings()) == 1
+    for wrong in ("pk_test_x", None, [("API_KEY", "pk_test_x")]):
+        with override_settings(MOMOPAY=wrong):
+            assert [each.msg[:42] for each in check_settings()] == ["MOMOPAY: the setting MOMOPAY must be a dic"]
+    with override_settings(MOMOPAY={"API_KY": "pk_test_x"}), pytest.raises(ConfigurationError, match="'API_KY'"):
+        client.wallet.balance()
     assert project.sandbox.requests == []
+
+
+def wall(get_response: Any) -> Any:
+    """Ask every stranger for a login, whatever the view."""
+    return lambda request: HttpResponseRedirect("/login/") if request.method == "POST" else get_response(request)
+
+
+def closed(_get_response: Any) -> Any:
+    return lambda _request: HttpResponse(status=503)
+
+
+def broken(_get_response: Any) -> Any:
+    def fail(_request: object) -> NoReturn:
+        raise LookupError("no such table")
+
+    return fail
+
+
+LOGIN = (
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.auth.middleware.LoginRequiredMiddleware",
+)
+
+
+@pytest.mark.parametrize(
+    ("middleware", "changes", "answer"),
+    [
+        (LOGIN, {}, None),
+        (
+            (*LOGIN, f"{__name__}.wall"),
+            {},
+            rf"{__name__}.wall answers 302, a redirect to /login/, and not .*/callback$",
+        ),
+        ((f"{__name__}.closed", *LOGIN), {}, "closed answers 503, and not"),
+        ((f"{__name__}.broken",), {}, None),  # in `manage.py migrate`, tables may be missing
+        ((f"{__name__}.broken",), {"DEBUG_PROPAGATE_EXCEPTIONS": True}, None),
+        (("shop.nowhere",), {}, None),
+        (
+            ("django.middleware.common.CommonMiddleware",),
+            {"ALLOWED_HOSTS": ["shop.example"]},
+            "CommonMiddleware answers 400",
+        ),
+        (
+            ("django.middleware.security.SecurityMiddleware",),
+            {"SECURE_SSL_REDIRECT": True},
+            "SecurityMiddleware answers 301",
+        ),
+        ((), {}, None),
+    ],
+)
+def test_the_check_names_the_middleware_that_answers_callbacks(
+    project: Project,
+    middleware: tuple[str, ...],
+    changes: dict[str, Any],
+    answer: str | None,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with override_settings(MIDDLEWARE=list(middleware), **changes):
+        problems = check_settings()
+        assert list(middleware) == settings.MIDDLEWARE
+    assert (bool(problems), caplog.messages, project.sandbox.requests) == (answer is not None, [], [])
+    for problem in problems:
+        assert (problem.id, problem.is_serious()) == ("momopay.W002", False)
+        assert answer is not None
+        assert re.search(answer, problem.msg)
+
+
+@override_settings(MIDDLEWARE=LOGIN, LOGIN_URL="/login/")
+def test_a_project_that_asks_everybody_for_a_login_gets_callbacks(project: Project) -> None:
+    """Control: another view of the project is walled off."""
+    settings.ROOT_URLCONF = (*settings.ROOT_URLCONF, path("other", lambda _request: HttpResponse()))
+    assert Browser().get("/other").status_code == 302
+    assert collect().is_new
+    project.sandbox.advance(60)
+    assert project.deliver() == 200
+    view = callback_endpoint(lambda _callback: None)
+    assert view.login_required is False  # type: ignore[attr-defined]  # pyright: ignore[reportFunctionMemberAccess]
 
 
 def test_without_a_key_migrations_are_made_and_nobody_paid(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,8 +159,8 @@ def urls() -> None:
 
 
 def test_a_project_without_callback_view_is_tested_too(momopay_sandbox: Sandbox, tmp_path: Path) -> None:
-    settings.ROOT_URLCONF = ()
-    with sandboxed(momopay_sandbox, f"pk_test_{uuid4().hex}", tmp_path):
+    key = f"pk_test_{uuid4().hex}"
+    with override_settings(ROOT_URLCONF=()), sandboxed(momopay_sandbox, key, tmp_path):
         assert collect().is_new
         momopay_sandbox.advance(60)
         assert (momopay_sandbox.callbacks, bool(collect().is_paid)) == ([], True)

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import logging
 import os
+from http import HTTPStatus
+from io import BytesIO
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from django.apps import AppConfig
+from django.conf import settings
 from django.core.checks import ERROR, WARNING, CheckMessage, register
+from django.core.handlers.base import BaseHandler
+from django.core.handlers.wsgi import WSGIRequest
 from django.core.signals import setting_changed
 from django.db import connections
-from django.urls import is_valid_path
+from django.http import HttpResponse
+from django.http.response import HttpResponseBase
+from django.urls import is_valid_path, set_urlconf
 from django.utils.connection import ConnectionDoesNotExist
+from typing_extensions import override
 
 from momopay import Client, ConfigurationError
 from momopay.integrations.django import clients
@@ -42,13 +51,13 @@ def _close_files() -> None:
 
 
 def check_settings(**_options: object) -> list[CheckMessage]:
-    """Return the first mistake in the setting MOMOPAY. It sends nothing and opens no connection."""
+    """Return the first mistake in the setting MOMOPAY. It sends nothing to the service."""
     level, name = ERROR, "MOMOPAY"
     try:
         options, url = clients.options(), clients.callback_url()
         if not all(options.get(name) or os.getenv(f"MOMOPAY_{name}") for name in ("API_KEY", "BASE_URL")):
             level = WARNING  # a new project must be able to make its migrations; its first call raises an error
-        client = Client(**clients.client_options(), journal=None)  # a JOURNAL in the setting would be a TypeError
+        client = Client(**clients.client_options())
         name = 'MOMOPAY["CALLBACK_SECRETS"], by default SECRET_KEY'
         clients.signer()
         name = 'MOMOPAY["DATABASE"]'
@@ -59,9 +68,63 @@ def check_settings(**_options: object) -> list[CheckMessage]:
             if "?" in url or "#" in url:
                 raise ConfigurationError("must have no query and no fragment: the callback view is below it")
     except (ConfigurationError, ConnectionDoesNotExist, TypeError, ValueError) as error:
-        problem = f"needs a dict of the options that the docs list: {error}" if isinstance(error, TypeError) else error
-        return [CheckMessage(level, f"{name}: {problem}", id="momopay.E001")]
-    if url is not None and getattr(is_valid_path(urlsplit(url).path), "url_name", None) != "callback":
+        return [CheckMessage(level, f"{name}: {error}", id="momopay.E001")]
+    if url is None:
+        return []
+    if getattr(is_valid_path(urlsplit(url).path), "url_name", None) != "callback":
         hint = 'Add path("momopay/", include("momopay.integrations.django.urls")). Ignore this behind a proxy.'
         return [CheckMessage(WARNING, f"{name}: no callback view is at {url}", hint=hint, id="momopay.W001")]
+    if answer := _who_answers(url):
+        hint = "Let this URL pass: the service logs in nowhere, and follows no redirect."
+        return [CheckMessage(WARNING, f"{name}: {answer}", hint=hint, id="momopay.W002")]
     return []
+
+
+class _Handler(BaseHandler):
+    """Django's handler of requests, with the project's middleware and a view that does nothing."""
+
+    is_reached = False
+
+    @override
+    def make_view_atomic(self, view: Any) -> Any:
+        def reached(*_args: object, **_options: object) -> HttpResponse:
+            self.is_reached = True
+            return HttpResponse()
+
+        return reached
+
+
+def _who_answers(url: str) -> str | None:
+    """Return which middleware answers a POST to the callback's URL instead of the view, and how; None if none does."""
+    middleware, disabled = list(settings.MIDDLEWARE), logging.root.manager.disable
+    logging.disable()  # each refusal would be logged, like that of a stranger's request
+    try:
+        if _post(url) is None:
+            return None
+        for number, name in enumerate(middleware, 1):
+            settings.MIDDLEWARE = middleware[:number]
+            response = _post(url)
+            if response is not None:
+                to = f", a redirect to {response['Location']}" if "Location" in response else ""
+                return f"{name} answers {response.status_code}{to}, and not the callback view at {url}"
+    except Exception:  # noqa: BLE001  a middleware that cannot be loaded must not end `migrate`; requests show it
+        return None
+    finally:
+        settings.MIDDLEWARE = middleware
+        logging.disable(disabled)
+        set_urlconf(None)  # which the handler has set for this thread
+    return None
+
+
+def _post(url: str) -> HttpResponseBase | None:
+    """Return the response of a middleware to a POST, None if the view is reached or the middleware itself fails."""
+    parts = urlsplit(url)
+    environ = {"REQUEST_METHOD": "POST", "PATH_INFO": unquote(parts.path), "CONTENT_TYPE": "application/json"}
+    environ |= {"HTTP_HOST": parts.netloc, "SERVER_NAME": parts.hostname, "SERVER_PORT": "443"}
+    environ |= {"REMOTE_ADDR": "127.0.0.1", "wsgi.url_scheme": parts.scheme, "wsgi.input": BytesIO()}
+    handler = _Handler()
+    handler.load_middleware()
+    response = handler.get_response(WSGIRequest(environ))
+    # It may need a table that `migrate` is about to make.
+    is_broken = response.status_code == HTTPStatus.INTERNAL_SERVER_ERROR
+    return None if handler.is_reached or is_broken else response

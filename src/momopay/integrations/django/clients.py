@@ -13,6 +13,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 from functools import cache, cached_property
+from inspect import signature
 from typing import Any, Final, cast
 
 from django.apps import apps
@@ -31,13 +32,25 @@ _OWN: Final = {"CALLBACK_BASE_URL", "CALLBACK_SECRETS", "DATABASE"}
 
 
 def options() -> dict[str, Any]:
-    """Return the setting ``MOMOPAY``."""
-    return dict(getattr(settings, "MOMOPAY", {}))
+    """Return the setting ``MOMOPAY``; raise ConfigurationError if it is no dict, or has a name that does not exist."""
+    given = getattr(settings, "MOMOPAY", {})
+    if not isinstance(given, dict):
+        raise ConfigurationError('the setting MOMOPAY must be a dict, such as {"API_KEY": ..., "BASE_URL": ...}')
+    found = cast("dict[str, Any]", given)
+    if unknown := found.keys() - _known():
+        names = ", ".join(sorted(map(repr, unknown)))
+        raise ConfigurationError(f"there is no {names} in MOMOPAY, which takes {', '.join(sorted(_known()))}")
+    return dict(found)
+
+
+@cache
+def _known() -> set[str]:
+    return {each.upper() for each in signature(BaseClient).parameters if each != "journal"} | _OWN
 
 
 def client_options() -> dict[str, Any]:
     """Return the arguments of the clients, apart from the journal."""
-    return {str(name).lower(): value for name, value in options().items() if name not in _OWN}
+    return {name.lower(): value for name, value in options().items() if name not in _OWN}
 
 
 def signer() -> CallbackSigner:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any
 
+from django.contrib.auth.decorators import login_not_required
 from django.db import connections, transaction
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.csrf import csrf_exempt
@@ -39,10 +40,11 @@ def callback_endpoint(
     # A transaction around the whole view would commit after that mark. If the commit failed, the callback would not
     # come again. So the transaction is around the handler only.
     handler = handler if is_async(handler) else _atomic(handler)
-    return csrf_exempt(without_transaction(_view(handler, signer, journal, on_event, client)))
+    return csrf_exempt(login_not_required(without_transaction(_view(handler, signer, journal, on_event, client))))
 
 
 @csrf_exempt
+@login_not_required
 def receive(request: HttpRequest) -> Any:
     """Respond to a callback of the service. This is the app's own view."""
     return _view(_on_callback, signer(), the_journal(), options().get("ON_EVENT"), the_client())(request)
