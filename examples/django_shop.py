@@ -35,6 +35,16 @@ if SANDBOX is not None:
     atexit.register(SANDBOX.close)
     os.environ |= {"MOMOPAY_API_KEY": "pk_test_soko", "MOMOPAY_BASE_URL": SANDBOX.base_url}
 
+PAGE = """<!doctype html><html lang="en"><meta name="viewport" content="width=device-width">
+<meta name="color-scheme" content="light dark"><title>Soko</title>
+{% if order.state == "WAITING" %}<meta http-equiv="refresh" content="2">{% endif %}
+<style>body { font: 1.1rem/1.6 system-ui; max-width: 24rem; margin: 4rem auto; padding: 0 1rem }</style><h1>Soko</h1>
+{% if order %}<p>Order {{ order.id }}, KES {{ order.amount }}: <b id="state">{{ order.state }}</b></p>{% endif %}
+{% if not order or order.state == "NOT PAID" %}<form method="post" action="/pay">{% csrf_token %}
+<label>Phone <input name="phone" type="tel" required></label>
+<input type="hidden" name="order" value="{{ order.id }}{{ new }}"><button>Pay KES {{ price }}</button></form>
+{% endif %}"""
+
 settings.configure(
     ALLOWED_HOSTS=os.environ.get("SHOP_HOSTS", "127.0.0.1,localhost").split(","),
     DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": Path("shop.db").absolute()}},
@@ -57,13 +67,16 @@ settings.configure(
     TEMPLATES=[
         {
             "BACKEND": "django.template.backends.django.DjangoTemplates",
-            "APP_DIRS": True,
             "OPTIONS": {
+                "loaders": [
+                    ("django.template.loaders.locmem.Loader", {"soko/order.html": PAGE}),
+                    "django.template.loaders.app_directories.Loader",
+                ],
                 "context_processors": [
                     "django.template.context_processors.request",
                     "django.contrib.auth.context_processors.auth",
                     "django.contrib.messages.context_processors.messages",
-                ]
+                ],
             },
         }
     ],
@@ -77,8 +90,7 @@ from django.core.management import call_command  # noqa: E402
 from django.db import connection, models  # noqa: E402
 from django.dispatch import receiver  # noqa: E402
 from django.http import HttpRequest, HttpResponse  # noqa: E402
-from django.shortcuts import get_object_or_404, redirect  # noqa: E402
-from django.template import engines  # noqa: E402
+from django.shortcuts import get_object_or_404, redirect, render  # noqa: E402
 from django.urls import include, path  # noqa: E402
 
 from momopay import DuplicateCollectionError, EntryKind, MomoPayError, Payment  # noqa: E402
@@ -145,30 +157,16 @@ def pay(request: HttpRequest) -> HttpResponse:
     return redirect(f"/orders/{order.id}")
 
 
-PAGE = """<!doctype html><html lang="en"><meta name="viewport" content="width=device-width">
-<meta name="color-scheme" content="light dark"><title>Soko</title>
-{% if order.state == "WAITING" %}<meta http-equiv="refresh" content="2">{% endif %}
-<style>body { font: 1.1rem/1.6 system-ui; max-width: 24rem; margin: 4rem auto; padding: 0 1rem }</style><h1>Soko</h1>
-{% if order %}<p>Order {{ order.id }}, KES {{ order.amount }}: <b id="state">{{ order.state }}</b></p>{% endif %}
-{% if not order or order.state == "NOT PAID" %}<form method="post" action="/pay">{% csrf_token %}
-<label>Phone <input name="phone" type="tel" required></label>
-<input type="hidden" name="order" value="{{ order.id }}{{ new }}"><button>Pay KES {{ price }}</button></form>
-{% endif %}"""
-
-
-def page(request: HttpRequest, **context: object) -> HttpResponse:
-    """Render the one page, with a new order or this one."""
-    return HttpResponse(engines["django"].from_string(PAGE).render({"price": PRICE, **context}, request))
-
-
 def front(request: HttpRequest) -> HttpResponse:
-    """Show the form."""
-    return page(request, new=secrets.token_hex(6))
+    """Show the form, for a new order."""
+    context = {"new": secrets.token_hex(6), "price": PRICE}
+    return render(request, "soko/order.html", context)
 
 
 def show(request: HttpRequest, order: str) -> HttpResponse:
     """Show an order, and the form again if it is not paid."""
-    return page(request, order=get_object_or_404(Order, id=order))
+    context = {"order": get_object_or_404(Order, id=order), "price": PRICE}
+    return render(request, "soko/order.html", context)
 
 
 urlpatterns = [

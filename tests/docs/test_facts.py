@@ -190,7 +190,7 @@ def functions(source: str) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("program", "shown"),
     [
-        ("django_shop.py", {"move", "on_end", "pay"}),
+        ("django_shop.py", {"front", "move", "on_end", "pay", "show"}),
         ("shop.py", {"callback_url", "move", "on_callback", "on_end", "orders", "pay", "refund", "sweep"}),
     ],
 )

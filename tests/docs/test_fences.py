@@ -17,7 +17,7 @@ ALL = [block for page in PAGES for block in blocks_in(page)]
 FENCES = [block for block in ALL if block.language != "check"]
 LANGUAGES = {
     *("bash", "console", "csv", "ini", "json", "python", "states", "text", "toml"),
-    *("dockerfile", "js", "yaml"),  # on the page for other languages
+    *("dockerfile", "html", "js", "yaml"),  # for other languages, and a template
 }
 WIDEST = 88
 """Columns of a Python block. Wider ones scroll sideways even on a wide screen."""
@@ -25,7 +25,7 @@ WIDEST = 88
 
 def test_the_pages_are_short() -> None:
     words = {page.relative_to(ROOT).as_posix(): len(page.read_text().split()) for page in PAGES if page.parent != ROOT}
-    assert sum(words.values()) <= 52_000
+    assert sum(words.values()) <= 54_000
     assert [page for page, count in words.items() if count > 3_000 and not page.startswith("docs/reference/")] == []
 
 

@@ -91,7 +91,12 @@ LOGIN = (
         (("shop.nowhere",), {}, None),
         (
             ("django.middleware.common.CommonMiddleware",),
-            {"ALLOWED_HOSTS": ["shop.example"]},
+            {"URL": "http://127.0.0.1:8000/momopay/"},
+            None,
+        ),  # in test runs
+        (
+            ("django.middleware.common.CommonMiddleware",),
+            {"ALLOWED_HOSTS": ["x.example"]},
             "CommonMiddleware answers 400",
         ),
         (
@@ -109,7 +114,9 @@ def test_the_check_names_the_middleware_that_answers_callbacks(
     answer: str | None,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    with override_settings(MIDDLEWARE=list(middleware), **changes):
+    url = {"CALLBACK_BASE_URL": changes.get("URL", "http://shop.example/momopay/")}
+    changed = {"MOMOPAY": clients.options() | url, "ALLOWED_HOSTS": ["shop.example"], **changes}
+    with override_settings(MIDDLEWARE=list(middleware), **changed):
         problems = check_settings()
         assert list(middleware) == settings.MIDDLEWARE
     assert (bool(problems), caplog.messages, project.sandbox.requests) == (answer is not None, [], [])

@@ -75,7 +75,7 @@ def check_settings(**_options: object) -> list[CheckMessage]:
         hint = 'Add path("momopay/", include("momopay.integrations.django.urls")). Ignore this behind a proxy.'
         return [CheckMessage(WARNING, f"{name}: no callback view is at {url}", hint=hint, id="momopay.W001")]
     if answer := _who_answers(url):
-        hint = "Let this URL pass: the service logs in nowhere, and follows no redirect."
+        hint = "Let this URL pass, and have its host in ALLOWED_HOSTS. The service logs in nowhere."
         return [CheckMessage(WARNING, f"{name}: {answer}", hint=hint, id="momopay.W002")]
     return []
 
@@ -125,6 +125,6 @@ def _post(url: str) -> HttpResponseBase | None:
     handler = _Handler()
     handler.load_middleware()
     response = handler.get_response(WSGIRequest(environ))
-    # It may need a table that `migrate` is about to make.
-    is_broken = response.status_code == HTTPStatus.INTERNAL_SERVER_ERROR
-    return None if handler.is_reached or is_broken else response
+    # It may need a table that `migrate` is about to make; a test run has ALLOWED_HOSTS of its own.
+    ignored = {HTTPStatus.INTERNAL_SERVER_ERROR} | ({HTTPStatus.BAD_REQUEST} if is_loopback(url) else set())
+    return None if handler.is_reached or response.status_code in ignored else response
