@@ -4,6 +4,7 @@ import json
 import logging
 import os
 import signal
+import socket
 import sys
 import threading
 import time
@@ -241,8 +242,66 @@ def test_while_redis_is_away_the_process_keeps_to_its_share(
     warnings = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
     assert len(warnings) == 1
     assert "4 of 12 requests in 60 s" in warnings[0]
-    assert ("(ResponseError: WRONGTYPE)" in warnings[0]) == (break_it is change_the_type)
-    assert ("(ConnectionError)" in warnings[0]) == (break_it is RedisServer.kill)
+    assert ("(ResponseError: WRONGTYPE Operation against a key" in warnings[0]) == (break_it is change_the_type)
+    assert ("(ConnectionError: Error 111 connecting to " in warnings[0]) == (break_it is RedisServer.kill)
+    assert ("does not heal by itself" in warnings[0]) == (break_it is change_the_password)
+
+
+SECURED = {
+    "no rights": ("redis://eve:topsecret@", "NoPermissionError", "no permissions", "the rights to the commands"),
+    "no command": ("redis://ann:topsecret@", "NoPermissionError", "'eval' command", "the rights to the commands"),
+    "no such user": ("redis://bob:topsecret@", "AuthenticationError", "invalid username-password pair", "the user"),
+    "wrong password": ("redis://ann:wrong@", "AuthenticationError", "invalid username-password pair", "the password"),
+    "no tls": ("rediss://", "TimeoutError", "Timeout connecting", "the server has no TLS there"),
+}
+
+
+@pytest.mark.parametrize("case", SECURED)
+def test_what_only_a_person_can_correct_is_an_error_with_the_servers_words(
+    caller: MakeCaller, own_server: RedisServer, case: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with connect(own_server.url) as admin:
+        admin.acl_setuser("eve", enabled=True, passwords=["+topsecret"], keys=["other:*"], commands=["+@all"])
+        admin.acl_setuser("ann", enabled=True, passwords=["+topsecret"], keys=["*"], commands=["+get", "+time"])
+    begin, kind, words, remedy = SECURED[case]
+    one = caller(own_server.url.replace("redis://", begin), requests=12, window=60.0, sharers=3, timeout=0.2)
+    assert one.at_once(12) == 4
+    one.ahead = RETRY
+    one.reserve()
+    (told,) = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    assert told.levelno == logging.ERROR
+    for text in (f"is refused ({kind}: ", words, "4 of 12 requests in 60 s", "does not heal by itself: ", remedy):
+        assert text in told.getMessage()
+    assert "topsecret" not in caplog.text
+
+
+def test_a_server_with_tls_that_is_silent_is_away(caller: MakeCaller, caplog: pytest.LogCaptureFixture) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"rediss://127.0.0.1:{silent.getsockname()[1]}/0"
+        assert caller(url, requests=12, timeout=0.1).reserve() == 0.0
+    assert [record.levelno for record in caplog.records] == [logging.WARNING]
+
+
+def test_an_outage_that_ends_with_a_refusal_is_told_as_such(
+    caller: MakeCaller, own_server: RedisServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    one = caller(own_server.url.replace("//", "//:wrong@"), requests=12)
+    own_server.kill()
+    one.reserve()
+    own_server.start()
+    with connect(own_server.url) as admin:
+        admin.config_set("requirepass", "another")
+    one.ahead = RETRY
+    one.reserve()
+    assert [record.levelno for record in caplog.records] == [logging.WARNING, logging.ERROR]
+
+
+@pytest.mark.parametrize("host", ["a" * 64, "redis..example", ".redis", "a\u2028b"])
+def test_a_host_that_is_no_name_is_refused(host: str) -> None:
+    for given in (f"redis://:topsecret@{host}:6379/0", redis.Redis(host=host)):
+        with pytest.raises(ConfigurationError, match="cannot be the name of a host") as caught:
+            RedisRateBudget(given)
+        assert "topsecret" not in str(caught.value)
 
 
 def test_a_process_that_never_met_redis_takes_an_eighth(caller: MakeCaller) -> None:

@@ -13,6 +13,8 @@ While a thread asks, it holds the process's lock. An `AsyncClient` asks from a w
 from __future__ import annotations
 
 import logging
+import socket
+import ssl
 from math import inf, isfinite
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
@@ -20,7 +22,7 @@ from momopay._numbers import is_number, is_whole
 from momopay._ratelimit.budget import BUSY, BaseBudget
 from momopay._ratelimit.file_budget import Change, SharedSlots, SharedState
 from momopay._ratelimit.slot_log import SlotLog
-from momopay._redaction import clears_frames
+from momopay._redaction import clears_frames, redact
 from momopay.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -53,6 +55,7 @@ class RedisRateBudget(BaseBudget):
     process they wait in. One object can serve any number of clients, and each account has its own log, named by a hash.
     While Redis is away, each process keeps to an even share of the budget, and one request in two seconds tries Redis
     again. The logger ``momopay`` says when Redis goes away or has lost the log (WARNING) and when it is back (INFO).
+    What will not heal by itself, such as a wrong password, missing rights or TLS that the server lacks, is an ERROR.
     Around an outage the service may answer one 429 to each process. Safe to use from many threads and event loops, and
     across a fork. It moves no money.
 
@@ -109,6 +112,7 @@ class RedisSlots(SharedSlots):
         self._ahead = 0.0  # seconds by which this machine's clock is ahead of the server's
         self._share: SharedState | None = None  # what it may send while Redis is away, on this machine's clock
         self._away_since = self._retry_at = -inf
+        self._is_refused = False  # and the log says so
 
     def close(self) -> None:
         # Without the lock, because the caller may be an event loop. A connection in use closes when it is collected.
@@ -130,7 +134,7 @@ class RedisSlots(SharedSlots):
                     self._go_on_without(backend.now(), error)
                 else:
                     if self._share is not None:
-                        self._share = None
+                        self._share, self._is_refused = None, False
                         logger.info("the shared rate budget is back")
                     return delay
             now = backend.now()
@@ -164,8 +168,27 @@ class RedisSlots(SharedSlots):
     def _go_on_without(self, now: float, error: Exception) -> None:
         """Keep to this process's share from now on."""
         self._retry_at = now + _RETRY
-        if self._share is not None:
+        requests, window = self.size
+        remedy = _remedy(error)
+        if self._share is None:
+            self._begin_share(now)
+            if isinstance(error, _library().TimeoutError) and self._answers_without_tls():
+                remedy = "the server has no TLS there, so use redis://"
+        elif not remedy or self._is_refused:
             return
+        self._is_refused = bool(remedy)
+        # The server's words, without the command of ours that redis-py puts before them.
+        words = redact(str(error).rpartition("caused error: ")[2])
+        logger.log(
+            logging.ERROR if remedy else logging.WARNING,
+            "the shared rate budget is %s (%s: %s): this process goes on with %d of %d requests in %g s%s",
+            "refused" if remedy else "away",
+            *(type(error).__name__, words),
+            *(max(1, requests // self._sharers), requests, window),
+            remedy and f". It does not heal by itself: {remedy}",
+        )
+
+    def _begin_share(self, now: float) -> None:
         requests, window = self.size
         share = SlotLog(max(1, requests // self._sharers), window)
         if self._last is not None:
@@ -173,13 +196,29 @@ class RedisSlots(SharedSlots):
             share.slots = [slot + self._ahead for slot in reversed(self._last.log.slots[:: -self._sharers])]
             share.stopped_until = self._last.log.stopped_until + self._ahead
         self._share, self._away_since = SharedState(share), now
-        # Only the error's class and Redis's own first word: redis-py's messages name addresses and commands.
-        word, reason = str(error).rpartition("caused error: ")[2].partition(" ")[0], type(error).__name__
-        logger.warning(
-            "the shared rate budget is away (%s): this process goes on with %d of %d requests in %g s",
-            f"{reason}: {word}" if word.isalpha() and word.isupper() else reason,
-            *(share.requests, requests, window),
-        )
+
+    def _answers_without_tls(self) -> bool:
+        """Return whether a server that was asked for TLS takes plain text. It waits for the rest of what it reads."""
+        pool = _connected(self._given, self._timeout).connection_pool
+        if not issubclass(pool.connection_class, _library().SSLConnection):
+            return False
+        address = (pool.connection_kwargs.get("host", "localhost"), pool.connection_kwargs.get("port", 6379))
+        try:
+            with socket.create_connection(address, self._timeout) as plain:
+                plain.sendall(b"PING\r\n")
+                return plain.recv(1) in {b"+", b"-"}  # PONG, or a refusal
+        except OSError:
+            return False
+
+
+def _remedy(error: Exception) -> str:
+    """Return what a person must correct before Redis serves this budget; "" if it may come back by itself."""
+    library, cause = _library().exceptions, error.__context__
+    if isinstance(error, library.AuthenticationError | library.NoPermissionError):
+        return "correct the user, the password, or the rights to the commands GET, SET, TIME and EVAL"
+    if isinstance(cause, ssl.SSLError) and not isinstance(cause, ssl.SSLEOFError):
+        return "correct the certificates, or use redis:// if the server has no TLS"
+    return ""
 
 
 def _library() -> Any:
@@ -195,6 +234,7 @@ def _connected(url_or_client: str | RedisClient, timeout: float) -> Any:
     library = _library()
     if not isinstance(url_or_client, str):
         if isinstance(url_or_client, library.Redis):
+            _check_host(url_or_client)
             return url_or_client
         raise ConfigurationError(
             "a shared budget needs a Redis URL or a redis.Redis, which serve an AsyncClient, too; a redis.asyncio"
@@ -204,8 +244,18 @@ def _connected(url_or_client: str | RedisClient, timeout: float) -> Any:
     retry = library.retry.Retry(library.backoff.NoBackoff(), 1, (library.ConnectionError,))
     times = dict.fromkeys(("socket_timeout", "socket_connect_timeout"), timeout)
     try:
-        return library.Redis.from_pool(library.ConnectionPool.from_url(url_or_client, retry=retry, **times))
+        client = library.Redis.from_pool(library.ConnectionPool.from_url(url_or_client, retry=retry, **times))
     except ValueError:  # not chained: its text may quote the password
         raise ConfigurationError(
             "url_or_client must be a URL that begins with redis://, rediss:// or unix://, such as redis://localhost:6379"
         ) from None
+    _check_host(client)
+    return client
+
+
+def _check_host(client: Any) -> None:
+    host = str(client.connection_pool.connection_kwargs.get("host", ""))
+    try:
+        host.encode("idna")  # as the socket will
+    except UnicodeError:
+        raise ConfigurationError(f"url_or_client: {host!r} cannot be the name of a host") from None
