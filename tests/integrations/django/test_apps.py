@@ -9,7 +9,7 @@ import pytest
 from django.conf import settings
 from django.core.management import call_command
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.http import HttpResponse, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.test import Client as Browser
 from django.test import TestCase, override_settings
 from django.urls import include, path
@@ -55,15 +55,23 @@ def test_each_wrong_setting_is_named_and_nothing_is_sent(project: Project) -> No
 
 def wall(get_response: Any) -> Any:
     """Ask every stranger for a login, whatever the view."""
-    return lambda request: HttpResponseRedirect("/login/") if request.method == "POST" else get_response(request)
+
+    def answer(request: HttpRequest) -> Any:
+        return HttpResponseRedirect("/login/") if request.method == "POST" else get_response(request)
+
+    return answer
+
+
+def other_view(_request: HttpRequest) -> HttpResponse:
+    return HttpResponse(status=503)
 
 
 def closed(_get_response: Any) -> Any:
-    return lambda _request: HttpResponse(status=503)
+    return other_view
 
 
 def broken(_get_response: Any) -> Any:
-    def fail(_request: object) -> NoReturn:
+    def fail(_request: HttpRequest) -> NoReturn:
         raise LookupError("no such table")
 
     return fail
@@ -129,7 +137,7 @@ def test_the_check_names_the_middleware_that_answers_callbacks(
 @override_settings(MIDDLEWARE=LOGIN, LOGIN_URL="/login/")
 def test_a_project_that_asks_everybody_for_a_login_gets_callbacks(project: Project) -> None:
     """Control: another view of the project is walled off."""
-    settings.ROOT_URLCONF = (*settings.ROOT_URLCONF, path("other", lambda _request: HttpResponse()))
+    settings.ROOT_URLCONF = (*settings.ROOT_URLCONF, path("other", other_view))
     assert Browser().get("/other").status_code == 302
     assert collect().is_new
     project.sandbox.advance(60)

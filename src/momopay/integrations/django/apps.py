@@ -119,12 +119,17 @@ def _who_answers(url: str) -> str | None:
 def _post(url: str) -> HttpResponseBase | None:
     """Return the response of a middleware to a POST, None if the view is reached or the middleware itself fails."""
     parts = urlsplit(url)
-    environ = {"REQUEST_METHOD": "POST", "PATH_INFO": unquote(parts.path), "CONTENT_TYPE": "application/json"}
+    environ: dict[str, Any] = {
+        "REQUEST_METHOD": "POST",
+        "PATH_INFO": unquote(parts.path),
+        "CONTENT_TYPE": "application/json",
+    }
     environ |= {"HTTP_HOST": parts.netloc, "SERVER_NAME": parts.hostname, "SERVER_PORT": "443"}
     environ |= {"REMOTE_ADDR": "127.0.0.1", "wsgi.url_scheme": parts.scheme, "wsgi.input": BytesIO()}
     handler = _Handler()
     handler.load_middleware()
     response = handler.get_response(WSGIRequest(environ))
     # It may need a table that `migrate` is about to make; a test run has ALLOWED_HOSTS of its own.
-    ignored = {HTTPStatus.INTERNAL_SERVER_ERROR} | ({HTTPStatus.BAD_REQUEST} if is_loopback(url) else set())
-    return None if handler.is_reached or response.status_code in ignored else response
+    ignored = HTTPStatus.BAD_REQUEST if is_loopback(url) else HTTPStatus.INTERNAL_SERVER_ERROR
+    is_broken = response.status_code in {HTTPStatus.INTERNAL_SERVER_ERROR, ignored}
+    return None if handler.is_reached or is_broken else response
