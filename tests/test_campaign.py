@@ -12,7 +12,7 @@ import pytest
 from campaign import collect, simulation
 from campaign.controls import CAUGHT, OF_FAULTS, OF_ORDERS, OF_SIMULATION, SURELY_CAUGHT
 from campaign.judge import Finding
-from campaign.settings import Plan, Result
+from campaign.settings import PRESSED, Plan, Result
 from campaign.simulation import Batch
 from postgresql import required_programs
 
@@ -88,7 +88,7 @@ def test_payouts_are_paid_once_in_the_worst_hour(fault: str, seed: int, tmp_path
     assert result.verdict.paid_once == SIZE
     releases, calls = result.counts["releases"], result.counts["calls"]
     happened = {
-        "late": releases["client.payouts.release, without a search: RequestValidationError"],
+        **dict.fromkeys(PRESSED, releases["client.payouts.release, without a search: RequestValidationError"]),
         "restored": result.details["calls refused over a restored copy"]
         and result.details["payouts that a restored copy had forgotten"],
         "struck": calls["struck by a signal"] > 5,
@@ -102,7 +102,7 @@ def test_payouts_are_paid_once_in_the_worst_hour(fault: str, seed: int, tmp_path
     [
         # The journal is emptied after the storm, which need not be long.
         *((None, control, CAUGHT) for control in SURELY_CAUGHT),
-        *((fault, OF_FAULTS[fault], {Finding.DOUBLE}) for fault in ("late", "restored")),
+        *((fault, OF_FAULTS[fault], {Finding.DOUBLE}) for fault in ("late", "stepped", "restored")),
         ("struck", OF_FAULTS["struck"], {Finding.HUNG}),
         *((None, control, collect.CAUGHT) for control in sorted(OF_ORDERS)),
     ],

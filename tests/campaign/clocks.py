@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager, suppress
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any
 from unittest.mock import patch
 
@@ -20,6 +20,7 @@ from sqlalchemy import update
 from campaign.settings import SPEED
 from momopay import Journal, JournalError, OutcomeUnknownError
 from momopay._core import session as service_clock
+from momopay._transport.clock import now
 from momopay.journal.journal import parts_of
 from momopay.journal.schema import payments
 
@@ -30,6 +31,15 @@ A_DAY = 86_400.0
 """Seconds."""
 SKEWS = (0.0, 0.0, 301.0, -301.0, 3600.0, -3600.0, 86_400.0, -86_400.0)
 """Seconds by which a payer's clock is ahead."""
+
+
+of_this_process: "Clock | MachineClock | None" = None
+"""The clock that momopay's modules read."""
+
+
+def shown() -> float:
+    """Return the seconds that this process shows at the machine's pace, with every step of its clock."""
+    return time.monotonic() + getattr(of_this_process, "skew", 0.0)
 
 
 class Clock:
@@ -59,6 +69,19 @@ class Clock:
             self._own.ahead = 0.0
 
 
+class MachineClock:
+    """The machine's wall clock, as a process has it whose clock stepped `ahead` by so many seconds."""
+
+    def __init__(self, ahead: float = 0.0) -> None:
+        self.ahead = ahead
+
+    def now(self) -> datetime:
+        return datetime.now(UTC) + timedelta(seconds=self.ahead)
+
+    def boot(self) -> float:
+        return now()
+
+
 @contextmanager
 def own_time(clock: Any, *, hastened: bool) -> Generator[None]:
     """Make the modules of momopay read this clock, which has a `now()` and a `boot()`; `hastened`: leases end sooner.
@@ -77,6 +100,7 @@ def own_time(clock: Any, *, hastened: bool) -> Generator[None]:
             return now.astimezone(tz)
 
     changed: list[tuple[Any, str, Any]] = [(service_clock, "now", clock.boot)]
+    changed.append((sys.modules[__name__], "of_this_process", clock))
     ours = [name for name in sys.modules if name.startswith("momopay.") and not name.startswith("momopay.sandbox")]
     for module in map(sys.modules.__getitem__, ours):
         # Models keep the class itself: pydantic knows no subclass of it.

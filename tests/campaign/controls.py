@@ -10,21 +10,23 @@ from typing import Any
 from unittest.mock import patch
 from uuid import uuid4
 
+from campaign import clocks
 from campaign.judge import Finding
 from momopay import EntryKind, JournalState, MomoPayError, OutcomeUnknownError
 from momopay._core import call as _call
 from momopay._core import response as _response
 from momopay._core.retry import SEARCHED_FIRST, FailureKind
 from momopay._core.search import Matches, search
+from momopay._transport import clock as _clock
 from momopay.durable import lookup, once, send
 from momopay.durable.lookup import PaymentLookup
 from momopay.durable.once import DurableCall
 from momopay.durable.send import Sender
 from momopay.journal import guards, rules, statements
-from momopay.journal.database import Lease
 from momopay.journal.entries import MAY_BE_SENT
 from momopay.journal.evidence import Draft
 from momopay.journal.guards import Mark, Watermark
+from momopay.journal.leases import Lease
 from momopay.journal.reports import Reports
 from momopay.journal.rules import Cause, Step
 from momopay.journal.sqlite import SqliteBackend
@@ -201,6 +203,11 @@ def release_before_the_minute() -> list[Patch]:
     return [patch.object(Store, "seconds_to_release", _always(0.0))]
 
 
+def leases_by_wall_time() -> list[Patch]:
+    """Leases are counted by the clock that each process shows, and that somebody sets."""
+    return [patch.object(_clock, "now", clocks.shown)]
+
+
 def unknown_code_believed() -> list[Patch]:
     """A refusal with an unknown code is believed, whatever its status."""
     return [patch.object(_response, "_REFUSING_STATUSES", frozenset(range(200, 500)))]
@@ -273,7 +280,8 @@ OF_SIMULATION = _named(
     *(acceptance_not_compared, no_search_before_a_second_send),
 )
 OF_SOCKETS = _named(
-    *(emptied_file_not_noticed, release_before_the_minute, older_copy_not_noticed, lock_held_naively),
+    *(emptied_file_not_noticed, release_before_the_minute, leases_by_wall_time, older_copy_not_noticed),
+    lock_held_naively,
 )
 """Controls of what the simulation does not have: the machine's time, files and sockets."""
 OF_ORDERS = _named(open_prompt_overlooked, end_not_read_again)
@@ -283,6 +291,7 @@ SURELY_CAUGHT = ("emptied_file_not_noticed",)
 """Controls that any short storm of payouts catches."""
 OF_FAULTS: Mapping[str, str] = {
     "late": "release_before_the_minute",
+    "stepped": "leases_by_wall_time",
     "restored": "older_copy_not_noticed",
     "struck": "lock_held_naively",
 }

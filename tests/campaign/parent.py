@@ -21,7 +21,7 @@ from campaign.clocks import A_DAY, SKEWS, Clock, own_time, settle_near
 from campaign.herd import BY, Child, Freezer, Herd, Human
 from campaign.judge import Finding, Order, Said, Verdict, Word, judge
 from campaign.orders import asking, heard, orders_of
-from campaign.settings import DEADLINE, KEY, LANES, SPEED, TIMEOUT, Result, Settings, read_log, repeated
+from campaign.settings import DEADLINE, KEY, LANES, PRESSED, SPEED, TIMEOUT, Result, Settings, read_log, repeated
 from campaign.storm import LIST_CATCHES_UP, Service, Troubles
 from momopay import Client, EntryKind, Journal, JournalEntry, JournalError, JournalState, OutcomeUnknownError
 from postgresql import PostgresqlServer
@@ -138,7 +138,8 @@ class Parent:
         The time begins with the first outcome that a worker logs: on a busy machine, a worker takes long to start.
         """
         herd = self.herd()
-        works = [self.human.look, *([self.human.press] if self.plan.fault == "late" else [])]
+        works = [self.human.look, *([self.human.press] if self.plan.fault in PRESSED else [])]
+        works += [self._step_clock] if self.plan.fault == "stepped" else []
         seconds, words, latest = share * STORM * self.plan.seconds, self._logged(), time.monotonic() + LATEST_START
         try:
             with repeated(*works, every=LOOKS_EVERY):
@@ -149,7 +150,12 @@ class Parent:
             self.freezer.join()
         finally:
             herd.end()
+            self.clock.skew = 0.0
         self.kills.update(herd.events)
+
+    def _step_clock(self) -> None:
+        """Set the clock of the process in which people release payouts."""
+        self.clock.skew = self.rng.choice(SKEWS)
 
     def waiting(self) -> float:
         """Return the share of the orders that may still be paid; -1 if the storm is to end at once."""

@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from campaign import controls, worker
 from campaign.collect import Shop, Till
 from campaign.parent import STORM, Parent
-from campaign.settings import LANES, Plan, Result, Settings
+from campaign.settings import LANES, PRESSED, Plan, Result, Settings
 from campaign.storm import Service, Storm, service_in_storm
 from namespaces import enter_namespace
 from postgresql import running_postgresql
@@ -41,7 +41,7 @@ def campaign(plan: Plan, *, network: bool) -> Result:
     with ExitStack() as stack:
         server = None if plan.database == "sqlite" else stack.enter_context(running_postgresql())
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="momopay-campaign-")))
-        storm = Storm(plan.seed, plan.kind, fierce=plan.control is not None, late=plan.fault == "late")
+        storm = Storm(plan.seed, plan.kind, fierce=plan.control is not None, late=plan.fault in PRESSED)
         service = stack.enter_context(service_in_storm(storm, Service if pays else Till))
         dead = stack.enter_context(socket.socket())  # bound, and nobody listens: it refuses connections
         dead.bind(("127.0.0.1", 0))

@@ -31,6 +31,8 @@ REFUSING = (200, 409, 425, 499)
 LANES = 4
 """Threads or tasks of a worker."""
 WORD = TypeAdapter(Word)
+PRESSED = {"late", "stepped"}
+"""Faults in which payouts are executed late, and somebody tries to release each as soon as it is unresolved."""
 
 
 @dataclass
@@ -64,7 +66,8 @@ class Result:
 class Plan:
     """What a campaign over sockets is asked for.
 
-    `database` is sqlite or postgresql; `fault` is one that storms have only on demand: late, restored or struck.
+    `database` is sqlite or postgresql; `fault` is one that storms have only on demand: late, stepped, restored or
+    struck.
     """
 
     what: Literal["payouts", "orders"]

@@ -17,6 +17,7 @@ import httpx
 import pytest
 
 import momopay
+from campaign.clocks import MachineClock, own_time
 from drivers import KEY, LOOPBACK, Drive, Driver, hasty
 from durable.kit import (
     BY_HAND,
@@ -29,6 +30,7 @@ from durable.kit import (
     Lanes,
     Service,
     Shop,
+    balance,
     collect,
     initiate,
     listed,
@@ -61,6 +63,7 @@ from journal.kit import (
     state_of,
 )
 from momopay import AsyncClient, Journal, JournalError, OutcomeUnknownError, RateBudget
+from momopay._transport.clock import now
 from momopay.durable.send import check_client
 from momopay.events import RetryScheduled
 from momopay.sandbox import Fault, Sandbox
@@ -256,9 +259,25 @@ def test_a_lease_outlasts_the_deadline_of_its_call(drive: Drive, journal: Journa
             ends.append(execute(journal, "SELECT lease_until FROM momopay_payments")[0][0])
         return service.respond(request)
 
-    deadline = time.time() + 50
+    deadline = now() + 50
     drive(transport=httpx.MockTransport(look_at_the_lease), deadline=50.0)(pay(journal))
     assert deadline + 20 < ends[0] < deadline + 120
+
+
+@over_both_clients
+def test_the_offset_is_that_of_the_clock_that_dated_the_attempt(drive: Drive, journal: Journal) -> None:
+    """Although it was set before the response showed the service's time."""
+    clocks = MachineClock(3600.0)
+
+    def respond(request: httpx.Request) -> httpx.Response:
+        if request.method != "POST":
+            return httpx.Response(200, json=balance())
+        clocks.ahead = 0.0
+        return httpx.Response(500, headers={"date": format_datetime(datetime.now(UTC), usegmt=True)})
+
+    with own_time(clocks, hastened=False), pytest.raises(OutcomeUnknownError):
+        drive(transport=httpx.MockTransport(respond))(pay(journal))
+    assert found(journal).clock_offset == pytest.approx(3600, abs=2)
 
 
 def test_a_call_that_waits_for_the_budget_writes_nothing_yet(shop: Shop, drive: Drive) -> None:

@@ -32,9 +32,10 @@ from momopay import (
     TransactionStatus,
     parse_callback,
 )
-from momopay.journal.database import Lease, bounded
+from momopay.journal.database import bounded
 from momopay.journal.evidence import Draft, Report
 from momopay.journal.journal import parts_of
+from momopay.journal.leases import Lease
 from momopay.journal.store import Store
 
 T = TypeVar("T")
@@ -164,8 +165,9 @@ def fill(journal: Journal, count: int) -> None:
     execute(
         journal,
         "INSERT INTO momopay_payments (account, kind, reference, amount, phone, state, attempts, created_at,"
-        f" sent_at, wire_reference, revision, claim, sender, lease_until) {series}SELECT 'default', 'PAYOUT',"
-        f" 'p-' || n, '10', '{PHONE}', 'ACCEPTED', 1, {when}, {when}, 'p-' || n, 1, '', '', 0 FROM {numbers}",
+        " sent_at, wire_reference, revision, claim, sender, machine, lease_seconds, lease_until)"
+        f" {series}SELECT 'default', 'PAYOUT',"
+        f" 'p-' || n, '10', '{PHONE}', 'ACCEPTED', 1, {when}, {when}, 'p-' || n, 1, '', '', '', 0, 0 FROM {numbers}",
     )
     execute(
         journal,

@@ -6,15 +6,19 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import cast
+from unittest.mock import patch
 from uuid import uuid4
 
 import psycopg
 import pytest
 from sqlalchemy import make_url
 
+from drivers import Drive
+from durable.kit import Service, pay
+from durable.kit import record as record_of_payout
 from journal.kit import (
     ACCEPTED,
     BOUND,
@@ -37,9 +41,10 @@ from journal.kit import (
     store_of,
 )
 from momopay import ConfigurationError, Journal, JournalError
+from momopay.journal import postgresql as driver
 from momopay.journal.database import bounded
 from momopay.journal.postgresql import BoundedConnection, TooLateError, connect_in_time
-from patience import until
+from patience import beside, until
 from postgresql import PostgresqlServer
 from strikes import Striker
 
@@ -71,7 +76,8 @@ def connect_to(url: str) -> BoundedConnection:
 
 def test_commits_wait_for_the_disk_whatever_the_servers_default(database: str) -> None:
     """Nor does another default change what the journal does."""
-    for commit, expected in (("off", "on"), ("remote_write", "remote_write")):
+    kept, raised = ("on", "remote_apply"), ("off", "local", "remote_write")
+    for commit, expected in [*zip(kept, kept, strict=True), *((each, "on") for each in raised)]:
         with Journal(database) as journal:
             for default in (
                 f"synchronous_commit = {commit}",
@@ -84,6 +90,54 @@ def test_commits_wait_for_the_disk_whatever_the_servers_default(database: str) -
             assert execute(journal, "SHOW transaction_isolation") == [("read committed",)]
             assert put(journal, f"Njambĩ-{commit}").reference == f"Njambĩ-{commit}"
             assert execute(journal, "SHOW idle_in_transaction_session_timeout") == [("10s",)]
+
+
+@pytest.fixture
+def standby(postgresql: PostgresqlServer) -> Generator[Callable[[bool], None]]:
+    """Return what makes each commit wait for a standby that does not exist, until somebody cancels the wait."""
+    over = threading.Event()
+
+    def wait_for_it(is_needed: bool) -> None:
+        with psycopg.connect(postgresql._conninfo, autocommit=True) as connection:
+            connection.execute(
+                f"ALTER SYSTEM SET synchronous_standby_names = '{'nobody' if is_needed else ''}'".encode()
+            )
+            connection.execute("SELECT pg_reload_conf()")
+            shown = "SELECT setting = 'nobody' FROM pg_settings WHERE name = 'synchronous_standby_names'"
+            until(lambda: connection.execute(shown).fetchone() == (is_needed,), "the server read its settings")
+
+    def cancel() -> None:
+        waiting = "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
+        with psycopg.connect(postgresql._conninfo, autocommit=True) as connection:
+            while not over.wait(0.05):
+                connection.execute(waiting)
+
+    with beside(cancel):
+        try:
+            yield wait_for_it
+        finally:
+            wait_for_it(False)
+            over.set()
+
+
+@pytest.mark.parametrize("default", ["on", "local"])
+@pytest.mark.parametrize("is_noticed", [True, False])
+def test_a_commit_that_may_not_be_on_the_standby_is_not_known(
+    database: str, standby: Callable[[bool], None], drive: Drive, default: str, is_noticed: bool
+) -> None:
+    """Nothing is sent after it. The control: without a look at the server's warning, it would be."""
+    service, before = Service(record_of_payout()), Service(record_of_payout(transactionId="t-0"))
+    with Journal(database) as journal:
+        drive(transport=before.transport)(pay(journal, "before"))
+        execute(journal, f'ALTER DATABASE "{database.rpartition("/")[2]}" SET synchronous_commit = {default}')
+    with Journal(database) as journal, nullcontext() if is_noticed else patch.object(driver, "_WARNING", "none"):
+        journal.get("r")
+        standby(True)
+        with pytest.raises(JournalError, match="synchronous replication") if is_noticed else nullcontext():
+            drive(transport=service.transport, deadline=8.0)(pay(journal))
+        standby(False)
+        assert service.sent == (not is_noticed)
+        assert state_of(journal) in ({NOT_SENT, UNKNOWN} if is_noticed else {ACCEPTED})
 
 
 def test_a_journal_outlives_an_outage_of_its_server(postgresql: PostgresqlServer, database: str) -> None:

@@ -1,7 +1,6 @@
 """The tables: their conditions follow the enumerations, and no payment or sweep reads a whole one."""
 
 import sqlite3
-import time
 from collections.abc import Callable, Generator
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
@@ -9,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import TextClause, event, select
+from sqlalchemy import TextClause, event
 
 from drivers import Driver
 from durable.kit import Handler
@@ -17,20 +16,18 @@ from journal.kit import (
     COLLECTION,
     REFUSED,
     UNKNOWN,
-    begin,
     callback,
     engine_of,
     execute,
     fill,
     found,
     in_threads,
-    lease_of,
     put,
     store_of,
 )
 from momopay import ConfigurationError, EntryKind, Journal, TransactionStatus
 from momopay.journal.rules import REPEATS
-from momopay.journal.schema import HAS_NOT_SETTLED, IS_TO_CHECK, UNHANDLED, lease_left, metadata, payments
+from momopay.journal.schema import HAS_NOT_SETTLED, IS_TO_CHECK, UNHANDLED, metadata
 from momopay.models.enums import has_settled
 from momopay.sandbox import Account, Outcome, Sandbox, phone_for
 
@@ -57,20 +54,6 @@ def test_the_conditions_are_what_the_enumerations_say(journal: Journal) -> None:
     execute(journal, "UPDATE momopay_transactions SET checked_at = sent_at")
     assert having(journal, IS_TO_CHECK) == set()
     assert having(journal, UNHANDLED) == settled
-
-
-@pytest.mark.both_databases
-def test_the_databases_clock_measures_a_lease(journal: Journal) -> None:
-    with lease_of(journal) as lease:
-        before = time.time()
-        begin(journal, lease, seconds=100)
-        with store_of(journal).database.connection() as connection:
-            asked = time.time()
-            until, left = connection.execute(select(payments.c.lease_until, lease_left(payments))).one()
-            answered = time.time()
-    # This machine is the database's. SQLite's clock has milliseconds.
-    assert before + 100 - 0.01 <= until <= asked + 100 + 0.01
-    assert until - answered - 0.01 <= left <= until - asked + 0.01
 
 
 # Versions
@@ -212,7 +195,7 @@ def test_a_payment_and_a_sweep_read_what_they_need_by_an_index(
     execute(journal, f"UPDATE momopay_transactions SET status = 'SUCCESS', ended_at = '{now}'")
     execute(
         journal,
-        "INSERT INTO momopay_callbacks SELECT account, transaction_id, 'SUCCESS', sent_at, 1 = 1, '', '', 0"
+        "INSERT INTO momopay_callbacks SELECT account, transaction_id, 'SUCCESS', sent_at, 1 = 1, '', '', '', 0, 0"
         " FROM momopay_transactions",
     )
     is_sqlite = engine_of(journal).dialect.name == "sqlite"

@@ -20,7 +20,7 @@ from sqlalchemy import Engine, event
 
 from durable.kit import Call, collect, pay, refund, release, sweep
 from durable.kit import Shop as DurableShop
-from journal.kit import COLLECTION
+from journal.kit import COLLECTION, execute
 from momopay import Journal, JournalEntry, OutcomeUnknownError
 from momopay.sandbox import Sandbox
 
@@ -164,6 +164,7 @@ class Shop(DurableShop):
     def later(self, seconds: float) -> None:
         super().later(seconds)
         self.clock.ahead += seconds
+        execute(self.journal, f"UPDATE momopay_payments SET lease_until = lease_until - {seconds}")
 
     def send_unresolved(self, call: Callable[..., object], *arguments: Any, **fields: Any) -> None:
         """Make a payment that the service will execute later."""

@@ -131,12 +131,15 @@ def test_what_is_executed_late_cannot_be_released_early(shop: Shop, waited: floa
     assert shop.payouts == 1
 
 
-def test_a_payout_that_follows_its_release_is_recorded_by_a_later_sweep(shop: Shop) -> None:
-    """A sweep searches once more, ten minutes after the release, and not sooner for good."""
+@pytest.mark.parametrize("ahead", [0.0, 24 * HOUR])
+def test_a_payout_that_follows_its_release_is_recorded_by_a_later_sweep(shop: Shop, ahead: float) -> None:
+    """A sweep searches once more, ten minutes after the release, and not sooner for good, by whatever clock."""
     shop.send_unresolved(shop.pay)
     shop.later(HOUR)
     shop.release()
+    shop.clock.ahead += ahead
     shop.sweep()
+    shop.clock.ahead -= ahead
     shop.between.deliver()
     shop.later(SEARCH_AGAIN)
     shop.sweep()

@@ -47,8 +47,19 @@ class ServiceClock:
     @property
     def offset(self) -> float | None:
         """Seconds by which this machine's clock is ahead now; None if no response had a ``Date``."""
-        service_now = self.service_now_if_known()
-        return None if service_now is None else (datetime.now(UTC) - service_now).total_seconds()
+        return self.offset_at(self.reading())
+
+    @staticmethod
+    def reading() -> tuple[datetime, float]:
+        """Return this machine's time, and its boot clock at that moment."""
+        return datetime.now(UTC), now()
+
+    def offset_at(self, reading: tuple[datetime, float]) -> float | None:
+        """Return by how many seconds this machine's clock was ahead then; None if no response had a ``Date`` yet."""
+        if self._measured is None:
+            return None
+        (shown, at), (date, measured_at) = reading, self._measured
+        return (shown - date).total_seconds() - (at - measured_at)
 
     @property
     def ahead(self) -> float:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import socket
-import sys
-import time
 import zlib
 from codecs import BOM_UTF8
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import suppress
-from functools import lru_cache, partial
+from functools import lru_cache
 from math import inf
 from typing import Any, Final, NamedTuple, TypeVar
 
 import httpcore
 import httpx
+
+from momopay._transport import clock
 
 T = TypeVar("T")
 Headers = httpx.Headers
@@ -51,15 +51,7 @@ TRANSPORT_ERRORS: Final = (
 # The events of httpcore's trace that show how far a request has come.
 _FOLLOWED: Final = ("connect_tcp.started", "send_request_headers.started", "send_request_body.started")
 
-now: Callable[[], float]
-"""Return the seconds of the monotonic clock of all deadlines. It also runs while the machine sleeps."""
-
-if sys.platform == "linux":
-    # Linux stops CLOCK_MONOTONIC while the machine is suspended. A payment whose deadline passed meanwhile would be
-    # sent when the machine wakes up, after somebody has searched for it and found nothing.
-    now = partial(time.clock_gettime, time.CLOCK_BOOTTIME)
-else:
-    now = time.monotonic
+now: Final = clock.now
 
 
 def run_blocking(coroutine: Coroutine[Any, Any, T]) -> T:

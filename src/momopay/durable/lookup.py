@@ -182,7 +182,8 @@ async def release(
         # By reference alone in the whole list: a wrong clock, a fee in the amount or a masked phone must not hide it.
         found = await PaymentLookup(JournalAccess(session, journal, reference, inf)).search(entry, whole_list=True)
     in_thread = session.backend.in_thread  # the search may have taken longer than the deadline
-    if found is None and await in_thread(store.release, entry, by):
+    service_now = session.clock.service_now_if_known()
+    if found is None and await in_thread(store.release, entry, by, service_now):
         logger.warning("reference %s was released by %s: it may be sent", redacted_repr(reference), by)
         report_change(session, entry, entry.state, JournalState.NOT_SENT)
     return _require_sendable(await in_thread(store.get, entry.kind, reference))

@@ -38,7 +38,7 @@ from momopay.models.records import Envelope
 from momopay.models.transactions import Payout, StkTransaction
 
 if TYPE_CHECKING:  # at run time they need SQLAlchemy
-    from momopay.journal.database import Lease
+    from momopay.journal.leases import Lease
     from momopay.journal.store import Store
 
 logger: logging.Logger = logging.getLogger("momopay")
@@ -197,6 +197,8 @@ class Sender:
         self._store = journal.store
         self._call = call
         self._identity = identity
+        # When the row was written. Its time must be compared with the service's as the clock was then.
+        self._began = self._session.clock.reading()
 
     async def try_to_send(self, draft: Draft, read: JournalEntry | None) -> Sent | None:
         """Send if the row is unchanged since it was `read`. Return None if it must be read again."""
@@ -207,7 +209,7 @@ class Sender:
         events = self._session.events
         try:
             with nullcontext() if events is None else events.held(), self._store.leases.lease() as lease:
-                began = self._session.backend.now()
+                began, self._began = self._session.backend.now(), self._session.clock.reading()
                 if await self._begin(lease, draft, read):
                     self._call.before_body = partial(self._check_row, lease, draft, began)
                     try:
@@ -265,7 +267,7 @@ class Sender:
         if not differing:
             report = report_of(record, clock.service_now_if_known())
             is_accepted = await self._journal.run_or_log(
-                self._store.record, draft, report, lease=lease, clock_offset=clock.offset
+                self._store.record, draft, report, lease=lease, clock_offset=clock.offset_at(self._began)
             )
         if is_accepted is False:  # None: it could not be recorded
             what = f"another {', '.join(differing)}" if differing else "the transaction of another payment"
@@ -318,7 +320,7 @@ class Sender:
         elif isinstance(error, errors.APIError):
             state, code = JournalState.REFUSED, error.code
             ends_attempt = error.status_code != HTTPStatus.TOO_MANY_REQUESTS
-        offset = self._session.clock.offset
+        offset = self._session.clock.offset_at(self._began)
         record = partial(
             self._store.record_outcome, seen_id=seen_id, code=code, clock_offset=offset, ends_attempt=ends_attempt
         )

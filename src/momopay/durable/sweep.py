@@ -243,10 +243,11 @@ class Sweep:
             report_change(self._session, entry, entry.state, new, shown)
 
     def _record_matches(self, entry: JournalEntry, matches: Matches) -> None:
-        made = record_made(self._parts.store, entry, matches, self._session.clock.service_now_if_known())
+        service_now = self._session.clock.service_now_if_known()
+        made = record_made(self._parts.store, entry, matches, service_now)
         is_released = entry.state is not JournalState.UNKNOWN
         if is_released:
-            self._parts.reports.mark_searched(entry)
+            self._parts.reports.mark_searched(entry, service_now)
         if not made and (matches.exact or matches.near or not is_released):
             what = "was released, and may have been made" if is_released else "stays unknown"
             level = logging.WARNING if is_released else logging.INFO

@@ -21,10 +21,11 @@ from sqlalchemy import ColumnElement, and_, delete, select, update
 
 from momopay._redaction import redacted_repr
 from momopay.errors import CallbackError, CallbackMismatchError, MomoPayError
-from momopay.journal.database import Lease, insert_new
+from momopay.journal.database import insert_new
 from momopay.journal.entries import UNRESOLVED, EntryKind, JournalEntry, JournalState
 from momopay.journal.evidence import ServiceRecord, differences, is_keepable, reference_of, report_of
-from momopay.journal.schema import TAKE_LEASE, callbacks, lease_left
+from momopay.journal.leases import Lease
+from momopay.journal.schema import TAKE_LEASE, callbacks
 from momopay.journal.store import Store
 from momopay.models.callbacks import Callback, as_read, record_of
 from momopay.models.enums import TransactionStatus, end_of, outranks
@@ -225,7 +226,7 @@ class Callbacks:
 
     def _ends(self, record: _Ended) -> Mapping[str, Mapping[Any, Any]]:
         """Return the rows of the transaction by its ends; ``is_free`` is whether no call is handling that end."""
-        found = select(callbacks, lease_left(callbacks)).where(self._is_transaction(record))
+        found = select(callbacks).where(self._is_transaction(record))
         with self._store.database.connection() as connection:
             rows, ended = self._store.leases.read(connection, found, ("handled", False))
         return {row["status"]: {**row, "is_free": row["handled"] or row["claim"] in ended} for row in rows}

@@ -1,4 +1,4 @@
-"""One process's use of the journal's database: bounded waits, connections, errors and leases.
+"""One process's use of the journal's database: bounded waits, connections and errors.
 
 No Python lock is used here. A signal handler (Ctrl-C, Celery's soft time limit) may raise at any instruction, which
 must leave nothing locked; and a fork may happen at any moment. The pool limits itself by counting live connections, so
@@ -12,16 +12,14 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
 from typing import Any, ClassVar, Final
-from uuid import uuid4
 from weakref import WeakSet
 
-from sqlalchemy import URL, Connection, Engine, Select, Table, Update, create_engine
+from sqlalchemy import URL, Connection, Engine, Table, Update, create_engine
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError, StatementError
 from sqlalchemy.pool import ConnectionPoolEntry, Pool
 
@@ -299,90 +297,5 @@ def update_one(connection: Connection, change: Update, parameters: Mapping[str, 
 
 
 def insert_new(connection: Connection, table: Table, values: Mapping[str, object]) -> bool:
-    """Insert a row, with ``lease_seconds`` in place of ``lease_until``; return False if its key is taken."""
+    """Insert a row; return False if its key is taken."""
     return connection.execute(INSERTS[table], values, execution_options=_COUNT_ROWS).rowcount == 1
-
-
-@dataclass(frozen=True)
-class Lease:
-    """The right of one call to change the row that carries this id."""
-
-    id: str = field(default_factory=lambda: uuid4().hex)
-    process: int = field(default_factory=os.getpid)
-
-    @property
-    def is_own(self) -> bool:
-        """Whether this process took it. A forked child inherits its parent's leases, and must not use them."""
-        return self.process == os.getpid()
-
-
-class LeaseHolder:
-    """The leases of this process's calls. A lease says which call may change a row, and whether that call is alive.
-
-    It is three columns of the row: ``claim`` is the id of the lease, ``sender`` the id of the process that holds it,
-    and ``lease_until`` its latest end by the database's clock, in Unix seconds. It ends when one of these happens:
-
-    - The call returns. This class knows that in its own process; other processes read the row's next state.
-    - The process dies, and with it its lock on a file or its connections to a server.
-    - Its time is over. This covers a frozen process, and a server that does not notice a cut connection.
-
-    Invariant: the end of a lease sends nothing. A row in SENDING without a live lease reads as UNKNOWN, which only a
-    search or a person can change. A mistake about who is alive costs time or a search, but never a second payment.
-    """
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-        # No lock: a fork could copy it while another thread holds it. Changes of a set are atomic.
-        self._leases: set[str] = set()
-
-    @contextmanager
-    def lease(self) -> Generator[Lease]:
-        """Yield a new lease, which ends with this context at the latest."""
-        lease = Lease()
-        self._leases.add(lease.id)
-        self._database.under_way.add(lease.id)
-        try:
-            yield lease
-        finally:
-            self._leases.discard(lease.id)
-            self._database.under_way.discard(lease.id)
-
-    def holds(self, lease: Lease) -> bool:
-        """Return whether the lease has not ended and is this process's own."""
-        return lease.is_own and lease.id in self._leases
-
-    def end(self, lease: Lease) -> None:
-        """End a lease before its context does: its call gave up, so a row that it begins must not stay in SENDING."""
-        self._leases.discard(lease.id)
-
-    def columns(self, lease: Lease, seconds: float) -> dict[str, object]:
-        """Return the parameters of `schema.TAKE_LEASE`, which give a row to the lease for this many seconds."""
-        return {"claim": lease.id, "sender": self._database.register_process(), "lease_seconds": seconds}
-
-    def read(
-        self,
-        connection: Connection,
-        statement: Select[Any],
-        held: tuple[str, object],
-        parameters: Mapping[str, object] | None = None,
-    ) -> tuple[Sequence[Mapping[Any, Any]], set[str]]:
-        """Return the rows that a statement selects, and the ids of those of their leases that have ended.
-
-        `held` is a column and its value in the rows that have a lease.
-        """
-        column, value = held
-        found, ended = list(connection.execute(statement, parameters).mappings()), set[str]()
-        for row in found:
-            if row[column] == value and self._has_ended(row, connection):
-                ended.add(row["claim"])
-        if ended:  # read again: a call records its outcome before its lease ends, maybe after the first read
-            found = list(connection.execute(statement, parameters).mappings())
-        return found, ended
-
-    def _has_ended(self, row: Mapping[Any, Any], connection: Connection) -> bool:
-        # A call of this process is alive until it returns, however long that takes.
-        backend = self._database.backend
-        if row["sender"] == backend.sender:
-            return row["claim"] not in self._leases
-        # On the caller's connection: threads that each hold one and wait for a second one could deadlock.
-        return row["lease_left"] <= 0 or not backend.is_alive(row["sender"], connection)

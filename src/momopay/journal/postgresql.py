@@ -13,6 +13,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
+from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, ClassVar, Final, TypeVar
 from uuid import uuid4
@@ -41,13 +42,16 @@ _CONNECT_ARGS: Final = {
 _PING: Final = 5.0  # seconds for a pooled connection to answer before it is replaced
 
 # Executed whenever a connection is taken from the pool, which also shows that it works. A commit returns only when it
-# is on disk, even if the server's default is synchronous_commit=off. A process that freezes in a transaction blocks
-# others for ten seconds at most. A stricter isolation would fail payments that begin at the same time.
+# is on disk, also on that of synchronous standbys, whatever the server's default. A process that freezes in a
+# transaction blocks others for ten seconds at most. A stricter isolation would fail payments that begin at the same
+# time.
 _PREPARE: Final = """
     SELECT set_config('lock_timeout', %s, false), set_config('statement_timeout', %s, false),
         set_config('idle_in_transaction_session_timeout', '10s', false),
         set_config('default_transaction_isolation', 'read committed', false),
-        CASE current_setting('synchronous_commit') WHEN 'off' THEN set_config('synchronous_commit', 'on', false) END"""
+        CASE WHEN current_setting('synchronous_commit') NOT IN ('on', 'remote_apply')
+        THEN set_config('synchronous_commit', 'on', false) END"""
+_WARNING: Final = "01"  # the class of the SQLSTATE
 
 
 class PostgresqlBackend(Backend):
@@ -93,16 +97,31 @@ class TooLateError(psycopg.OperationalError):
 
 
 class BoundedConnection(psycopg.Connection[Any]):
-    """A connection whose waits end at the deadline of the waiting thread."""
+    """A connection whose waits end at the deadline of the waiting thread, and whose commits succeed without a warning.
+
+    If somebody cancels a commit that waits for a synchronous standby, the server reports success with a warning. Then
+    the write is lost if that standby takes over.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._warnings: list[str] = []  # about the statement that was executed last
+        # Without a reference to this connection, which would keep a lost one open until the next garbage collection.
+        self.add_notice_handler(partial(_note_warning, self._warnings))
 
     def wait(self, gen: Generator[Any, Any, T], *args: Any, **kwargs: Any) -> T:
         """Wait for the server's answer, until the deadline."""
+        self._warnings.clear()
         try:
-            return super().wait(_in_time(gen), *args, **kwargs)
+            answer = super().wait(_in_time(gen), *args, **kwargs)
         except BaseException as error:  # TooLateError, or an interrupt
             if isinstance(error, TooLateError) or self.pgconn.transaction_status == TransactionStatus.ACTIVE:
                 self.close()
             raise
+        # No transaction is open, so this statement committed one.
+        if self._warnings and self.pgconn.transaction_status == TransactionStatus.IDLE:
+            raise psycopg.OperationalError(self._warnings[0])
+        return answer
 
     def rollback(self) -> None:
         """Roll back, unless the connection is closed: an error would hide the interrupt that closed it."""
@@ -113,6 +132,11 @@ class BoundedConnection(psycopg.Connection[Any]):
         """Close a connection that was lost in an interrupt."""
         with suppress(AttributeError):  # it was never opened
             self.close()
+
+
+def _note_warning(warnings: list[str], notice: psycopg.errors.Diagnostic) -> None:
+    if (notice.sqlstate or "").startswith(_WARNING):
+        warnings.append(notice.message_primary or "")
 
 
 def _in_time(gen: Generator[Any, Any, T]) -> Generator[Any, Any, T]:

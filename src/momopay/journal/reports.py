@@ -159,9 +159,11 @@ class Reports:
         # The first condition tells PostgreSQL how few there are; it assumes that a third of all rows match the second.
         return self._store.select(_row.search_after.is_not(None), _row.search_after <= schema.Now())
 
-    def mark_searched(self, entry: JournalEntry) -> None:
-        """Record that a released payment was searched for once more."""
+    def mark_searched(self, entry: JournalEntry, service_now: datetime | None = None) -> None:
+        """Record that a released payment was searched for once more, unless that was early by the service's time."""
         change = update(schema.payments).where(IS_ROW, AS_READ).values(search_after=None)
+        if service_now is not None:
+            change = change.where(_row.search_after <= service_now.timestamp())
         self._store.change(change, self._store.values(entry, the_revision=entry.revision))
 
     def handled_since(self, now: datetime) -> str:

@@ -4,7 +4,7 @@ Every change of a payment is one statement whose WHERE clause has the expected s
 processes that try the same change, one succeeds. No transaction is open while a request is sent.
 
 Times are text, ISO 8601 in UTC. Those that are compared with the present are of type Double, in Unix seconds by the
-database's clock, because the clocks of several machines differ.
+database's clock, because the clocks of several machines differ. Leases have clocks of their own.
 """
 
 from __future__ import annotations
@@ -85,9 +85,11 @@ payments: Final = sa.Table(
     sa.Column("paid_before", sa.Text),  # what had been paid of that collection when the refund began, in KES
     sa.Column("clock_offset", sa.Double),  # seconds by which the payer's clock was ahead of the service's
     sa.Column("revision", sa.Integer, nullable=False),  # raised by each change of the payment or its transactions
-    # The last three columns are the lease: see `momopay.journal.database.LeaseHolder`.
+    # The rest are the lease: see `momopay.journal.leases.LeaseHolder`.
     sa.Column("claim", sa.Text, nullable=False),
     sa.Column("sender", sa.Text, nullable=False),
+    sa.Column("machine", sa.Text, nullable=False),
+    sa.Column("lease_seconds", sa.Double, nullable=False),
     sa.Column("lease_until", sa.Double, nullable=False),
 )
 
@@ -126,6 +128,8 @@ callbacks: Final = sa.Table(
     sa.Column("handled", sa.Boolean, nullable=False),
     sa.Column("claim", sa.Text, nullable=False),
     sa.Column("sender", sa.Text, nullable=False),
+    sa.Column("machine", sa.Text, nullable=False),
+    sa.Column("lease_seconds", sa.Double, nullable=False),
     sa.Column("lease_until", sa.Double, nullable=False),
 )
 
@@ -178,17 +182,9 @@ class Now(FunctionElement[float]):
     inherit_cache: bool | None = True
 
 
+_LEASE: Final = ("claim", "sender", "machine", "lease_seconds", "lease_until")
 # Gives a row to a lease. `LeaseHolder.columns` returns the parameters.
-TAKE_LEASE: Final[Mapping[str, Any]] = {
-    "claim": sa.bindparam("claim"),
-    "sender": sa.bindparam("sender"),
-    "lease_until": Now() + sa.bindparam("lease_seconds", type_=Now.type),
-}
-
-
-def lease_left(table: sa.Table) -> sa.ColumnElement[float]:
-    """Return the column ``lease_left``, the seconds until the lease of a row expires."""
-    return (table.c.lease_until - Now()).label("lease_left")
+TAKE_LEASE: Final[Mapping[str, Any]] = {name: sa.bindparam(name) for name in _LEASE}
 
 
 class InsertNew(sa.Insert):
@@ -202,9 +198,7 @@ def _insert_new(statement: InsertNew, compiler: Any, **options: Any) -> str:
     return f"{compiler.visit_insert(statement, **options)} ON CONFLICT DO NOTHING"
 
 
-INSERTS: Final = {
-    table: InsertNew(table).values(TAKE_LEASE if "lease_until" in table.c else {}) for table in metadata.tables.values()
-}
+INSERTS: Final = {table: InsertNew(table) for table in metadata.tables.values()}
 
 
 def definitions(dialect: str) -> Iterator[str]:

@@ -13,10 +13,10 @@ from sqlalchemy import ColumnElement, TextClause, Update, and_, bindparam, case,
 
 from momopay.journal.entries import EntryKind, JournalState
 from momopay.journal.rules import Cause, transitions
-from momopay.journal.schema import TAKE_LEASE, Now, lease_left, payments, transactions
+from momopay.journal.schema import TAKE_LEASE, Now, payments, transactions
 from momopay.models.enums import Stage, TransactionStatus
 
-SEARCH_AFTER_RELEASE: Final = 600.0  # seconds after a release, when a sweep searches for the payment once more
+_SEARCH_DELAY: Final = 600.0  # seconds after a release, when a sweep searches for the payment once more
 
 Condition: TypeAlias = ColumnElement[bool] | TextClause
 
@@ -29,10 +29,10 @@ IS_TRANSACTION: Final = and_(
 )
 AS_READ: Final = _row.revision == bindparam("the_revision")
 
-# One statement reads whole entries: one row for each transaction, with the payment and what is left of its lease.
-ENTRIES: Final = select(
-    payments, lease_left(payments), *(column.label(f"of_{column.name}") for column in transactions.c)
-).outerjoin(transactions, and_(_of.account == _row.account, _of.kind == _row.kind, _of.reference == _row.reference))
+# One statement reads whole entries: one row for each transaction, with the payment and its lease.
+ENTRIES: Final = select(payments, *(column.label(f"of_{column.name}") for column in transactions.c)).outerjoin(
+    transactions, and_(_of.account == _row.account, _of.kind == _row.kind, _of.reference == _row.reference)
+)
 
 # The entry of one reference. Prepared, because building a statement takes longer than executing it.
 ENTRY: Final = ENTRIES.where(IS_ROW)
@@ -93,16 +93,23 @@ OUTCOMES: Final = {
 ACCEPT: Final = _changes(Cause.ACCEPTANCE, JournalState.ACCEPTED, seen_id=None, code=None, clock_offset=_OFFSET)
 CONTRADICT: Final = _changes(Cause.CONTRADICTION, JournalState.UNKNOWN, seen_id=None)
 SIGHT: Final = _changes(Cause.SIGHTING, JournalState.UNKNOWN, AS_READ)
+# By the service's time if it is known. A database's clock that was set could let the search come too early.
+_SEARCH_AFTER: Final = func.coalesce(bindparam("service_now", type_=_row.search_after.type), Now()) + _SEARCH_DELAY
 RELEASE: Final = _changes(
     Cause.RELEASE,
     JournalState.NOT_SENT,
     AS_READ,
     released_by=_new("released_by"),
     released_at=bindparam("now"),
-    search_after=Now() + SEARCH_AFTER_RELEASE,
+    search_after=_SEARCH_AFTER,
 )
-SEARCH_AGAIN: Final = update(payments).where(IS_ROW).values(search_after=Now() + SEARCH_AFTER_RELEASE)
-LEASE_LEFT: Final = select(lease_left(payments)).where(IS_ROW)
+SEARCH_AGAIN: Final = update(payments).where(IS_ROW).values(search_after=_SEARCH_AFTER)
+LEASE: Final = select(_row.claim, _row.machine, _row.lease_seconds, _row.lease_until).where(IS_ROW)
+MOVE_LEASE: Final = (
+    update(payments)
+    .where(IS_ROW, _row.claim == bindparam("the_claim"))
+    .values(machine=_new("machine"), lease_until=_new("lease_until"))
+)
 LOCK: Final = select(_row.revision).where(IS_ROW).with_for_update()  # over SQLite, the transaction is the lock
 TOUCH: Final = update(payments).where(IS_ROW).values(revision=_row.revision + 1)
 

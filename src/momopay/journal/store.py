@@ -21,12 +21,14 @@ from typing import Any, Final
 from sqlalchemy import Connection, Update, or_, select, tuple_
 
 from momopay._redaction import redacted_repr
+from momopay._transport import clock
 from momopay.errors import JournalError, RequestValidationError
 from momopay.journal import statements as sql
-from momopay.journal.database import Database, Lease, LeaseHolder, bounded, insert_new, update_one
+from momopay.journal.database import Database, bounded, insert_new, update_one
 from momopay.journal.entries import UNRESOLVED, EntryKind, JournalEntry, JournalState, JournalTransaction
 from momopay.journal.evidence import Draft, KeyIdentity, Report, is_keepable
 from momopay.journal.guards import Accounts, Watermark
+from momopay.journal.leases import Lease, LeaseHolder
 from momopay.journal.rules import RELEASE_AFTER_LEASE, REPEATS, Refundable, check_sharing
 from momopay.journal.schema import payments, transactions
 from momopay.models.enums import Stage, has_settled, stage_of
@@ -267,8 +269,9 @@ class Store:
             is_latest = not self._is_earlier(before, report) if lease is None else before.claim == lease.id
             if known is None and is_latest:
                 connection.execute(sql.ACCEPT[entry.kind], values)
+                # Another attempt may have been executed, too.
                 if not REPEATS[entry.kind] and before.state in UNRESOLVED and before.attempts > 1 and lease is None:
-                    connection.execute(sql.SEARCH_AGAIN, values)  # another attempt may have been executed, too
+                    connection.execute(sql.SEARCH_AGAIN, values | {"service_now": None})
             elif known is None or known.status != report.status:
                 connection.execute(sql.TOUCH, values)
             if before.transactions and (known is None or is_paid):
@@ -326,13 +329,21 @@ class Store:
     def seconds_to_release(self, entry: JournalEntry) -> float:
         """Return after how many seconds a person may release an entry that reads as UNKNOWN; 0 or less means now."""
         with self.database.connection() as connection:
-            left = connection.scalar(sql.LEASE_LEFT, self.values(entry))
-        return 0.0 if left is None else left + RELEASE_AFTER_LEASE
+            row = connection.execute(sql.LEASE, self.values(entry)).mappings().one_or_none()
+            if row is None:
+                return 0.0
+            left = self.leases.seconds_left(row)
+            if row["machine"] != clock.machine() and left + RELEASE_AFTER_LEASE > 0:
+                # This process may end before the wait does. Later ones of this machine count on.
+                moved = {"new_machine": clock.machine(), "new_lease_until": clock.now() + left}
+                update_one(connection, sql.MOVE_LEASE, self.values(entry, the_claim=row["claim"], **moved))
+        return left + RELEASE_AFTER_LEASE
 
-    def release(self, entry: JournalEntry, by: str) -> bool:
+    def release(self, entry: JournalEntry, by: str, service_now: datetime | None = None) -> bool:
         """Change an entry that was read as UNKNOWN to NOT_SENT; return False if it has changed since."""
         now = datetime.now(UTC).isoformat(timespec="microseconds")
         values = self.values(entry, the_revision=entry.revision, new_released_by=by, now=now)
+        values["service_now"] = None if service_now is None else service_now.timestamp()
         return entry.state is JournalState.UNKNOWN and self.change(sql.RELEASE[entry.kind], values)
 
     def change(self, change: Update, values: Mapping[str, object] | None = None) -> bool:
