@@ -5,11 +5,10 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
 from typing import Final
-from uuid import uuid4
+from uuid import getnode
 
 now: Callable[[], float]
 """Return the seconds of the monotonic clock of all deadlines. It also runs while the machine sleeps."""
@@ -21,20 +20,17 @@ if sys.platform == "linux":
 else:
     now = time.monotonic
 
-_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
-_UPTIME: Final = Path("/proc/uptime")
-_NAMESPACE: Final = Path("/proc/self/ns/time")
+_PROC: Final = Path("/proc")
 
 
 @cache
 def machine() -> str:
     """Return an id that two processes share only if `now` returns the same time in both."""
     try:
-        boot, uptime = _BOOT_ID.read_text().strip(), float(_UPTIME.read_text().split()[0])
-    except (OSError, ValueError, IndexError):  # not on Linux
-        return uuid4().hex
-    namespace = ""
-    with suppress(OSError):  # an old kernel
-        namespace = str(_NAMESPACE.readlink())
+        boot = (_PROC / "sys/kernel/random/boot_id").read_text().strip()
+        uptime = float((_PROC / "uptime").read_text().split()[0])
+    except OSError:  # not on Linux
+        return f"{getnode()} {round(time.time() - now(), -1)}"
+    namespace = _PROC / "self/ns/time"
     # The two clocks differ if a library changes the clocks of this process, or a container has an uptime of its own.
-    return f"{boot} {namespace} {round(now() - uptime)}"
+    return f"{boot} {namespace.readlink() if namespace.exists() else None} {round(now() - uptime)}"

@@ -7,7 +7,7 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any
 from uuid import uuid4
 
 from sqlalchemy import Connection, Select
@@ -15,7 +15,11 @@ from sqlalchemy import Connection, Select
 from momopay._transport import clock
 from momopay.journal.database import Database
 
-_MOST_READ: Final = 4096  # leases of other machines whose first read is remembered
+
+@lru_cache(4096)
+def first_read(_claim: str) -> float:
+    """Return when this process first read a lease of another machine, by this machine's clock."""
+    return clock.now()
 
 
 @dataclass(frozen=True)
@@ -53,7 +57,6 @@ class LeaseHolder:
         self._database = database
         # No lock: a fork could copy it while another thread holds it. Changes of a set are atomic.
         self._leases: set[str] = set()
-        self._first_read = lru_cache(_MOST_READ)(lambda _claim: clock.now())
 
     @contextmanager
     def lease(self) -> Generator[Lease]:
@@ -84,7 +87,7 @@ class LeaseHolder:
     def seconds_left(self, row: Mapping[Any, Any]) -> float:
         """Return after how many seconds the time of a row's lease is over; 0 or less if it is."""
         is_here = row["machine"] == clock.machine()
-        until: float = row["lease_until"] if is_here else self._first_read(row["claim"]) + row["lease_seconds"]
+        until: float = row["lease_until"] if is_here else first_read(row["claim"]) + row["lease_seconds"]
         return until - clock.now()
 
     def read(

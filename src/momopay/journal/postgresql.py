@@ -13,7 +13,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
-from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, ClassVar, Final, TypeVar
 from uuid import uuid4
@@ -97,30 +96,29 @@ class TooLateError(psycopg.OperationalError):
 
 
 class BoundedConnection(psycopg.Connection[Any]):
-    """A connection whose waits end at the deadline of the waiting thread, and whose commits succeed without a warning.
+    """A connection whose waits end at the deadline of the waiting thread, and whose commits fail if there is a warning.
 
-    If somebody cancels a commit that waits for a synchronous standby, the server reports success with a warning. Then
-    the write is lost if that standby takes over.
+    It says that somebody cancelled the wait for a synchronous standby. If that takes over, the write is lost.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._warnings: list[str] = []  # about the statement that was executed last
-        # Without a reference to this connection, which would keep a lost one open until the next garbage collection.
-        self.add_notice_handler(partial(_note_warning, self._warnings))
+        notices = self._notices = list[str]()  # about the statement that was executed last
+        # Without `self`: a cycle would keep a connection open that an interrupt loses.
+        self.add_notice_handler(lambda notice: notices.append(f"{notice.sqlstate} {notice.message_primary}"))
 
     def wait(self, gen: Generator[Any, Any, T], *args: Any, **kwargs: Any) -> T:
         """Wait for the server's answer, until the deadline."""
-        self._warnings.clear()
+        self._notices.clear()
         try:
             answer = super().wait(_in_time(gen), *args, **kwargs)
         except BaseException as error:  # TooLateError, or an interrupt
             if isinstance(error, TooLateError) or self.pgconn.transaction_status == TransactionStatus.ACTIVE:
                 self.close()
             raise
-        # No transaction is open, so this statement committed one.
-        if self._warnings and self.pgconn.transaction_status == TransactionStatus.IDLE:
-            raise psycopg.OperationalError(self._warnings[0])
+        warnings = [each for each in self._notices if each.startswith(_WARNING)]
+        if warnings and self.pgconn.transaction_status == TransactionStatus.IDLE:  # the statement committed
+            raise psycopg.OperationalError(warnings[0])
         return answer
 
     def rollback(self) -> None:
@@ -132,11 +130,6 @@ class BoundedConnection(psycopg.Connection[Any]):
         """Close a connection that was lost in an interrupt."""
         with suppress(AttributeError):  # it was never opened
             self.close()
-
-
-def _note_warning(warnings: list[str], notice: psycopg.errors.Diagnostic) -> None:
-    if (notice.sqlstate or "").startswith(_WARNING):
-        warnings.append(notice.message_primary or "")
 
 
 def _in_time(gen: Generator[Any, Any, T]) -> Generator[Any, Any, T]:
