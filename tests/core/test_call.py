@@ -242,6 +242,36 @@ def test_a_rate_limit_stops_the_whole_budget() -> None:
     assert len(service.sent) == 1
 
 
+def left(remaining: int, seconds: int = 30) -> Answer:
+    """A success that shows how many requests the service still takes in its window."""
+    date = {"Date": "Sat, 28 Nov 2026 10:00:00 GMT", "X-RateLimit-Limit": "60"}
+    reset = str(int(datetime(2026, 11, 28, 10, 0, seconds, tzinfo=UTC).timestamp()))
+    return replace(SUCCESS, headers={**date, "X-RateLimit-Remaining": str(remaining), "X-RateLimit-Reset": reset})
+
+
+@columns(GET, PAYOUT)
+def test_what_another_program_sent_with_the_key_lowers_the_budget_until_the_window_ends(
+    column: Column, tmp_path: Path
+) -> None:
+    for budget in (RateBudget(), FileRateBudget(tmp_path / column.name)):
+        client, service = reach(left(2), left(1), left(0), SUCCESS, budget=budget)
+        began = service.now()
+        for _ in range(3):
+            column.call(client)
+        assert service.now() == began
+        column.call(client)
+        assert service.now() - began == pytest.approx(30)
+
+
+def test_what_an_answer_shows_never_raises_the_budget(tmp_path: Path) -> None:
+    for number, budget in enumerate((RateBudget(2), FileRateBudget(tmp_path / "budget", requests=2))):
+        client, service = reach(left(1000), left(59), left(59), left(1 - number), budget=budget)
+        began = service.now()
+        for seconds in (0, 0, 61, 61):
+            read_balance(client)
+            assert service.now() - began == pytest.approx(seconds)
+
+
 @answers(
     unavailable=raw(503, Retry_After="30"),
     refusal=refusal(409, "INSUFFICIENT_FUNDS", Retry_After="30"),

@@ -284,6 +284,12 @@ def test_a_point_in_time_counts_only_where_no_seconds_are_stated() -> None:
     assert limited({"blockedUntil": "2020-01-01T00:00:00Z"}) == 0
 
 
+def test_where_nothing_is_stated_the_window_of_the_rate_limit_counts() -> None:
+    window = {"x_ratelimit_remaining": "0", "x_ratelimit_reset": "1795860030", "date": "Sat, 28 Nov 2026 10:00:00 GMT"}
+    assert failed(response(429, refusal("RATE_LIMITED"), **window)).retry_after == 30
+    assert failed(response(429, refusal("RATE_LIMITED"), retry_after="5", **window)).retry_after == 5
+
+
 def test_a_point_in_time_is_compared_with_the_services_own_clock() -> None:
     date = {"date": "Fri, 20 Nov 2026 10:00:00 GMT"}
     assert retry_after({"retry-after": "Fri, 20 Nov 2026 10:00:30 GMT", **date}) == 30

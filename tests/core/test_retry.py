@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from in_turn import in_turn
-from momopay._core.response import http_date, retry_after
+from momopay._core.response import http_date, remaining_requests, retry_after
 from momopay._core.retry import AT_MOST_ONCE, MAY_HAVE_EXECUTED, FailureKind
 
 
@@ -41,6 +41,33 @@ def test_any_header_at_all_is_a_pause_or_none(text: str) -> None:
 
 
 NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)
+DATE = {"date": "Sun, 22 Nov 2026 12:00:00 GMT"}
+RESET = int(NOON.timestamp())
+
+
+@in_turn(
+    ("remaining", "reset", "date", "found"),
+    [
+        *(("7", str(RESET + 30), DATE, (7, 30.0)), ("0", str(RESET + 60), DATE, (0, 60.0))),
+        *(("7", str(RESET + 9999), DATE, (7, 60.0)), ("7", str(RESET), DATE, None), ("7", str(RESET - 1), DATE, None)),
+        *(("7", str(RESET), {}, (7, 60.0)), ("7", "30", {"date": "soon"}, (7, 60.0)), ("7", "", DATE, None)),
+        *((text, str(RESET + 30), DATE, None) for text in ("", "-1", "7.0", "NaN", "7, 8", "9" * 5000, "\u0663", " 7")),
+        *(("7", text, DATE, None) for text in ("-1", "inf", f"{RESET + 30}, {RESET + 40}", "9" * 5000, "soon")),
+    ],
+)
+def test_what_is_left_of_the_services_window(
+    remaining: str, reset: str, date: dict[str, str], found: tuple[int, float] | None
+) -> None:
+    assert remaining_requests({"x-ratelimit-remaining": remaining, "x-ratelimit-reset": reset, **date}) == found
+
+
+@given(st.text(), st.text(), st.text() | st.lists(st.sampled_from(WORDS.split()), max_size=9).map(" ".join))
+def test_any_headers_at_all_leave_some_seconds_or_say_nothing(remaining: str, reset: str, date: str) -> None:
+    for given_reset in (reset, str(RESET)):
+        headers = {"x-ratelimit-remaining": "1", "x-ratelimit-reset": given_reset, "date": date}
+        found = remaining_requests(headers)
+        assert found is None or 0 < found[1] <= 60
+        assert remaining.isdigit() or remaining_requests({**headers, "x-ratelimit-remaining": remaining}) is None
 
 
 @in_turn(

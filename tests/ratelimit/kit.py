@@ -85,6 +85,9 @@ class Caller:
         """Stop the budget, as a 429 does."""
         self._run(self._limiter.pause(seconds))
 
+    def note_remaining(self, remaining: int, seconds: float) -> None:
+        self._limiter.slots().note_remaining(self.now(), remaining, seconds)
+
     def close(self) -> None:
         self.budget.close()
         if self._runner is not None:

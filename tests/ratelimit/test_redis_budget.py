@@ -71,6 +71,16 @@ def test_a_stop_holds_everybody_back(caller: MakeCaller, own_server: RedisServer
     assert one.reserve() == pytest.approx(20.0, abs=1.0)
 
 
+def test_what_an_answer_shows_lowers_the_budget_of_everybody(caller: MakeCaller, server: RedisServer) -> None:
+    one, other = caller(server.url, requests=9), caller(server.url, requests=9)
+    one.reserve()
+    for remaining in (2, 1, 8):  # answers may come in any order
+        one.note_remaining(remaining, 30.0)
+    assert one.at_once(3) == 1
+    assert other.at_once(3) == 0
+    assert other.reserve() == pytest.approx(30, abs=2)
+
+
 def test_the_servers_clock_counts(caller: MakeCaller, server: RedisServer) -> None:
     one, other = (caller(server.url, requests=2, window=30.0) for _ in range(2))
     other.ahead = 1e6

@@ -149,6 +149,19 @@ def full(requests: int, window: float = 60.0, lane: Lane = Lane.PAYMENT) -> Slot
     return log
 
 
+def test_what_others_sent_leaves_the_window_when_it_ends_for_the_service() -> None:
+    log = SlotLog(4, 60.0)
+    assert log.reserve(0.0, Lane.PAYMENT, 0.0) == 0.0
+    log.leave(10.0, 1, 20.0)
+    assert [log.reserve(10.0, Lane.PAYMENT, 0.0) for _ in range(2)] == [0.0, 20.0]
+    log.leave(10.0, 3, 20.0)  # less than is known
+    log.leave(10.0, 0, 0.0)  # a window that has ended
+    assert log.slots == sorted(log.slots) == [-30.0, -30.0, 0.0, 10.0]
+    assert log.reserve(10.0, Lane.PAYMENT, 20.0) == 20.0
+    log.leave(200.0, 0, 1e9)
+    assert log.reserve(200.0, Lane.PAYMENT, 0.0) == 60.0
+
+
 def test_a_call_expects_the_slot_that_those_before_it_leave() -> None:
     log = full(4)
     expected = [log.expect(1.0, Lane.PAYMENT, Place(queued=True, same=number)) for number in range(10)]

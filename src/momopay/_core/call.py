@@ -286,6 +286,7 @@ class Call(Generic[R]):
             raise
         if endpoint.retry_policy.needs_reconciliation:
             session.clock.observe(response.headers)
+        session.note_remaining(response.headers)
         return response
 
     def _parse(self, response: RawResponse) -> R:

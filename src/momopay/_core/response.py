@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -46,6 +47,8 @@ _ERRORS_BY_STATUS: Final = {401: InvalidApiKeyError, 403: KycNotVerifiedError, 4
 _SUCCESS: Final = 2
 _REDIRECT: Final = 3
 _MAX_RETRY_AFTER: Final = 1e9
+_RATE_WINDOW: Final = 60.0  # seconds
+_COUNT: Final = re.compile("[0-9]{1,15}")
 
 
 def is_success(status: int) -> bool:
@@ -240,7 +243,21 @@ def _pause(response: RawResponse, details: Mapping[str, Any]) -> float | None:
         return max(seconds)
     # A point in time depends on two clocks that agree, so it is used only if no seconds are stated.
     end = moment_or_none(details.get("blockedUntil"))
-    return None if end is None else _seconds_until(end, response.headers)
+    if end is not None:
+        return _seconds_until(end, response.headers)
+    remaining = remaining_requests(response.headers)
+    return None if remaining is None else remaining[1]
+
+
+def remaining_requests(headers: Mapping[str, str]) -> tuple[int, float] | None:
+    """Return how many requests the rate limit's headers leave, and for how many seconds; None if unreadable."""
+    remaining, reset = headers.get("x-ratelimit-remaining", ""), headers.get("x-ratelimit-reset", "")
+    date = http_date(headers.get("date", ""))
+    if not _COUNT.fullmatch(remaining) or not _COUNT.fullmatch(reset):
+        return None
+    # By the service's own clock. Without it, the window may have begun just now.
+    seconds = _RATE_WINDOW if date is None else min(_RATE_WINDOW, int(reset) - date.timestamp())
+    return (int(remaining), seconds) if seconds > 0 else None
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:

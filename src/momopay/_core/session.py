@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Generic, Self
 
 import momopay
 from momopay._core.config import SHARED_BUDGET, Account, Limits
-from momopay._core.response import http_date
+from momopay._core.response import http_date, remaining_requests
 from momopay._core.wiring import BackendT
 from momopay._ratelimit.budget import BaseBudget, Lane, RateBudget
 from momopay._transport.attempt import Headers, common_headers, now
@@ -224,6 +224,14 @@ class Session(Generic[BackendT]):
             raise
         if has_waited and self.events is not None:
             self.events.budget_waited(lane.value, self.backend.now() - started, None)
+
+    def note_remaining(self, headers: Headers) -> None:
+        """Correct the rate budget, downwards only, by what an answer shows of the service's own count."""
+        if self.budget is not None and "x-ratelimit-remaining" in headers:
+            remaining = remaining_requests(headers)
+            if remaining is not None:
+                slots = self.budget._slots(self.account.hash)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+                slots.note_remaining(self.backend.now(), *remaining)
 
     async def pause(self, seconds: float) -> None:
         """Give no slot of the rate budget for so many seconds, because the service answered 429."""

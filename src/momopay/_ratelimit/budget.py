@@ -161,6 +161,10 @@ class Slots(ABC):
     async def stop(self, backend: Backend, seconds: float) -> None:
         """Give no slot for so many seconds to anyone who shares the budget."""
 
+    @abstractmethod
+    def note_remaining(self, now: float, remaining: int, seconds: float) -> None:
+        """Leave at most `remaining` slots for so many seconds, because others use the key, too. Never raise."""
+
     def close(self) -> None:  # noqa: B027  slots in memory have nothing to close
         """Close what is open; the next request opens it again."""
 
@@ -229,6 +233,10 @@ class RateBudget(BaseBudget):
         with self._lock:
             self._log.stop(now, until)
 
+    def _leave(self, now: float, remaining: int, seconds: float) -> None:
+        with self._lock:
+            self._log.leave(now, remaining, seconds)
+
     def _expect(self, now: float, lane: Lane, place: Place) -> float:
         with self._lock:
             return self._log.expect(now, lane, place)
@@ -257,3 +265,6 @@ class LocalSlots(Slots):
     async def stop(self, backend: Backend, seconds: float) -> None:
         now = backend.now()
         self._budget.stop(now, now + seconds)
+
+    def note_remaining(self, now: float, remaining: int, seconds: float) -> None:
+        self._budget._leave(now, remaining, seconds)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]

@@ -127,9 +127,21 @@ class SharedSlots(Slots):
         self._process = secrets.token_hex(4)
         self._lock = threading.Lock()
         self._stopped_until = -inf  # on this machine's clock; kept until the shared state has it
+        # The fewest requests that an answer has shown to remain, and until when. Kept in the same way, because after an
+        # answer to a payment nothing may wait or fail.
+        self._remaining: tuple[int, float] | None = None
 
     async def reserve_now(self, backend: Backend, lane: Lane, place: Place) -> float:
-        return await self._change(backend, lambda state, at: state.reserve_now(at, lane, place, self._process))
+        remaining = self._remaining
+        delay = await self._change(backend, lambda state, at: state.reserve_now(at, lane, place, self._process))
+        if delay != BUSY and self._remaining is remaining:
+            self._remaining = None
+        return delay
+
+    def note_remaining(self, now: float, remaining: int, seconds: float) -> None:
+        noted, known = (remaining, now + seconds), self._remaining
+        if known is None or known[1] <= now or noted < known:
+            self._remaining = noted
 
     async def stop(self, backend: Backend, seconds: float) -> None:
         """Give no slot to any process for so many seconds; in this one even if the state cannot be changed now."""
@@ -144,6 +156,8 @@ class SharedSlots(Slots):
         """Change a state at the time `at` of its own clock, which is `now` on this machine's."""
         if self._stopped_until > now:
             state.log.stop(at, at + self._stopped_until - now)
+        if self._remaining is not None:
+            state.log.leave(at, self._remaining[0], self._remaining[1] - now)
         return change(state, at)
 
 
