@@ -8,10 +8,12 @@ package, which loads them when `typing.get_type_hints` asks for them.
 from __future__ import annotations
 
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, Self, cast
+
+from typing_extensions import TypeVar
 
 import momopay
 from momopay._core.config import (
@@ -29,6 +31,7 @@ from momopay._redaction import clears_frames
 
 if TYPE_CHECKING:
     import httpx
+    from pydantic import BaseModel
 
     from momopay._core.session import Session
     from momopay._transport.async_backend import AsyncBackend
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
 else:
     AsyncBackend = SyncBackend = Any
 
+ModelT = TypeVar("ModelT", bound="BaseModel", default=Any)
 TransportT = TypeVar("TransportT", "httpx.BaseTransport", "httpx.AsyncBaseTransport")
 
 
@@ -288,6 +292,46 @@ class Client(BaseClient[SyncBackend, "httpx.BaseTransport"]):
 
     _is_async = False
 
+    def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        json: object = None,
+        params: Mapping[str, object] | None = None,
+        idempotency_key: str | None = None,
+        cast_to: type[ModelT] | None = None,
+    ) -> ModelT:
+        """Send a request to an endpoint that this SDK does not know, and return the ``data`` of its answer.
+
+        It uses the client's key, rate budget, timeouts, errors and events. It is not a way to pay: it writes no
+        journal, so nothing keeps a payment from being made twice. Use the calls of ``stk`` and ``payouts``.
+
+        Args:
+            method: GET, POST, PUT, PATCH or DELETE. A GET is retried as needed. Anything else is sent at most once, or
+                with an ``idempotency_key`` retried with the same key, as ``wallet.top_up`` is.
+            path: The path below ``base_url``, such as ``"/wallets/b2c/balance"``. Ids in it must be percent-encoded.
+            json: The body: what JSON can hold, Decimals included; none by default.
+            params: The query, as a mapping of names to texts, whole numbers or Decimals.
+            idempotency_key: The ``Idempotency-Key`` header: 1 to 255 visible ASCII characters.
+            cast_to: A pydantic model to parse the data into.
+
+        Returns:
+            The data: plain JSON with Decimals, or an instance of ``cast_to``.
+
+        Raises:
+            RequestValidationError: An argument is invalid, or the path leaves ``base_url``. Nothing was sent.
+            OutcomeUnknownError: It is not a GET and may have executed. Do not send it again without the same key.
+            APIError: The service refused.
+        """
+        try:
+            result: ModelT = self._resource("client.Client").request(
+                method, path, json, params, idempotency_key, cast_to
+            )
+            return result
+        finally:
+            del json, params  # a crash reporter shows the locals of a frame that raises
+
     def close(self) -> None:
         """Close the connections, and the journal if the client opened it. The client cannot be used afterwards."""
         load("_core.operation.run_sync")(self._close())
@@ -309,6 +353,22 @@ class AsyncClient(BaseClient[AsyncBackend, "httpx.AsyncBaseTransport"]):
     """
 
     _is_async = True
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        json: object = None,
+        params: Mapping[str, object] | None = None,
+        idempotency_key: str | None = None,
+        cast_to: type[ModelT] | None = None,
+    ) -> Coroutine[Any, Any, ModelT]:
+        """Send a request to an endpoint that this SDK does not know: see `Client.request`. Not a way to pay."""
+        result: Coroutine[Any, Any, ModelT] = self._resource("client.Client").request(
+            method, path, json, params, idempotency_key, cast_to
+        )
+        return result
 
     async def aclose(self) -> None:
         """Close the connections, and the journal if the client opened it. The client cannot be used afterwards."""

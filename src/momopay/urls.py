@@ -10,6 +10,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from urllib.parse import SplitResult, unquote, urlsplit
 
 _PORTS = {"http": 80, "https": 443}
+_PATH = re.compile(r"/[0-9A-Za-z._~!$&'()*+,;=:@%/-]{1,2000}")
 _IN_BRACKETS = re.compile(r"(?:[^\[\]]*@)?\[[^\[\]]*\](?::[0-9]*)?")
 
 
@@ -68,6 +69,19 @@ def check_callback_url(value: object, *, on_loopback: bool) -> str:
         raise ValueError(
             "must name a public host, not loopback, a private range or a bare name: while you develop, use a tunnel"
         )
+    return value
+
+
+def check_path(value: object) -> str:
+    """Return a path below the base address. Raise ValueError if it may lead elsewhere, however a server reads it."""
+    if not isinstance(value, str) or not _PATH.fullmatch(value):
+        raise ValueError('must be a path below base_url, such as "/wallets/b2c/balance"; params= takes the query')
+    decoded = value
+    while (further := unquote(decoded)) != decoded:
+        decoded = further
+    segments = [segment.partition(";")[0] for segment in re.split(r"[/\\]", decoded)[1:]]
+    if {"", ".", ".."} & set(segments) or not decoded.isprintable() or "\ufffd" in decoded:
+        raise ValueError("must not lead out of base_url, by // or .. or what is decoded as such")
     return value
 
 

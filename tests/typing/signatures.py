@@ -50,6 +50,9 @@ def blocking(client: Client, channel: PaymentChannel, journal: Journal) -> None:
     assert_type(client.journal, Journal | None)
     assert_type(journal.reconcile_all(client), list[JournalEntry])
     assert_type(client.wallet.balance(), WalletBalance)
+    assert_type(client.request("GET", "/wallets/b2c/balance"), Any)
+    assert_type(client.request("GET", "/wallets/b2c/balance", cast_to=WalletBalance), WalletBalance)
+    client.request("GET", "/wallets/b2c/balance", cast_to=int)  # type: ignore[type-var]  # pyright: ignore[reportArgumentType]
     assert_type(client.wallet.top_up(amount=1, phone="0712345678"), TopUp)
     assert_type(client.channels.list(), list[PaymentChannel])
     assert_type(client.channels.update(channel, account_number=None), PaymentChannel)
@@ -78,6 +81,8 @@ async def awaited(client: AsyncClient, callback: Callback, journal: Journal) -> 
     assert_type(await journal.reconcile_all(client), list[JournalEntry])
     assert_type(journal.settle(await client.transactions.wait(again)), JournalEntry | None)
     assert_type(await client.wallet.balance(), WalletBalance)
+    assert_type(await client.request("GET", "/wallets/b2c/balance"), Any)
+    assert_type(await client.request("GET", "/wallets/b2c/balance", cast_to=WalletBalance), WalletBalance)
     assert_type(await client.channels.list(), list[PaymentChannel])
     both = await asyncio.gather(client.wallet.balance(), client.transactions.get("t"))
     assert_type(both, tuple[WalletBalance, Transaction])

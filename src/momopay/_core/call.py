@@ -286,7 +286,8 @@ class Call(Generic[R]):
             raise
         if endpoint.retry_policy.needs_reconciliation:
             session.clock.observe(response.headers)
-        session.note_remaining(response.headers)
+        if "x-ratelimit-remaining" in response.headers:
+            session.note_remaining(response.headers)
         return response
 
     def _parse(self, response: RawResponse) -> R:
@@ -298,7 +299,10 @@ class Call(Generic[R]):
             parsed = parse_envelope(response, envelope, self.url, vars(self.details))
             record, self.request_id = parsed.data, parsed.request_id
         elapsed = self.session.backend.now() - self.started
-        note_response(record, ResponseInfo(self.request_id, response.status, response.headers, self.attempts, elapsed))
+        if isinstance(record, Record):  # what `client.request` returns may be anything
+            note_response(
+                record, ResponseInfo(self.request_id, response.status, response.headers, self.attempts, elapsed)
+            )
         return record
 
     async def _apply_pauses(self, failure: AttemptFailed) -> None:
@@ -381,7 +385,7 @@ class Call(Generic[R]):
 
     def _route(self) -> str:
         path = self.path.partition("?")[0]
-        return path.rpartition("/")[0] + "/{id}" if self.endpoint.has_id else path
+        return path.rpartition("/")[0] + "/{id}" if self.endpoint.has_id else redact(path)
 
     def _describe(self) -> str:
         """Return the call's name for messages, without its query and redacted: query and id may contain a phone."""

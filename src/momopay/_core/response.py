@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 from pydantic import ValidationError
 from pydantic_core import SchemaError, from_json, to_json
@@ -44,6 +44,7 @@ _REFUSING_CODES: Final = ERRORS_BY_CODE.keys() | {"CREDENTIAL_INACTIVE", "WALLET
 _SENT_BEFORE: Final = "DUPLICATE_IDEMPOTENCY_KEY"
 # The class of an error with an unknown code, so that it has the consequences of the known codes with its status.
 _ERRORS_BY_STATUS: Final = {401: InvalidApiKeyError, 403: KycNotVerifiedError, 429: RateLimitExceededError}
+_EMPTY: Final = b'{"success": true}'
 _SUCCESS: Final = 2
 _REDIRECT: Final = 3
 _MAX_RETRY_AFTER: Final = 1e9
@@ -77,7 +78,7 @@ def parse_envelope(
     if not is_success(response.status):
         raise failure_from_response(response, url)
     try:
-        return parse_json(envelope, response.body)
+        return parse_json(envelope, _EMPTY if response.status == HTTPStatus.NO_CONTENT else response.body)
     except ValidationError as error:
         problem = error
         try:
@@ -215,7 +216,7 @@ def _text(message: object) -> str:
     if isinstance(message, str):
         return message[:_MAX_TEXT]
     if isinstance(message, list):
-        return "; ".join(filter(None, map(_text, message)))[:_MAX_MESSAGE]
+        return "; ".join(filter(None, map(_text, cast("list[object]", message))))[:_MAX_MESSAGE]
     return "" if message is None else to_json(message).decode()[:_MAX_TEXT]
 
 

@@ -227,11 +227,10 @@ class Session(Generic[BackendT]):
 
     def note_remaining(self, headers: Headers) -> None:
         """Correct the rate budget, downwards only, by what an answer shows of the service's own count."""
-        if self.budget is not None and "x-ratelimit-remaining" in headers:
-            remaining = remaining_requests(headers)
-            if remaining is not None:
-                slots = self.budget._slots(self.account.hash)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
-                slots.note_remaining(self.backend.now(), *remaining)
+        remaining = remaining_requests(headers)
+        if self.budget is not None and remaining is not None:
+            slots = self.budget._slots(self.account.hash)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+            slots.note_remaining(self.backend.now(), *remaining)
 
     async def pause(self, seconds: float) -> None:
         """Give no slot of the rate budget for so many seconds, because the service answered 429."""

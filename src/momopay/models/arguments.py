@@ -180,7 +180,8 @@ def _check_moment(value: object) -> str:
     return _check_utf8(value)
 
 
-def _check_header_value(value: object) -> str:
+def check_header_value(value: object) -> str:
+    """Return the value of a header. Raise ValueError if it could be anything else."""
     # Anything else could end the header and begin another one.
     if not isinstance(value, str) or not _HEADER_VALUE.fullmatch(value):
         raise ValueError("must be 1 to 255 visible ASCII characters")
@@ -198,7 +199,7 @@ CredentialId: TypeAlias = Annotated[str, PlainValidator(lambda value: _check_id(
 ChannelId: TypeAlias = Annotated[str, PlainValidator(check_channel_id)]
 CallbackUrl: TypeAlias = Annotated[str, PlainValidator(_check_callback_url)]
 Moment: TypeAlias = Annotated[str, PlainValidator(_check_moment)]
-HeaderValue: TypeAlias = Annotated[str, PlainValidator(_check_header_value)]
+HeaderValue: TypeAlias = Annotated[str, PlainValidator(check_header_value)]
 Currency: TypeAlias = Literal["KES"]
 Since: TypeAlias = Annotated[AwareDatetime, Field(strict=True)]
 Seconds: TypeAlias = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]

@@ -130,7 +130,7 @@ class Request(MaskedModel):
 
     def to_query(self) -> str:
         """Return the query with its question mark, or an empty string."""
-        pairs = {name: _plain(value) for name, value in self.given().items()}
+        pairs = {name: plain(value) for name, value in self.given().items()}
         return f"?{urlencode(pairs, quote_via=quote)}" if pairs else ""
 
 
@@ -142,9 +142,12 @@ def _message(problem: Any) -> str:
     return message.removeprefix("Value error, ").replace("Input should", "must", 1)
 
 
-def _plain(value: object) -> str:
+def plain(value: object) -> str:
+    """Return a value as it stands in a query."""
     if isinstance(value, Decimal):
         return format_amount(value)
+    if isinstance(value, bool):
+        return "true" if value else "false"
     # The text of a str, even if it is a member of an enum whose __str__ returns its name.
     return str.__str__(value) if isinstance(value, str) else str(value)
 

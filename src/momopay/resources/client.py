@@ -1,0 +1,111 @@
+"""``client.request``: requests to endpoints that have no method of their own."""
+
+from __future__ import annotations
+
+import json as json_module
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from typing import Annotated, Any, Final, cast
+from urllib.parse import quote, urlencode
+
+from pydantic import AfterValidator, BaseModel
+
+from momopay._core.call import Call, Endpoint, PaymentDetails
+from momopay._core.operation import Resource, operation
+from momopay._core.retry import AT_MOST_ONCE, IDEMPOTENCY_KEYED, SAFE
+from momopay._core.wiring import BackendT
+from momopay._ratelimit.budget import Lane
+from momopay.errors import RequestValidationError
+from momopay.models.arguments import check_header_value
+from momopay.models.records import Envelope
+from momopay.models.requests import plain
+from momopay.urls import check_path
+
+_METHODS: Final = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE"})
+_MAX_DIGITS: Final = 15  # that a number in JSON surely keeps
+
+
+def _with_decimals(value: Any) -> Any:
+    """Return JSON with Decimals in the place of floats."""
+    if isinstance(value, dict):
+        return {name: _with_decimals(each) for name, each in cast("dict[str, Any]", value).items()}
+    if isinstance(value, list):
+        items: list[Any] = value
+        return [_with_decimals(each) for each in items]
+    return Decimal(str(value)) if isinstance(value, float) else value
+
+
+class Data(Envelope[Any]):
+    """A success envelope with any data, or none."""
+
+    data: Annotated[Any, AfterValidator(_with_decimals)] = None
+
+
+class Client(Resource[BackendT]):
+    """The requests of a client itself. The class has this name because events carry it: ``client.request``."""
+
+    @operation
+    async def request(
+        self, method: str, path: str, json: object, params: object, idempotency_key: str | None, cast_to: object
+    ) -> Any:
+        """Send a request; see `momopay.Client.request`."""
+        problems = dict[str, str]()
+
+        def checked(name: str, check: Callable[[Any], Any], value: object) -> Any:
+            try:
+                return None if value is None and name not in {"method", "path"} else check(value)
+            except ValueError as error:
+                problems[name] = str(error)
+
+        method = checked("method", _check_method, method)
+        path = checked("path", check_path, path)
+        body = checked("json", _encoded, json)
+        query = checked("params", _query, params) or ""
+        key = checked("idempotency_key", check_header_value, idempotency_key)
+        envelope = checked("cast_to", _envelope_of, cast_to) or Data
+        if method == "GET" and body is not None:
+            problems["json"] = "must be left out: a GET has no body, and params= makes a query"
+        if problems:
+            raise RequestValidationError(problems)
+        policy = SAFE if method == "GET" else AT_MOST_ONCE if key is None else IDEMPOTENCY_KEYED
+        endpoint = Endpoint[Any]("client.request", method, policy, Lane.READ, envelope)
+        details = PaymentDetails(idempotency_key=key)
+        return await Call(self._session, endpoint, path + query, body=body, details=details).run()
+
+
+def _check_method(value: object) -> str:
+    if not isinstance(value, str) or value.upper() not in _METHODS:
+        raise ValueError("must be GET, POST, PUT, PATCH or DELETE")
+    return value.upper()
+
+
+def _encoded(value: object) -> bytes:
+    try:
+        return json_module.dumps(value, allow_nan=False, default=_number, separators=(",", ":")).encode()
+    except (TypeError, ValueError, RecursionError):
+        raise ValueError("must be what JSON can hold, with Decimals of at most 15 digits") from None  # shows no value
+
+
+def _number(value: object) -> int | float:
+    if not isinstance(value, Decimal) or not value.is_finite() or len(value.as_tuple().digits) > _MAX_DIGITS:
+        raise TypeError
+    if not -_MAX_DIGITS <= value.adjusted() <= _MAX_DIGITS:
+        raise TypeError
+    return int(value) if value == value.to_integral_value() else float(value)
+
+
+def _query(value: object) -> str:
+    pairs = cast("Mapping[str, object]", value)
+    if not isinstance(value, Mapping) or not all(isinstance(each, str | int | Decimal) for each in pairs.values()):
+        raise ValueError("must be a mapping of names to texts, whole numbers or Decimals")
+    try:
+        query = urlencode({str(name): plain(each) for name, each in pairs.items()}, quote_via=quote)
+    except UnicodeEncodeError:
+        raise ValueError("must be text that can be encoded as UTF-8") from None  # the cause shows the text
+    return f"?{query}" if query else ""
+
+
+def _envelope_of(value: object) -> type[Envelope[Any]]:
+    if not isinstance(value, type) or not issubclass(value, BaseModel):
+        raise ValueError("must be a pydantic model")  # noqa: TRY004  every refusal is a ValueError
+    return Envelope[value]  # type: ignore[valid-type]
