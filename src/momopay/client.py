@@ -23,6 +23,7 @@ from momopay._core.config import (
     Limits,
     check_budget,
     check_transport,
+    checked_flag,
     checked_headers,
     merged_headers,
 )
@@ -66,6 +67,7 @@ class BaseClient(Generic[BackendT, TransportT]):
         | None = SHARED_BUDGET,
         max_wait: float | None = None,
         journal: momopay.Journal | str | None = None,
+        payout_keys: bool = False,
         transport: TransportT | None = None,
         proxy: str | None = None,
         verify: ssl.SSLContext | None = None,
@@ -78,6 +80,7 @@ class BaseClient(Generic[BackendT, TransportT]):
         self._budget = budget
         self._limits = Limits(timeout=timeout, deadline=deadline, max_attempts=max_attempts, max_wait=max_wait)
         self._account = Account(api_key, base_url)
+        self._payout_keys = checked_flag("payout_keys", payout_keys)
         self._headers = checked_headers(default_headers, app_info)
         self._observer: Any = None if on_event is None else load("_core.events.Observer")(on_event)
         self._journal = None if journal is None else ClientJournal(journal)
@@ -98,6 +101,7 @@ class BaseClient(Generic[BackendT, TransportT]):
             self._headers,
             self._observer,
             None if self._journal is None else self._journal.get,
+            payout_keys=self._payout_keys,
         )
         return session
 
@@ -161,6 +165,11 @@ class BaseClient(Generic[BackendT, TransportT]):
     def max_wait(self) -> float | None:
         """Seconds that a call may wait for a slot in the rate budget; None if until its deadline."""
         return self._limits.max_wait
+
+    @property
+    def payout_keys(self) -> bool:
+        """Whether the service honours the ``Idempotency-Key`` of a payout, as the program says."""
+        return self._payout_keys
 
     @property
     def journal(self) -> momopay.Journal | None:
@@ -274,6 +283,10 @@ class Client(BaseClient[SyncBackend, "httpx.BaseTransport"]):
             deadline. It does not bound the polling of waits and sweeps, nor the pauses of ``payouts.pay_all``.
         journal: A `Journal`, or its URL such as ``"sqlite:///payments.db"``, for all durable calls. A URL is opened at
             the first use, and closed with the client.
+        payout_keys: Whether the service honours the ``Idempotency-Key`` of a payout: True says that a request which
+            repeats a key within 15 minutes never pays again. Then ``pay_once``, ``pay_all`` and ``refund`` send a
+            payout in doubt again, after a search that does not find it. If it is not true, that pays twice:
+            ``momopay probe --spend`` finds out.
         transport: An httpx transport to send through instead of the SDK's own connections. `timeout` then bounds each
             of its network operations, and the body.
         proxy: The URL of an HTTP proxy, ``http://``, with user and password if it needs them. For a proxy under TLS,

@@ -2,19 +2,37 @@
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from decimal import Decimal
+from email.utils import format_datetime
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from drivers import Drive, unique_key
-from durable.kit import KEY_CHECK, balance, over_both_clients, page, pay, pay_all, record, refund, release
+from drivers import Drive, Driver, unique_key
+from durable.kit import KEY_CHECK, balance, collect, over_both_clients, page, pay, pay_all, record, refund, release
 from durable.kit import long_ago as leases_ended
-from journal.kit import NOT_SENT, PHONE, REFUSED, found, put_collection, state_of
+from journal.kit import (
+    ACCEPTED,
+    NOT_SENT,
+    PHONE,
+    REFUSED,
+    UNKNOWN,
+    begin,
+    draft,
+    execute,
+    found,
+    lease_of,
+    put_collection,
+    report,
+    state_of,
+    store_of,
+)
 from momopay import Journal, MomoPayError, OutcomeUnknownError
+from momopay.journal.entries import Moment
 from momopay.journal.evidence import payout_key
 from virtual import envelope, refusal
 
@@ -46,6 +64,8 @@ class Service:
         if path == "/transactions":
             shown = [] if self.hidden else [{**each, "accountReference": each["reference"]} for each in self.payments]
             return httpx.Response(200, json=page(shown[::-1]))
+        if request.method == "GET":
+            return httpx.Response(404, json=refusal("TRANSACTION_NOT_FOUND"))
         self._request = request
         self.keys.append(request.headers.get("idempotency-key"))
         self.bodies.append(request.content)
@@ -212,3 +232,184 @@ def test_an_anonymised_entry_has_no_key_from_which_to_guess_the_phone(drive: Dri
     assert found(journal).idempotency_key
     assert journal.anonymise(before=datetime(2100, 1, 1, tzinfo=UTC)) == 1
     assert found(journal).idempotency_key is None
+
+
+# Clients that know that the service honours keys
+
+
+def aged(journal: Journal, seconds: float, *, machine: str | None = None, service: float | None = None) -> None:
+    """Make the first request with the key so many seconds older, by the clocks that are given."""
+    since = Moment.of(found(journal).key_since or "")
+    older = Moment(machine or since.machine, since.clock - seconds, service)
+    execute(journal, f"UPDATE momopay_payments SET key_since = '{older}'")
+
+
+def in_doubt(drive: Drive, journal: Journal, *troubles: Trouble, honours: bool = True) -> tuple[Service, Driver]:
+    """Lose the answer to a payout, then return a client of the next process, and the service with more troubles."""
+    service = Service(lost, honours=honours)
+    with pytest.raises(OutcomeUnknownError):
+        drive(transport=service.transport)(pay(journal))
+    service.troubles = list(troubles)
+    return service, drive(transport=service.transport, payout_keys=True, max_attempts=2)
+
+
+@pytest.mark.parametrize("trouble", [lost, made_and_lost, answers(500, "INTERNAL_ERROR"), answers(409, "NEW_CODE")])
+@pytest.mark.parametrize("hidden", [True, False])
+@over_both_clients
+def test_a_payout_in_doubt_is_searched_for_and_sent_again_with_its_key(
+    drive: Drive, journal: Journal, trouble: Trouble, *, hidden: bool
+) -> None:
+    service = Service(trouble)
+    service.hidden = hidden
+    paid = drive(transport=service.transport, payout_keys=True)(pay(journal, description="May"))
+    assert (paid.transaction_id, len(service.payments), state_of(journal)) == ("t-1", 1, ACCEPTED)
+    is_found = trouble is made_and_lost and not hidden
+    assert len(service.keys) == (1 if is_found else 2)
+    assert len(set(service.keys)) == len(set(service.bodies)) == 1
+    assert paid.is_new is not is_found
+
+
+@pytest.mark.parametrize(
+    "trouble", [lost, unsent, answers(402, "INSUFFICIENT_FUNDS"), answers(429, "RATE_LIMIT_EXCEEDED")]
+)
+@over_both_clients
+def test_a_later_process_sends_again_and_its_failures_leave_the_payout_in_doubt(
+    drive: Drive, journal: Journal, trouble: Trouble
+) -> None:
+    service, sdk = in_doubt(drive, journal, trouble, trouble)
+    first = found(journal)
+    with pytest.raises(MomoPayError) as caught:
+        sdk(pay(journal))
+    assert caught.value.may_have_executed, "the first request may have arrived"
+    left = found(journal)
+    assert (left.state, left.key_since, left.idempotency_key) == (UNKNOWN, first.key_since, first.idempotency_key)
+    service.troubles.clear()
+    assert sdk(pay(journal)).transaction_id == "t-1"
+    assert len(service.payments) == len(set(service.keys)) == 1
+
+
+def test_without_payout_keys_nothing_is_sent_again(drive: Drive, journal: Journal) -> None:
+    service, _ = in_doubt(drive, journal)
+    with pytest.raises(OutcomeUnknownError):
+        drive(transport=service.transport)(pay(journal))
+    assert len(service.keys) == 1
+
+
+def test_where_the_claim_is_not_true_a_payout_is_made_twice(drive: Drive, journal: Journal) -> None:
+    service = Service(made_and_lost, honours=False)
+    service.hidden = True
+    drive(transport=service.transport, payout_keys=True)(pay(journal))
+    assert len(service.payments) == 2
+
+
+@pytest.mark.parametrize(
+    ("age", "is_sent"),
+    [
+        ({"seconds": 890}, True),
+        ({"seconds": 910}, False),
+        ({"seconds": -60}, False),  # a clock that runs backwards shows nothing
+        ({"seconds": 0, "machine": "another"}, False),
+        ({"seconds": 0, "machine": "another", "service": 890}, True),
+        ({"seconds": 0, "machine": "another", "service": 910}, False),
+        ({"seconds": 0, "service": 910}, False),  # the longest time counts
+        ({"seconds": 910, "service": 0}, False),
+    ],
+)
+def test_nothing_is_sent_again_once_15_minutes_may_have_passed(
+    drive: Drive, journal: Journal, age: dict[str, Any], *, is_sent: bool
+) -> None:
+    service, _ = in_doubt(drive, journal)
+
+    def respond(request: httpx.Request) -> httpx.Response:
+        response = service.respond(request)
+        response.headers["date"] = format_datetime(datetime.now(UTC), usegmt=True)
+        return response
+
+    if "service" in age:
+        age = {**age, "service": datetime.now(UTC).timestamp() - age["service"]}
+    aged(journal, **age)
+    sdk = drive(transport=httpx.MockTransport(respond), payout_keys=True)
+    with nullcontext() if is_sent else pytest.raises(OutcomeUnknownError):
+        sdk(pay(journal))
+    assert len(service.keys) == 1 + is_sent
+
+
+def test_no_byte_of_a_repeated_request_is_written_after_15_minutes(drive: Drive, journal: Journal) -> None:
+    service, sdk = in_doubt(drive, journal)
+    aged(journal, 899.5)  # less than what must be left of a deadline of 90 s
+    with pytest.raises(MomoPayError) as caught:
+        sdk(pay(journal))
+    assert caught.value.may_have_executed
+    assert (len(service.keys), state_of(journal)) == (1, UNKNOWN)
+
+
+@pytest.mark.parametrize("differing", [{"amount": 11}, {"phone": "254700000001"}, {"reference": "another"}])
+@over_both_clients
+def test_an_answer_with_another_payment_is_a_contradiction_and_ends_all_repeats(
+    drive: Drive, journal: Journal, differing: dict[str, Any]
+) -> None:
+    service, sdk = in_doubt(drive, journal, lambda service: service.pay(**differing))
+    service.hidden = True
+    for _ in range(2):
+        with pytest.raises(OutcomeUnknownError):
+            sdk(pay(journal))
+    assert (len(service.keys), state_of(journal)) == (2, UNKNOWN)
+
+
+@pytest.mark.parametrize("differing", [{"amount": 11}, {"phone": "254700000001"}, {"type": "STK"}])
+def test_a_near_match_blocks_a_repeat(drive: Drive, journal: Journal, differing: dict[str, Any]) -> None:
+    service, sdk = in_doubt(drive, journal)
+    service.payments.append(record(reference="r", **differing))
+    with pytest.raises(OutcomeUnknownError) as caught:
+        sdk(pay(journal))
+    assert caught.value.near_matches
+    assert len(service.keys) == 1
+
+
+@pytest.mark.parametrize("payout_keys", [True, False])
+@over_both_clients
+def test_a_duplicate_key_means_that_it_was_sent(
+    drive: Drive, journal: Journal, tmp_path: Path, *, payout_keys: bool
+) -> None:
+    duplicate = answers(409, "DUPLICATE_IDEMPOTENCY_KEY")
+    service = Service(duplicate, duplicate)
+    sdk = drive(transport=service.transport, payout_keys=payout_keys)
+    for _ in range(2):
+        with pytest.raises(OutcomeUnknownError):
+            sdk(pay(journal))
+    assert (len(service.keys), state_of(journal)) == (1, UNKNOWN)
+    service.payments.append(record(reference="r"))
+    assert sdk(pay(journal)).transaction_id == "t-1"
+    # Another journal finds it at once.
+    service.troubles = [duplicate]
+    with Journal(f"sqlite:///{tmp_path}/another.db") as other:
+        assert sdk(pay(other)).transaction_id == "t-1"
+
+
+def test_what_another_call_sends_is_not_sent_beside_it(drive: Drive, journal: Journal) -> None:
+    service = Service()
+    sdk = drive(transport=service.transport, payout_keys=True, deadline=1.0)
+    with lease_of(journal) as lease:
+        begin(journal, lease, idempotency_key="k", key_since=str(Moment("m", 0.0, None)))
+        with pytest.raises(OutcomeUnknownError, match="another call was still sending"):
+            sdk(pay(journal))
+    assert not service.keys
+
+
+def test_prompts_have_no_key_and_are_not_repeated(drive: Drive, journal: Journal) -> None:
+    service = Service(lost)
+    sdk = drive(transport=service.transport, payout_keys=True)
+    for _ in range(2):
+        with pytest.raises(OutcomeUnknownError):
+            sdk(collect(journal))
+    assert service.keys == [None]
+
+
+def test_a_late_answer_to_the_first_request_is_the_same_payment(journal: Journal) -> None:
+    with lease_of(journal) as first, lease_of(journal) as second:
+        begin(journal, first)
+        unknown = found(journal).model_copy(update={"state": UNKNOWN})
+        assert begin(journal, second, read=unknown, is_resend=True)
+        for lease in (first, second):
+            assert store_of(journal).record(draft(), report("t-1"), lease=lease)
+            assert (state_of(journal), found(journal).transaction_ids) == (ACCEPTED, ("t-1",))

@@ -75,7 +75,11 @@ def test_an_open_transaction_blocks_another_attempt(kind: EntryKind, stages: lis
 def test_the_kinds_differ_only_in_what_may_follow_an_end() -> None:
     assert {PAYOUT: False, COLLECTION: True} == REPEATS
     payouts, orders = transitions(PAYOUT), transitions(COLLECTION)
-    assert {cause for cause in Cause if payouts[cause] != orders[cause]} == {Cause.BEGIN, Cause.SIGHTING}
+    assert {cause for cause in Cause if payouts[cause] != orders[cause]} == {
+        *(Cause.BEGIN, Cause.RESEND, Cause.SIGHTING)
+    }
+    assert payouts[Cause.RESEND][SENDING] == {SENDING, UNKNOWN}
+    assert not orders[Cause.RESEND][SENDING]
     for cause in (Cause.BEGIN, Cause.SIGHTING):
         (ours,), (theirs,) = payouts[cause].values(), orders[cause].values()
         assert theirs - ours == {ACCEPTED}

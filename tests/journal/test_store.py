@@ -39,6 +39,7 @@ from journal.kit import (
 )
 from model.rules import may_follow
 from momopay import CallbackError, EntryKind, Journal, JournalError, JournalState, RequestValidationError
+from momopay.journal import statements
 from momopay.journal.evidence import KeyIdentity
 from momopay.journal.journal import parts_of
 from momopay.journal.rules import RELEASE_AFTER_LEASE, Cause, transitions
@@ -78,7 +79,7 @@ def order(journal: Journal) -> Any:
 def changes(journal: Journal, kind: EntryKind, cause: Cause, before: JournalState, after: JournalState) -> bool:
     """Bring a payment into a state, let a cause change it, and return whether it did."""
     store, reference = store_of(journal), str(before)
-    with lease_of(journal) as lease:
+    with lease_of(journal) as lease, lease_of(journal) as new:
         assert begin(journal, lease, reference, kind)
         if cause is Cause.CONTRADICTION:
             assert store.record(draft(reference, kind), report(f"t-{reference}"), lease=lease)
@@ -87,18 +88,21 @@ def changes(journal: Journal, kind: EntryKind, cause: Cause, before: JournalStat
         read = found(journal, reference, kind).model_copy(update={"state": UNKNOWN})
         match cause:
             case Cause.BEGIN:
-                with lease_of(journal) as new:
-                    return begin(journal, new, reference, kind, read=read)
+                changed = begin(journal, new, reference, kind, read=read)
             case Cause.OUTCOME:
-                return store.record_outcome(lease, draft(reference, kind), after)
+                changed = store.record_outcome(lease, draft(reference, kind), after)
             case Cause.ACCEPTANCE:
-                return store.record(read, report(f"t-{reference}"))
+                changed = store.record(read, report(f"t-{reference}"))
             case Cause.CONTRADICTION:
-                return store.contradict(read, f"t-{reference}")
+                changed = store.contradict(read, f"t-{reference}")
             case Cause.SIGHTING:
-                return store.sight(read)
+                changed = store.sight(read)
+            case Cause.RESEND:
+                again = draft(reference, kind, is_resend=True)
+                changed = kind in statements.RESEND and store.begin(new, again, 60.0, read=read)
             case Cause.RELEASE:
-                return store.release(read, "Njeri")
+                changed = store.release(read, "Njeri")
+    return changed
 
 
 @both_kinds

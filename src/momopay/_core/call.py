@@ -109,9 +109,8 @@ class Call(Generic[R]):
         if self.details.idempotency_key is not None:
             self.send_key(self.details.idempotency_key)
         self.started: float = session.backend.now()
-        self.deadline: float = min(self.started + session.limits.deadline, until)
-        needs_time = endpoint.retry_policy.needs_reconciliation
-        self.latest_start: float = self.deadline - (session.limits.deadline * _MIN_REMAINING if needs_time else 0.0)
+        self.deadline: float = self.started + session.limits.deadline
+        self.end_by(until)
         self.has_slot: bool = has_slot
         self.attempts: int = 0
         self.request_id: str | None = None  # the service's id of the request that succeeded
@@ -123,6 +122,13 @@ class Call(Generic[R]):
         self.transaction_id: str | None = None
         # Awaited in each attempt before the body is written. An exception from it ends the call; nothing is executed.
         self.before_body: Callable[[], Coroutine[Any, Any, None]] | None = None
+
+    def end_by(self, until: float) -> None:
+        """End the call at the monotonic time `until` if that is before its deadline."""
+        self.deadline = min(self.deadline, until)
+        needs_time = self.endpoint.retry_policy.needs_reconciliation
+        least = self.session.limits.deadline * _MIN_REMAINING if needs_time else 0.0
+        self.latest_start: float = self.deadline - least
 
     def send_key(self, idempotency_key: str) -> None:
         """Send this Idempotency-Key with each attempt."""
@@ -165,6 +171,11 @@ class Call(Generic[R]):
             if self.session.events is not None:  # for an interrupt now or later, which has no such attribute
                 self.session.events.may_have_executed |= self.may_have_been_sent
         raise error from cause
+
+    @property
+    def was_sent_before(self) -> bool:
+        """Whether the service answered that it knows the call's Idempotency-Key from an earlier request."""
+        return self.last_failure is not None and self.last_failure.kind is FailureKind.SENT_BEFORE
 
     @property
     def may_have_been_sent(self) -> bool:

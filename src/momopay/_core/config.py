@@ -122,6 +122,13 @@ def check_transport(transport: object, *, is_async: bool) -> None:
         raise ConfigurationError(f"transport must be an httpx transport with {method}, such as {example}")
 
 
+def checked_flag(name: str, value: object) -> bool:
+    """Return an option that is True or False. Raise ConfigurationError if it is neither, as the text "false" would."""
+    if not isinstance(value, bool):
+        raise ConfigurationError(f"{name} must be True or False")
+    return value
+
+
 def checked_headers(default_headers: object, app_info: object) -> dict[str, str]:
     """Return the headers that these options add to every request. Raise ConfigurationError if invalid."""
     headers = dict[str, str]()

@@ -145,6 +145,8 @@ class Session(Generic[BackendT]):
         headers: Mapping[str, str],
         observer: Observer | None,
         open_journal: Callable[[], momopay.Journal] | None,
+        *,
+        payout_keys: bool,
     ) -> None:
         key_state = key_state_for(account)
         self.backend: BackendT = backend
@@ -157,6 +159,7 @@ class Session(Generic[BackendT]):
         self.events: CallEvents | None = None  # of the call that a copy was made for
         self.limits = limits
         self._open_journal = open_journal
+        self.payout_keys = payout_keys  # whether the service honours the Idempotency-Key of a payout
         # Set by integrations. The first makes the callback URL for a payment's reference. The second raises if the
         # journal cannot be written, before a payment is sent or released.
         self.make_callback_url: Callable[[str], str | None] = lambda _reference: None

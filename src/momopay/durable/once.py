@@ -16,6 +16,7 @@ from typing import Any, Final, Generic
 
 from momopay import errors
 from momopay._core.call import Call, PaymentDetails
+from momopay._core.retry import BASE_BACKOFF, MAX_BACKOFF
 from momopay._core.session import Session
 from momopay._core.wiring import BackendT
 from momopay._redaction import mask_phone, redacted_repr
@@ -25,7 +26,7 @@ from momopay.durable.send import ENDPOINTS, JournalAccess, Sender, learn_tenant
 from momopay.journal.entries import MAY_BE_SENT, EntryKind, JournalEntry, JournalTransaction
 from momopay.journal.evidence import Draft, KeyIdentity
 from momopay.journal.journal import Journal
-from momopay.journal.rules import Step, blocks, next_step
+from momopay.journal.rules import KEYED, Step, blocks, next_step, seconds_to_resend
 from momopay.models.arguments import checked_metadata
 from momopay.models.enums import Stage, stage_of
 from momopay.models.requests import PayoutRequest, StkRequest, is_missing
@@ -69,6 +70,8 @@ class DurableCall(Generic[BackendT]):
         self._store = self._journal.store
         self._sender = Sender(self._journal, self._call, self._identity)
         self._has_read_others = False
+        # What the latest request raised, if it may have executed and this call searches for it.
+        self._unclear: errors.OutcomeUnknownError | None = None
         # The ids of open prompts that this call has read and found older than `abandon_after`.
         self._abandoned = set[str]()
         kept = checked_metadata(metadata)
@@ -129,6 +132,9 @@ class DurableCall(Generic[BackendT]):
                 if found is not None:
                     return self._existing_if_blocking(entry, found)
             record = await self._sender.try_to_send(self._draft, entry)
+        except errors.OutcomeUnknownError as error:
+            await self._search_after(error)
+            return None
         except errors.RequestValidationError:
             # As far as the journal knows, another order is open under this account_reference. It may have ended since.
             if self._kind is EntryKind.PAYOUT or self._has_read_others:
@@ -158,14 +164,37 @@ class DurableCall(Generic[BackendT]):
         return None if blocking is None else self._existing(entry, blocking)
 
     async def _reconcile(self, entry: JournalEntry) -> Payment | None:
-        """Search for an unresolved attempt. If the list does not show it, never send again."""
+        """Search for an unresolved attempt. If the list does not show it, send it again only with a key."""
         found = await PaymentLookup(self._journal).reconcile(entry)
         if found is not None:
             return self._existing_if_blocking(entry, found)
         # The search may have recorded that an earlier prompt was paid.
-        if await self._journal.run(self._store.get, self._kind, self._reference) == entry:
-            raise outcome_unknown(entry, "the list does not show it, which proves nothing")
-        return None
+        if await self._journal.run(self._store.get, self._kind, self._reference) != entry:
+            return None
+        seconds = seconds_to_resend(entry, self._sender.now()) if self._session.payout_keys else 0.0
+        if seconds <= 0:
+            raise self._unclear or outcome_unknown(entry, "the list does not show it, which proves nothing")
+        try:
+            record = await self._sender.resend(self._draft, entry, seconds)
+        except errors.OutcomeUnknownError as error:
+            await self._search_after(error)
+            return None
+        return None if record is None else payment_of(self._kind, self._reference, record, is_new=True)
+
+    async def _search_after(self, error: errors.OutcomeUnknownError) -> None:
+        """Return if this call searches for the payment whose request raised the error; else raise the error."""
+        was_unclear, self._unclear = self._unclear, error
+        if error.__cause__ is None:  # the service answered with another payment, or another call has the row
+            raise error
+        if self._call.was_sent_before and was_unclear is None:
+            return
+        pause = min(MAX_BACKOFF, BASE_BACKOFF * 2 ** (self._call.attempts - 1))
+        is_last = self._call.attempts >= self._session.limits.max_attempts
+        is_last = is_last or self._session.backend.now() + pause >= self._call.latest_start
+        if is_last or self._call.was_sent_before or not (KEYED[self._kind] and self._session.payout_keys):
+            raise error
+        self._call.report_retry(pause, error)
+        await self._session.backend.sleep(pause)
 
     def _existing_if_blocking(self, entry: JournalEntry, found: Transaction) -> Payment | None:
         """Return the payment, or None if the transaction ended in a way that allows another attempt."""

@@ -29,11 +29,12 @@ from momopay._core.retry import BASE_BACKOFF, SEARCHED_FIRST
 from momopay._core.session import Session
 from momopay._ratelimit.budget import Lane
 from momopay._redaction import clear_frames, redacted_repr
+from momopay._transport.clock import machine
 from momopay.durable.payment import outcome_unknown
-from momopay.journal.entries import EntryKind, JournalEntry, JournalState
+from momopay.journal.entries import EntryKind, JournalEntry, JournalState, Moment
 from momopay.journal.evidence import Draft, KeyIdentity, payout_key, reference_of, report_of
 from momopay.journal.journal import Journal, parts_of
-from momopay.journal.rules import may_have_executed
+from momopay.journal.rules import KEYED, may_have_executed
 from momopay.models.records import Envelope
 from momopay.models.transactions import Payout, StkTransaction
 
@@ -200,10 +201,21 @@ class Sender:
         # When the row was written. Its time must be compared with the service's as the clock was then.
         self._began = self._session.clock.reading()
 
+    async def resend(self, draft: Draft, read: JournalEntry, seconds: float) -> Sent | None:
+        """Send an unresolved payout again as `try_to_send` does, with its key, and no byte after so many seconds."""
+        self._call.end_by(self._session.backend.now() + seconds)
+        self._call.may_have_executed = True  # whatever happens to this request, the first one may have executed
+        again = replace(draft, is_resend=True, idempotency_key=read.idempotency_key, key_since=read.key_since)
+        try:
+            return await self.try_to_send(again, read)
+        except errors.MomoPayError as error:
+            error.may_have_executed = True
+            raise
+
     async def try_to_send(self, draft: Draft, read: JournalEntry | None) -> Sent | None:
         """Send if the row is unchanged since it was `read`. Return None if it must be read again."""
-        if draft.kind is EntryKind.PAYOUT:
-            draft = self._with_key(draft, 1 if read is None else read.key_number)
+        if KEYED[draft.kind]:
+            draft = self._with_key(draft, read)
         # Before the row is SENDING: a process that dies while it waits for a slot must leave nothing unresolved.
         await self._call.acquire_slot()
         events = self._session.events
@@ -232,12 +244,24 @@ class Sender:
             await self._session.backend.sleep(pause)
         return None
 
-    def _with_key(self, draft: Draft, number: int) -> Draft:
+    def now(self) -> Moment:
+        """Return the present by clocks that nobody sets."""
+        service_now = self._session.clock.service_now_if_known()
+        service = None if service_now is None else service_now.timestamp()
+        return Moment(machine(), self._session.backend.now(), service)
+
+    def _with_key(self, draft: Draft, read: JournalEntry | None) -> Draft:
         """Return the draft with the Idempotency-Key of its attempt, which the call then sends."""
-        scope = self._store.accounts.scope(self._identity)
-        key = payout_key(scope, draft.reference, draft.amount, draft.phone, number)
+        key, since = draft.idempotency_key, draft.key_since
+        if key is None:
+            number = 1 if read is None else read.key_number
+            scope = self._store.accounts.scope(self._identity)
+            key = payout_key(scope, draft.reference, draft.amount, draft.phone, number)
+            # A person who released it may be mistaken: the service may have known the key since the first request.
+            is_same = read is not None and read.idempotency_key == key
+            since = (read.key_since if read is not None and is_same else None) or str(self.now())
         self._call.send_key(key)
-        return replace(draft, idempotency_key=key)
+        return replace(draft, idempotency_key=key, key_since=since)
 
     async def _begin(self, lease: Lease, draft: Draft, read: JournalEntry | None) -> bool:
         """Write the row as SENDING. Return whether this call may send: nobody else has changed the row."""
@@ -252,7 +276,7 @@ class Sender:
             self._store.leases.end(lease)
             # The traceback of an interrupt may hold the connection, whose open transaction keeps out all writers.
             clear_frames(error)
-            await self._journal.finish(error, self._store.record_outcome, lease, draft, JournalState.NOT_SENT)
+            await self._journal.finish(error, self._store.record_not_sent, lease, draft)
             if isinstance(error, errors.JournalError):
                 error.may_have_executed = not await self._journal.is_free(draft.kind, draft.reference)
             raise
@@ -309,21 +333,23 @@ class Sender:
             raise outcome_unknown(entry, "its row was changed while this call was held up, so this call sent nothing")
 
     async def _record_failure(self, lease: Lease, draft: Draft, error: BaseException) -> None:
-        state = JournalState.NOT_SENT
+        state = JournalState.UNKNOWN if draft.is_resend else JournalState.NOT_SENT
         seen_id = error.transaction_id if isinstance(error, errors.OutcomeUnknownError) else None
         code: str | None = None
-        ends_attempt = False
+        ends_attempt, may_resend = False, True
         if not isinstance(error, errors.MomoPayError):  # a cancellation, an interrupt, or a bug in the user's transport
             state = JournalState.UNKNOWN if self._call.may_have_been_sent else state
-        elif error.may_have_executed:
+        elif error.may_have_executed or draft.is_resend:
             state = JournalState.UNKNOWN
+            # A service that answers with another payment does not know the key as this one's.
+            is_of_another = isinstance(error, errors.OutcomeUnknownError) and error.__cause__ is None
+            may_resend = not is_of_another and not self._call.was_sent_before
         elif isinstance(error, errors.APIError):
             state, code = JournalState.REFUSED, error.code
             ends_attempt = error.status_code != HTTPStatus.TOO_MANY_REQUESTS
         offset = self._session.clock.offset_at(self._began)
-        record = partial(
-            self._store.record_outcome, seen_id=seen_id, code=code, clock_offset=offset, ends_attempt=ends_attempt
-        )
+        record = partial(self._store.record_outcome, seen_id=seen_id, code=code, clock_offset=offset)
+        record = partial(record, ends_attempt=ends_attempt, may_resend=may_resend)
         if await self._journal.finish(error, record, lease, draft, state):
             report_change(self._session, draft, JournalState.SENDING, state)
         elif isinstance(error, errors.MomoPayError) and not error.may_have_executed:

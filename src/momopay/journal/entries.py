@@ -6,12 +6,13 @@ what the service made of it: a payout has at most one, an order (a collection) h
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from pydantic import Field, computed_field
 
@@ -53,6 +54,32 @@ ANONYMISED: Final = "hmac-sha256:"
 MAY_BE_SENT: Final[frozenset[JournalState]] = frozenset({JournalState.REFUSED, JournalState.NOT_SENT})
 # The stored states of an entry that may read as UNKNOWN: a row in SENDING does once its sender died.
 UNRESOLVED: Final[frozenset[JournalState]] = frozenset({JournalState.SENDING, JournalState.UNKNOWN})
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A moment by clocks that nobody sets, in seconds: a machine's since it booted, and the service's if known."""
+
+    machine: str
+    clock: float
+    service: float | None
+
+    @classmethod
+    def of(cls, text: str) -> Self:
+        """Return the moment that `str` made the text of."""
+        return cls(*json.loads(text))
+
+    def __str__(self) -> str:
+        return json.dumps([self.machine, self.clock, self.service])
+
+    def seconds_until(self, later: Moment) -> float | None:
+        """Return the longest time that a clock shows to have passed; None if none of them shows it."""
+        shown = list[float]()
+        if later.machine == self.machine:
+            shown.append(later.clock - self.clock)
+        if None not in {self.service, later.service}:
+            shown.append((later.service or 0.0) - (self.service or 0.0))
+        return max(shown, default=None)
 
 
 class JournalTransaction(MaskedModel):
@@ -118,6 +145,8 @@ class JournalEntry(MaskedModel):
         claim: The id of the lease of the last call that wrote the row as SENDING.
         revision: Number of changes to the entry.
         key_number: The number of the attempt, from which the next `idempotency_key` is derived.
+        key_since: The `Moment` at which it was first sent with `idempotency_key`, as text; None if that is not known or
+            the service must not get that key again.
     """
 
     kind: EntryKind
@@ -142,6 +171,7 @@ class JournalEntry(MaskedModel):
     claim: str = Field(default="", repr=False)
     revision: int = Field(default=0, repr=False)
     key_number: int = Field(default=1, repr=False)
+    key_since: str | None = Field(default=None, repr=False)
 
     @property
     def transaction(self) -> JournalTransaction | None:

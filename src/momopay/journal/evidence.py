@@ -65,6 +65,8 @@ class Draft:
     metadata: Mapping[str, object] | None = None
     refund_of: str | None = None
     idempotency_key: str | None = None
+    key_since: str | None = None
+    is_resend: bool = False  # an earlier request with this key may have executed
 
     @property
     def requested(self) -> RequestedPayment:

@@ -252,7 +252,8 @@ class Reports:
 
     def _anonymise(self, connection: Connection, entry: JournalEntry, secret: bytes | None) -> bool:
         change = update(schema.payments).where(IS_ROW, AS_READ).values(metadata=None, revision=_row.revision + 1)
-        change = change.values(idempotency_key=None)  # whoever knows the rest could try all phones until it fits
+        # Whoever knows the other fields of a key could try all phones until it fits.
+        change = change.values(idempotency_key=None, key_since=None)
         change = change.values(search_after=None)  # a search without the phone would match other payments
         as_read = self._store.values(entry, the_revision=entry.revision)
         # If the row has changed, the payment may be sent again, which needs the phone.

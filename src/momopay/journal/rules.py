@@ -19,7 +19,7 @@ from typing import Final
 
 from momopay._redaction import mask_phone, redacted_repr
 from momopay.errors import RequestValidationError
-from momopay.journal.entries import MAY_BE_SENT, UNRESOLVED, EntryKind, JournalEntry, JournalState
+from momopay.journal.entries import MAY_BE_SENT, UNRESOLVED, EntryKind, JournalEntry, JournalState, Moment
 from momopay.models.enums import Stage, TransactionStatus, stage_of
 from momopay.money import format_amount
 
@@ -52,12 +52,22 @@ class Cause(Enum):
     """The service's record of the accepted transaction is another payment."""
     SIGHTING = auto()
     """A search for a payment that was refused or not sent finds one with its reference after all."""
+    RESEND = auto()
+    """A call sends an unresolved payment once more with its Idempotency-Key. The row must be unchanged."""
     RELEASE = auto()
     """A person knows that the payment was not made. The row must be unchanged, and its lease over."""
 
 
 REPEATS: Final[Mapping[EntryKind, bool]] = {EntryKind.PAYOUT: False, EntryKind.COLLECTION: True}
 """The policy: whether another attempt may follow a transaction that ended without success."""
+
+KEYED: Final[Mapping[EntryKind, bool]] = {EntryKind.PAYOUT: True, EntryKind.COLLECTION: False}
+"""The policy: whether the service takes an Idempotency-Key, by which it may know a request that is sent again."""
+
+# Seconds after the first request with a key within which it may be sent again: the service may forget the key later.
+RESEND_WITHIN: Final = 900.0
+# Seconds by which the clocks of two responses may differ: the ``Date`` header has whole seconds.
+_CLOCK_RESOLUTION: Final = 1.0
 
 # Seconds between the end of the latest attempt's lease and the time when a person may release the payment. Until then,
 # a request may be on its way, or a frozen sender may continue.
@@ -77,6 +87,7 @@ def transitions(kind: EntryKind) -> Mapping[Cause, Mapping[JournalState, frozens
         # A search for an order may also find the transaction of an earlier attempt, beside an accepted one.
         Cause.SIGHTING: {states.UNKNOWN: frozenset(free)},
         # A row in SENDING whose sender died reads as UNKNOWN.
+        Cause.RESEND: {states.SENDING: UNRESOLVED if KEYED[kind] else frozenset()},
         Cause.RELEASE: {states.NOT_SENT: frozenset({states.SENDING, states.UNKNOWN})},
     }
 
@@ -103,6 +114,17 @@ def next_step(kind: EntryKind, state: JournalState | None, stages: Sequence[Stag
             # An attempt without a transaction was refused or released. It may have been executed even so.
             unaccounted = state in MAY_BE_SENT or attempts > len(stages)
             return Step.SEARCH_THEN_SEND if unaccounted else Step.SEND
+
+
+def seconds_to_resend(entry: JournalEntry, now: Moment) -> float:
+    """Return for how long an unresolved payment may still be sent again where the service honours its key.
+
+    0 or less if it may not, or if no clock shows when it was first sent.
+    """
+    if not KEYED[entry.kind] or entry.state is not JournalState.UNKNOWN or entry.key_since is None:
+        return 0.0
+    passed = Moment.of(entry.key_since).seconds_until(now)
+    return 0.0 if passed is None or passed < -_CLOCK_RESOLUTION else RESEND_WITHIN - passed
 
 
 def may_have_executed(entry: JournalEntry) -> bool:

@@ -72,6 +72,7 @@ payments: Final = sa.Table(
     sa.Column("code", sa.Text),
     sa.Column("attempts", sa.Integer, nullable=False),
     sa.Column("idempotency_key", sa.Text),  # that a payout was last sent with
+    sa.Column("key_since", sa.Text),  # a `momopay.journal.entries.Moment`: when it was first sent with that key
     # The number of the attempt, for its key. A definite refusal raises it.
     sa.Column("key_number", sa.Integer, nullable=False, server_default="1"),
     sa.Column("created_at", sa.Text, nullable=False),

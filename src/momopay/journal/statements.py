@@ -45,12 +45,17 @@ def _new(column: str, table: Any = _row) -> ColumnElement[Any]:
 def _changes(
     cause: Cause, to: JournalState, *expected: ColumnElement[bool], **values: Any
 ) -> Mapping[EntryKind, Update]:
-    """Return, by kind, the statement that changes a row for a cause if the rules allow that in the row's state."""
+    """Return, by kind, the statement that changes a row for a cause if the rules allow that in the row's state.
+
+    A kind for which they never allow it has none.
+    """
     changes: dict[EntryKind, Update] = {}
     for kind in EntryKind:
         # Not IN, because SQLAlchemy expands its list again at each execution.
-        before = or_(*(_row.state == state for state in JournalState if state in transitions(kind)[cause][to]))
-        change = update(payments).where(IS_ROW, before, *expected)
+        before = [_row.state == state for state in JournalState if state in transitions(kind)[cause][to]]
+        if not before:
+            continue
+        change = update(payments).where(IS_ROW, or_(*before), *expected)
         changes[kind] = change.values(state=to, revision=_row.revision + 1, **values)
     return changes
 
@@ -70,6 +75,7 @@ BEGIN: Final = _changes(
     code=None,
     attempts=_row.attempts + 1,
     idempotency_key=_new("idempotency_key"),
+    key_since=_new("key_since"),
     # The first attempt at a refused or released payout may have been paid after all, so a search begins there.
     sent_at=case((_IS_REPEATED_PAYOUT, _row.sent_at), else_=bindparam("now", type_=_row.sent_at.type)),
     clock_offset=case((_IS_REPEATED_PAYOUT, _row.clock_offset), else_=_new("clock_offset")),
@@ -77,22 +83,24 @@ BEGIN: Final = _changes(
     paid_before=_new("paid_before"),
     **TAKE_LEASE,
 )
+RESEND: Final = _changes(Cause.RESEND, JournalState.SENDING, AS_READ, attempts=_row.attempts + 1, **TAKE_LEASE)
 OUTCOMES: Final = {
     to: _changes(
         Cause.OUTCOME,
         to,
         _row.claim == bindparam("the_claim"),
-        seen_id=_new("seen_id"),
+        seen_id=func.coalesce(_new("seen_id"), _row.seen_id),
         code=_new("code"),
         attempts=_row.attempts - (1 if to is JournalState.NOT_SENT else 0),
         clock_offset=_OFFSET,
         key_number=_row.key_number + _new("key_number"),
+        key_since=_new("key_since"),
     )
     for to in transitions(EntryKind.PAYOUT)[Cause.OUTCOME]  # a collection has the same
 }
 ACCEPT: Final = _changes(Cause.ACCEPTANCE, JournalState.ACCEPTED, seen_id=None, code=None, clock_offset=_OFFSET)
-CONTRADICT: Final = _changes(Cause.CONTRADICTION, JournalState.UNKNOWN, seen_id=None)
-SIGHT: Final = _changes(Cause.SIGHTING, JournalState.UNKNOWN, AS_READ)
+CONTRADICT: Final = _changes(Cause.CONTRADICTION, JournalState.UNKNOWN, seen_id=None, key_since=None)
+SIGHT: Final = _changes(Cause.SIGHTING, JournalState.UNKNOWN, AS_READ, key_since=None)
 # By the service's time if it is known. A database's clock that was set could let the search come too early.
 _SEARCH_AFTER: Final = func.coalesce(bindparam("service_now", type_=_row.search_after.type), Now()) + _SEARCH_DELAY
 RELEASE: Final = _changes(

@@ -162,6 +162,7 @@ class Store:
                 "clock_offset": offset,
                 "paid_before": paid_before,
                 "idempotency_key": draft.idempotency_key,
+                "key_since": draft.key_since,
             }
             if read is None:
                 values |= {"account": self.account, "kind": draft.kind, "reference": draft.reference, "revision": 1}
@@ -169,13 +170,16 @@ class Store:
                 values |= {"wire_reference": draft.wire_reference, "refund_of": draft.refund_of}
                 values |= {"created_at": now, "sent_at": now, **lease_columns}
                 begun = insert_new(connection, payments, values)
+            elif draft.is_resend:
+                changed = self.values(draft, the_revision=read.revision, **lease_columns)
+                begun = update_one(connection, sql.RESEND[draft.kind], changed)
             else:
                 changed = {f"new_{name}": value for name, value in values.items()} | lease_columns
                 changed = self.values(draft, now=now, the_revision=read.revision, **changed)
                 begun = update_one(connection, sql.BEGIN[draft.kind], changed)
         self.watermark.note(mark)
         if begun and not self.leases.holds(lease):
-            self.record_outcome(lease, draft, JournalState.NOT_SENT)
+            self.record_not_sent(lease, draft)
         if not begun and self.get(draft.kind, draft.reference) is None:
             # A trigger drops rows, or a replica that lags serves the reads.
             raise JournalError("the journal's database neither took the row nor shows one")
@@ -191,15 +195,23 @@ class Store:
         code: str | None = None,
         clock_offset: float | None = None,
         ends_attempt: bool = False,
+        may_resend: bool = True,
     ) -> bool:
         """Record how the call of a lease ended; return False if the row has changed meanwhile.
 
-        `ends_attempt`: a next one is another attempt, with another Idempotency-Key.
+        `ends_attempt`: a next one is another attempt, with another Idempotency-Key. `may_resend`: if it stays unknown,
+        its key may be sent again.
         """
         known = {"new_seen_id": seen_id, "new_code": code, "new_clock_offset": clock_offset}
         known["new_key_number"] = int(ends_attempt)
+        known["new_key_since"] = draft.key_since if may_resend and state is JournalState.UNKNOWN else None
         values = self.values(draft, the_claim=lease.id, **known)
         return lease.is_own and self.change(sql.OUTCOMES[state][draft.kind], values)
+
+    def record_not_sent(self, lease: Lease, draft: Draft) -> bool:
+        """Record that the call of a lease sent nothing; return as `record_outcome`."""
+        state = JournalState.UNKNOWN if draft.is_resend else JournalState.NOT_SENT
+        return self.record_outcome(lease, draft, state)
 
     def _check_others(self, connection: Connection, draft: Draft) -> str | None:
         """Raise RequestValidationError if other payments block this one; return what was paid of what it refunds."""
@@ -265,12 +277,14 @@ class Store:
             is_paid = stage is Stage.PAID and update_one(connection, sql.PAY, values)
             if not is_paid:
                 connection.execute(sql.REPORT[stage], values)
-            # A response belongs to the attempt of its own call, whatever the clocks say.
-            is_latest = not self._is_earlier(before, report) if lease is None else before.claim == lease.id
-            if known is None and is_latest:
+            # A response belongs to the attempt of its own call, whatever the clocks say. A payout has one transaction,
+            # which may answer two requests with the same Idempotency-Key.
+            is_payout = not REPEATS[entry.kind]
+            is_latest = is_payout or (before.claim == lease.id if lease else not self._is_earlier(before, report))
+            if is_latest and (known is None or (lease and is_payout and before.state is not JournalState.ACCEPTED)):
                 connection.execute(sql.ACCEPT[entry.kind], values)
                 # Another attempt may have been executed, too.
-                if not REPEATS[entry.kind] and before.state in UNRESOLVED and before.attempts > 1 and lease is None:
+                if is_payout and before.state in UNRESOLVED and before.attempts > 1 and lease is None:
                     connection.execute(sql.SEARCH_AGAIN, values | {"service_now": None})
             elif known is None or known.status != report.status:
                 connection.execute(sql.TOUCH, values)
@@ -315,9 +329,9 @@ class Store:
         return f"by transactions {ids}: {self.refundable(entry.reference, connection=connection).remedy()}"
 
     def _is_earlier(self, entry: JournalEntry, report: Report) -> bool:
-        """Return whether a new transaction is from an earlier attempt, while the latest attempt is unresolved."""
+        """Return whether a new prompt is from an earlier attempt, while the latest attempt is unresolved."""
         are_others_known = len(entry.transactions) + 1 >= entry.attempts  # so a new one is the latest attempt's
-        if entry.state not in UNRESOLVED or not REPEATS[entry.kind] or are_others_known:
+        if entry.state not in UNRESOLVED or are_others_known:
             return False
         if entry.clock_offset is not None and report.created_at is not None:
             age = report.created_at - (entry.sent_at - timedelta(seconds=entry.clock_offset))
