@@ -31,7 +31,8 @@ def normalise_phone(text: str) -> str:
     if not isinstance(text, str):
         problem = f'must be text, not {type(text).__name__}: pass it in E.164 form, "+254XXXXXXXXX"'
     else:
-        text = _trimmed(text)
+        if not _SEPARATED.fullmatch(text):  # hardly any
+            text = _trimmed(text)
         if _SEPARATED.fullmatch(text):
             digits = _FORMS.fullmatch(re.sub(r"[ ()-]", "", text))
             if digits is not None:

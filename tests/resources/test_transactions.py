@@ -1,6 +1,7 @@
 """Transactions that are read, listed and walked; callbacks that are confirmed. Waits are tested in `polling`."""
 
 import json
+import pickle
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
@@ -87,6 +88,12 @@ def test_an_id_of_another_form_is_a_transaction_that_does_not_exist(drive: Drive
             driver(lambda client: client.transactions.get("7"))
         assert type(caught.value) is error_class
         assert (caught.value.code, caught.value.status_code, caught.value.request_id) == (code, 400, "r")
+    for code in ("INVALID_UUID", "TRANSACTION_NOT_FOUND"):
+        answer = httpx.Response(404, json=refusal(code))
+        driver = drive(transport=httpx.MockTransport(lambda _request, answer=answer: answer))
+        with pytest.raises(momopay.TransactionNotFoundError) as missing:
+            driver(lambda client: client.transactions.get("7"))
+        assert pickle.loads(pickle.dumps(missing.value)).transaction_id == "7"
 
 
 @in_turn(

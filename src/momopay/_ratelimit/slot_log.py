@@ -74,7 +74,9 @@ class SlotLog:
         """Return the seconds until a call may have a slot, after those before it; take none."""
         # Two threads may read the clock in one order and get here in the other.
         now = self._now = max(now, self._now)
-        self._forget_old(now)
+        for slots in (self.slots, self.polls):
+            if slots and slots[0] + self.kept_for <= now:
+                del slots[: bisect_right(slots, now, key=lambda slot: slot + self.kept_for)]
         self.asked[lane] = max(now, self.asked[lane])
         start, ahead = max(now, self.stopped_until), place.before + place.same
         share = self._share(start, lane, queued=place.queued)
@@ -90,9 +92,9 @@ class SlotLog:
     def leave(self, now: float, remaining: int, seconds: float) -> None:
         """Take slots for what others sent with the key, so that at most `remaining` are left for the next `seconds`."""
         now = self._now = max(now, self._now)
-        self._forget_old(now)
         slot = now + min(seconds, self.window) - self.window  # one that leaves the window then
-        of_others = self.requests - len(self.slots) - remaining
+        known = len(self.slots) - bisect_right(self.slots, now, key=self._end_of)
+        of_others = self.requests - known - remaining
         if seconds > 0 and of_others > 0:
             place = bisect_right(self.slots, slot)
             self.slots[place:place] = [slot] * of_others
@@ -104,11 +106,6 @@ class SlotLog:
         for slots in (self.slots, self.polls):
             kept = bisect_right(slots, now)
             del slots[kept : bisect_left(slots, self.stopped_until, kept)]
-
-    def _forget_old(self, now: float) -> None:
-        for slots in (self.slots, self.polls):
-            if slots and slots[0] + self.kept_for <= now:
-                del slots[: bisect_right(slots, now, key=lambda slot: slot + self.kept_for)]
 
     def _end_of(self, slot: float) -> float:
         return slot + self.window

@@ -118,7 +118,7 @@ def text(max_length: int | None = None) -> PlainValidator:
 
 def name(max_length: int) -> PlainValidator:
     """Return a validator for text of at most `max_length` characters that is not blank."""
-    return PlainValidator(lambda value: _check_text(_check_name(value), max_length))
+    return PlainValidator(lambda value: _check_name(value, max_length))
 
 
 def reference(max_length: int) -> PlainValidator:
@@ -161,10 +161,10 @@ def _check_utf8(value: str) -> str:
     return value
 
 
-def _check_name(value: object) -> str:
+def _check_name(value: object, max_length: int | None = None) -> str:
     if not isinstance(value, str) or not value.strip():
         raise ValueError("must be a string that is not blank")
-    return _check_utf8(value)
+    return _check_text(value, max_length)
 
 
 def _check_callback_url(value: object, info: ValidationInfo) -> str:
@@ -192,9 +192,7 @@ Phone: TypeAlias = Annotated[str, PlainValidator(normalise_phone)]
 Name: TypeAlias = Annotated[str, PlainValidator(_check_name)]
 Text: TypeAlias = Annotated[str, text()]
 Reference: TypeAlias = Annotated[str, PlainValidator(lambda value: check_reference(_check_name(value)))]
-PayoutReference: TypeAlias = Annotated[
-    str, PlainValidator(lambda value: check_reference(_check_text(_check_name(value), 120)))
-]
+PayoutReference: TypeAlias = Annotated[str, PlainValidator(lambda value: check_reference(_check_name(value, 120)))]
 CredentialId: TypeAlias = Annotated[str, PlainValidator(lambda value: _check_id(value, "id"))]
 ChannelId: TypeAlias = Annotated[str, PlainValidator(check_channel_id)]
 CallbackUrl: TypeAlias = Annotated[str, PlainValidator(_check_callback_url)]
