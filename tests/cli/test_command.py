@@ -4,6 +4,7 @@ import json
 import signal
 from pathlib import Path
 
+import pytest
 import typer
 from typer.testing import CliRunner
 
@@ -114,6 +115,44 @@ def test_a_wrong_argument_is_named(momopay: Shell, sandbox: Sandbox, arguments: 
     assert first.startswith(f"Error: {message}")
     assert second.startswith("What to do: ")
     assert len(sandbox.requests) == before
+
+
+FAULTY = {
+    ("collect", " ", "--amount", "1,5", "--phone", "12"): ("REFERENCE: ", "--amount: ", "--phone: "),
+    ("collect", "A\u00a0B", "--amount", "0", "--description", "x" * 14, "--phone", PHONE): (
+        *("REFERENCE: ", "--amount: must be at least KES 1", "--description: must have at most 13"),
+    ),
+    ("collect", "", "--callback-url", "x"): (
+        "REFERENCE: ",
+        "--callback-url: ",
+        "Missing option '--amount'",
+        "'--phone'",
+    ),
+    ("payouts", "refund", "", "--amount", "9", "--reference", " R"): ("REFERENCE: ", "--amount: ", "--reference: "),
+    ("transactions", "list", "--from", "x", "--min", "x", "--status", "x", "--limit", "0", "--timezone", "x"): (
+        *("--from: x is", "--min: ", "--status: there is no x", "--limit: ", "--timezone: there is no zone 'x'"),
+    ),
+    ("payouts", "run", "none.csv", "--max-each", "x", "--every", "0"): ("none.csv", "--max-each: ", "--every: "),
+    ("reconcile", "--day", "x", "--last-day", "2026-13", "--orders", "none"): (
+        "--day: x",
+        "--last-day: 2026-13",
+        "--orders: ",
+    ),
+    ("journal", "show", "\t"): ("REFERENCE: must not be blank",),
+}
+
+
+@pytest.mark.parametrize("arguments", FAULTY)
+def test_one_error_names_every_fault(momopay: Shell, sandbox: Sandbox, arguments: tuple[str, ...]) -> None:
+    refused = momopay(*arguments)
+    assert (refused.code, refused.out) == (2, "")
+    first, second = refused.err.splitlines()
+    assert [each for each in FAULTY[arguments] if each not in first] == []
+    assert first.count("; ") >= len(FAULTY[arguments]) - 1
+    assert second.startswith("What to do: ")
+    refused = momopay("--json", *arguments)
+    assert json.loads(refused.err)["message"] == first.removeprefix("Error: ")
+    assert sandbox.requests == []
 
 
 @in_turn(

@@ -6,6 +6,7 @@ import signal
 import stat
 import time
 from datetime import timedelta
+from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -152,6 +153,16 @@ def test_a_sweep_records_what_ended(momopay: Shell, client: Client, sandbox: San
         with pytest.raises(OutcomeUnknownError):
             client.payouts.pay_once(journal=journal, reference="SAL-2", amount=10, phone=PHONE)
     assert momopay("sweep", "--journal", str(database)).prints(0, "momopay payouts status")
+
+
+def test_a_sweep_warns_of_a_wallet_that_runs_empty(
+    momopay: Shell, account: Account, database: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    account.service_balance = Decimal("99.99")
+    assert momopay("sweep", "--journal", str(database), "--warn-below", "99.99").err == ""
+    low = momopay("sweep", "--journal", str(database), "--warn-below", "100")
+    assert low.says(0, "the service wallet has KES 99.99, less than KES 100.00: top it up")
+    assert [each.levelname for each in caplog.records] == ["WARNING"]
 
 
 @loses_a_connection

@@ -2,6 +2,7 @@
 
 import json
 import sys
+import time
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -13,7 +14,7 @@ from rich.table import Table
 
 from cli.kit import NORMALISED, PHONE, Shell
 from in_turn import in_turn
-from momopay.cli.output import Output, end_of, local, moment, moment_of, use_utc
+from momopay.cli.output import Output, end_of, local, moment, moment_of, use_machines_zone, use_timezone, use_utc
 from momopay.sandbox import Sandbox
 from patience import LONGEST
 
@@ -69,13 +70,15 @@ def table(rows: Iterable[object], columns: dict[str, str], title: str | None = N
 def test_cells_are_formatted_by_their_type(capsys: pytest.CaptureFixture[str]) -> None:
     row = {"name": "a", "amount": Decimal("1234567.5"), "at": WHEN, "none": None, "rows": 3}
     shown = as_text(capsys, table([row], {"Name": "name", "KES": "amount", "At": "at", "None": "none", "Rows": "rows"}))
-    assert shown.splitlines()[-1].split() == ["a", "1,234,567.50", "2026-01-05", "12:00:00+03:00", "3"]
-    assert moment(WHEN) == "2026-01-05 12:00:00+03:00"
+    assert shown.splitlines()[-1].split() == ["a", "1,234,567.50", "2026-01-05", "12:00:00", "EAT", "3"]
+    assert moment(WHEN) == "2026-01-05 12:00:00 EAT"
 
 
 @in_turn("text", ["9999-12-31T23:59:59+00:00", "0001-01-01T00:00:00+03:00"])
 def test_a_time_at_the_edge_of_the_calendar_is_shown_in_its_own_zone(text: str) -> None:
-    assert moment(datetime.fromisoformat(text)) == text.replace("T", " ")
+    assert moment(datetime.fromisoformat(text)) == text.replace("T", " ").replace("+00:00", " UTC").replace(
+        "+03:00", " UTC+03:00"
+    )
 
 
 def test_a_record_shows_what_has_a_value_as_a_person_reads_it(capsys: pytest.CaptureFixture[str]) -> None:
@@ -85,7 +88,7 @@ def test_a_record_shows_what_has_a_value_as_a_person_reads_it(capsys: pytest.Cap
     assert [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()] == [
         "Phone 2547*****678",
         "Amount KES 9.50",
-        "Created 2026-01-05 12:00:00+03:00",
+        "Created 2026-01-05 12:00:00 EAT",
         f"Prompts transaction_id {ID}, status FAILED",
         "transaction_id t, fee 2.00",
     ]
@@ -142,24 +145,43 @@ NEW_YEAR = datetime(2025, 12, 31, 21, tzinfo=UTC)  # in Nairobi
 
 @pytest.fixture(autouse=True)
 def nairobi() -> Iterator[None]:
-    use_utc(False)
+    use_timezone("Africa/Nairobi")
     yield
-    use_utc(False)
+    use_machines_zone()
 
 
-def test_a_date_is_one_of_nairobi_unless_utc() -> None:
-    assert moment_of("2026-01-01", "--from") == moment_of("2026-01-01T00:00", "--from") == NEW_YEAR
-    assert moment_of("2026-01-01T00:00+00:00", "--from") == datetime(2026, 1, 1, tzinfo=UTC)
+def test_a_date_is_one_of_the_zone() -> None:
+    assert moment_of("2026-01-01") == moment_of("2026-01-01T00:00") == NEW_YEAR
+    assert moment_of("2026-01-01T00:00+00:00") == datetime(2026, 1, 1, tzinfo=UTC)
     assert local(NEW_YEAR).isoformat() == "2026-01-01T00:00:00+03:00"
     use_utc(True)
-    assert moment_of("2026-01-01", "--from") == datetime(2026, 1, 1, tzinfo=UTC)
+    assert moment_of("2026-01-01") == datetime(2026, 1, 1, tzinfo=UTC)
     assert local(NEW_YEAR).isoformat() == "2025-12-31T21:00:00+00:00"
 
 
+def test_by_default_times_are_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    use_machines_zone()
+    with monkeypatch.context() as patched:
+        patched.setenv("TZ", "Europe/Berlin")
+        time.tzset()
+        assert [moment(datetime(2026, month, 1, tzinfo=UTC))[-8:] for month in (1, 7)] == ["0:00 CET", ":00 CEST"]
+        assert moment_of("2026-07-01").isoformat() == "2026-07-01T00:00:00+02:00"
+        use_timezone("America/New_York")
+        assert moment(datetime(2026, 7, 1, tzinfo=UTC)) == "2026-06-30 20:00:00 EDT"
+        assert moment_of("2026-01-01").isoformat() == "2026-01-01T00:00:00-05:00"
+    time.tzset()
+
+
+@pytest.mark.parametrize("name", ["Mars", "", "Africa", "../Nairobi", "/etc/passwd", "EAT"])
+def test_a_zone_that_there_is_not_is_refused(momopay: Shell, sandbox: Sandbox, name: str) -> None:
+    assert momopay("transactions", "list", "--timezone", name).says(2, f"--timezone: there is no zone '{name}'")
+    assert sandbox.requests == []
+
+
 def test_the_end_of_a_date_is_its_last_moment() -> None:
-    assert end_of("2026-01-01", "--to").isoformat() == "2026-01-01T23:59:59.999000+03:00"
-    assert end_of("2026-01-01T08:00", "--to").isoformat() == "2026-01-01T08:00:00+03:00"
-    assert end_of("9999-12-31", "--to").isoformat() == "9999-12-31T23:59:59.999000+03:00"
+    assert end_of("2026-01-01").isoformat() == "2026-01-01T23:59:59.999000+03:00"
+    assert end_of("2026-01-01T08:00").isoformat() == "2026-01-01T08:00:00+03:00"
+    assert end_of("9999-12-31").isoformat() == "9999-12-31T23:59:59.999000+03:00"
 
 
 def test_a_wrong_date_names_its_option_and_nothing_is_sent(momopay: Shell, sandbox: Sandbox, tmp_path: Path) -> None:
@@ -167,7 +189,7 @@ def test_a_wrong_date_names_its_option_and_nothing_is_sent(momopay: Shell, sandb
     assert momopay("collect", "A", "--amount", "1", "--phone", PHONE, "--journal", path).code == 0
     before = len(sandbox.requests)
     for text, problem in (("tomorrow", "a date"), ("2026-11-30T25:00", "a time"), ("0001-01-01", "a date")):
-        assert momopay("transactions", "list", "--from", text).says(2, f"--from: {text} is not {problem}\n")
+        assert momopay("transactions", "list", "--from", text).says(2, f"--from: {text} is not {problem}, such as ")
     for command in (
         *("transactions list --from", "transactions list --to", "transactions find --reference X --since"),
         *("listen --forward-to http://127.0.0.1:1/x --since", "reconcile --day", "journal list --since"),
@@ -176,15 +198,16 @@ def test_a_wrong_date_names_its_option_and_nothing_is_sent(momopay: Shell, sandb
         words = command.split()
         refused = momopay(*words, "2026-13-01", MOMOPAY_JOURNAL=path)
         assert refused.code == 2
-        assert refused.err.startswith(f"Error: {words[-1]}: 2026-13-01 is not a date\nWhat to do: give ")
+        assert refused.err.startswith(f"Error: {words[-1]}: 2026-13-01 is not a date, such as 2026-11-30 or ")
     assert len(sandbox.requests) == before
 
 
-def test_dates_and_times_of_a_command_are_of_nairobi_unless_utc(momopay: Shell, sandbox: Sandbox) -> None:
+def test_dates_and_times_of_a_command_are_of_its_zone(momopay: Shell, sandbox: Sandbox) -> None:
     made = momopay("collect", "--no-journal", "--amount", "5", "--phone", PHONE, "--json").json["transaction_id"]
-    assert "+03:00" in momopay("transactions", "get", made).out
-    in_utc = momopay("transactions", "get", made, "--utc").out
-    assert ("+00:00" in in_utc, "+03:00" in in_utc) == (True, False)
-    assert momopay("transactions", "list", "--from", "2026-01-01", "--to", "2026-01-31").code == 0
+    nairobi = ("--timezone", "Africa/Nairobi")
+    for option, zone in ((nairobi, "EAT"), (("--utc",), "UTC"), (("--timezone", "UTC"), "UTC"), ((), time.tzname[0])):
+        assert momopay("transactions", "get", made, *option).out.count(f" {zone} ") == 2
+    # The zone goes first, wherever it stands.
+    assert momopay("transactions", "list", "--from", "2026-01-01", *nairobi, "--to", "2026-01-31").code == 0
     query = parse_qs(sandbox.requests[-1].query)
     assert (query["from"], query["to"]) == (["2026-01-01T00:00:00+03:00"], ["2026-01-31T23:59:59.999000+03:00"])

@@ -8,6 +8,7 @@ import pytest
 
 from cli.kit import LIVE, NORMALISED, PHONE, Shell
 from momopay import Client, Journal, JournalState, parse_callback
+from momopay.cli.output import moment
 from momopay.sandbox import Account, Fault, Outcome, Sandbox, phone_for
 from patience import beside, until
 from sandbox.kit import Receiver
@@ -155,7 +156,7 @@ def test_one_transaction(momopay: Shell, client: Client) -> None:
     record = momopay("transactions", "get", made, "--json", "--show-phones").json
     assert (record["status"], record["amount"], record["phone"]) == ("PENDING", "1", NORMALISED)
     (created,) = [line.split(maxsplit=1)[1].strip() for line in shown.out.splitlines() if line.startswith("Created")]
-    assert datetime.fromisoformat(created) == datetime.fromisoformat(record["created_at"]).replace(microsecond=0)
+    assert moment(datetime.fromisoformat(record["created_at"])) == created
     assert momopay("transactions", "get", "nonsense").says(1, "What to do: check the id")
 
 
@@ -224,6 +225,10 @@ def test_the_balance(momopay: Shell, account: Account) -> None:
     assert (shown.code, shown.err) == (0, "")
     assert "KES 1,234,567.50" in shown.out
     assert momopay("balance", "--json").json["available_balance"] == "1234567.50"
+    assert momopay("balance", "--fail-below", "1234567.50").prints(0, "KES 1,234,567.50")
+    low = momopay("balance", "--fail-below", "1234567.51", "--json")
+    assert low.says(1, "less than KES 1,234,567.51: top it up")
+    assert low.json["available_balance"] == "1234567.50"
 
 
 def test_the_channels(momopay: Shell, account: Account) -> None:

@@ -75,7 +75,7 @@ def options(
     ctx.find_root().meta[JSON] = as_json
     handler = logging.StreamHandler(sys.stderr)
     # Errors are shown without --debug too, since they report payments of unknown outcome.
-    handler.setLevel(logging.DEBUG if debug else logging.ERROR)
+    handler.addFilter(lambda log: debug or log.levelno >= logging.ERROR or log.name == "momopay.cli")
     logger = logging.getLogger("momopay")
     logger.addHandler(handler)
     # Otherwise a process that runs several commands, such as a test, would log each line several times.

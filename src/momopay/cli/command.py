@@ -28,7 +28,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from momopay._redaction import redact
 from momopay.cli.exit_codes import CommandError, ExitCode, exit_code_of, missing_extra, remedy_of
-from momopay.cli.output import plain, stderr
+from momopay.cli.output import plain, stderr, use_machines_zone
 from momopay.errors import APIError, MomoPayError, OutcomeUnknownError, RequestValidationError
 
 # Keys of the context's `meta`: whether --debug and --json were given before the command.
@@ -94,10 +94,14 @@ class App(Group):
         extra["standalone_mode"] = False
         if hasattr(sys.stdout, "reconfigure"):  # else a character that its encoding lacks would break a command off
             cast("Any", sys.stdout).reconfigure(errors="backslashreplace")
+        use_machines_zone()
         try:
             code = super().main(given, prog_name, **extra)
         except typer.Abort:
             code = _interrupted()
+        except CommandError as error:  # several faults of a command line
+            _report(error, as_json="--json" in given)
+            code = error.code
         except Exception as error:
             format_message = getattr(error, "format_message", None)
             if format_message is None:
@@ -117,6 +121,24 @@ class Command(_FlagsWithoutType, TyperCommand):
     def __init__(self, name: str | None, **settings: Any) -> None:
         settings["help"] = _paragraphs(cleandoc(settings.get("help") or ""))
         super().__init__(name, **settings)
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the command line; raise one error that names all of its faults."""
+        try:
+            return super().parse_args(ctx, [*args])
+        except typer.BadParameter as error:
+            given, _, _ = self.make_parser(ctx).parse_args(args=[*args])
+            faults = list[typer.BadParameter]()
+            for param in self.get_params(ctx):
+                try:
+                    param.handle_parse_result(ctx, given, [])
+                except typer.BadParameter as fault:
+                    faults.append(fault)
+            if len(faults) <= 1:
+                raise
+            refused = [_refused_by_parser(fault) for fault in faults]
+            text = "; ".join(each.message.rstrip(".") for each in refused)
+            raise CommandError(text, remedy=refused[0].remedy) from error
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""

@@ -24,13 +24,17 @@ from momopay.cli.options import (
     Json,
     ServiceOptions,
     api_key,
+    checked,
     flag,
     kes_option,
+    not_blank,
+    one_of,
     seconds_option,
+    time_option,
     whole_phone,
+    word_option,
 )
-from momopay.cli.output import Output, local, moment_of, plain
-from momopay.cli.transactions import one_of
+from momopay.cli.output import Output, local, plain
 from momopay.errors import MomoPayError, RequestValidationError
 from momopay.urls import check_callback_url, is_loopback
 
@@ -78,13 +82,18 @@ def group() -> None:
 @command(app)
 def send(
     options: ServiceOptions,
-    end: Annotated[str, Argument(metavar="END", help="success, failed, cancelled or expired.")],
+    end: Annotated[
+        str,
+        Argument(metavar="END", parser=one_of(lambda: _RESULTS), help="success, failed, cancelled or expired."),
+    ],
     to: Annotated[str, Option("--to", metavar="URL", help="The application's callback URL.")],
     transaction: Annotated[str | None, Option(metavar="ID", help="Report this one, as read from the service.")] = None,
-    reference: Annotated[str, Option(metavar="TEXT", help="Of a made-up payment.")] = "INV-42",
-    amount_: Annotated[Decimal, kes_option("--amount", "Of a made-up payment.")] = Decimal(100),
-    phone: Annotated[str, Option(metavar="PHONE", help="Of a made-up payment.")] = "254712345678",
-    kind: Annotated[str, Option("--type", metavar="STK|B2C", help="Of a made-up payment.")] = "STK",
+    reference: Annotated[str, Option(metavar="TEXT", callback=not_blank, help="Of a made-up payment.")] = "INV-42",
+    amount_: Annotated[
+        Decimal, kes_option("--amount", "Of a made-up payment.", callback=checked("StkRequest", "amount"))
+    ] = Decimal(100),
+    phone: Annotated[str, Option(metavar="PHONE", callback=whole_phone, help="Of a made-up payment.")] = "254712345678",
+    kind: Annotated[str, word_option("STK|B2C", lambda: ("STK", "B2C"), "Of a made-up payment.", "--type")] = "STK",
     times: Annotated[int, Option(metavar="N", min=1, max=100, help="Send it again: callbacks may come twice.")] = 1,
     anywhere: Annotated[bool, flag("--anywhere", "Also to a host that is not this machine.")] = False,
 ) -> ExitCode:
@@ -99,14 +108,11 @@ def send(
         momopay callback send success --to http://127.0.0.1:8000/callbacks
     """
     _check_target(to, anywhere=anywhere)
-    status = momopay.TransactionStatus(one_of(_RESULTS, end, "END") or "")
-    type_ = one_of(("STK", "B2C"), kind, "--type")
+    status = momopay.TransactionStatus(end)
     if transaction is None:
-        if amount_ < 1:
-            raise RequestValidationError({"amount": "must be at least KES 1"})
         if not reference.isprintable():  # JSON has no bytes that are not UTF-8
             raise RequestValidationError({"reference": "must be text"})
-        reported = _made_up(reference=reference, amount=amount_, phone=whole_phone(phone), type_=type_)
+        reported = _made_up(reference=reference, amount=amount_, phone=phone, type_=kind)
     else:
         with options.client() as client:
             reported = client.transactions.get(transaction)
@@ -177,7 +183,7 @@ def listen(
     options: ServiceOptions,
     forward_to: Annotated[str, Option(metavar="URL", help="The application's callback URL.")],
     every: Annotated[float, seconds_option("Time between polls of the list.")] = 10.0,
-    since: Annotated[str | None, Option(metavar="TIME", help="Also what ended since then: 2026-11-30T08:00.")] = None,
+    since: Annotated[datetime | None, time_option("Also what ended since then: 2026-11-30T08:00.")] = None,
     secret_env: Annotated[str, Option(metavar="NAME", help="The variable with the secret for URLs.")] = _VARIABLE,
     allow_host: Annotated[list[str] | None, Option(metavar="NAME", help="Also forward to this host.")] = None,
 ) -> None:
@@ -197,13 +203,12 @@ def listen(
     secret = os.environ.get(secret_env)
     if secret_env != _VARIABLE and not secret:
         raise CommandError("--secret-env names a variable that is not set", remedy="set it, or leave the option out")
-    begin = None if since is None else moment_of(since, "--since")
     key = api_key()
     with options.client(key=key) as client:
         signer = momopay.CallbackSigner(secret) if secret else None
         try:
             listener = Listener(
-                client, forward_to, every=every, since=begin, signer=signer, allowed_hosts=allow_host or ()
+                client, forward_to, every=every, since=since, signer=signer, allowed_hosts=allow_host or ()
             )
         except RequestValidationError as error:
             remedy = "give one such as http://127.0.0.1:8000/callbacks; callbacks hold phones: --allow-host NAME allows"

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from dataclasses import asdict
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
+from decimal import Decimal
 from itertools import islice
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from typer import Argument, Option
@@ -23,12 +25,17 @@ from momopay.cli.options import (
     file_option,
     flag,
     is_interactive,
+    kes_option,
+    not_blank,
     seconds_option,
+    statuses,
+    time_option,
+    word_option,
 )
-from momopay.cli.output import moment, moment_of, plain, stderr
-from momopay.cli.transactions import one_of
+from momopay.cli.output import kes, moment, plain, stderr
 from momopay.errors import ConfigurationError, InvalidApiKeyError, MomoPayError
 
+logger: logging.Logger = logging.getLogger("momopay.cli")  # whose warnings are shown without --debug, too
 app: typer.Typer = typer.Typer(cls=Group, help="List, check, back up and anonymise a journal.", no_args_is_help=True)
 
 _VARIABLE = "MOMOPAY_ANONYMISE_SECRET"
@@ -47,11 +54,11 @@ _DIFFERENCES = {"Reference": "reference", "Ours": "ours", "Theirs": "theirs", "W
 @command(app, "list")
 def list_(
     options: JournalOptions,
-    kind: Annotated[str | None, Option(metavar="KIND", help="PAYOUT or COLLECTION.")] = None,
-    state: Annotated[str | None, Option(metavar="STATE", help="ACCEPTED, UNKNOWN, REFUSED, ...")] = None,
-    status_: Annotated[str | None, Option("--status", metavar="STATUS", help="SUCCESS, FAILED, REVERSED, ...")] = None,
-    since: Annotated[str | None, Option(metavar="TIME", help="First used then or later.")] = None,
-    until: Annotated[str | None, Option(metavar="TIME", help="First used before.")] = None,
+    kind: Annotated[Any, word_option("KIND", lambda: momopay.EntryKind, "PAYOUT or COLLECTION.")] = None,
+    state: Annotated[Any, word_option("STATE", lambda: momopay.JournalState, "ACCEPTED, UNKNOWN, REFUSED, ...")] = None,
+    status_: Annotated[Any, word_option("STATUS", statuses, "SUCCESS, FAILED, REVERSED, ...", "--status")] = None,
+    since: Annotated[datetime | None, time_option("First used then or later.")] = None,
+    until: Annotated[datetime | None, time_option("First used before.")] = None,
     limit: Annotated[int, Option(metavar="N", min=1, max=1_000_000, help="The newest so many.")] = 50,
     everything: Annotated[bool, flag("--all", "All of them.")] = False,
 ) -> None:
@@ -64,20 +71,16 @@ def list_(
         momopay journal list --journal shop.db --since 2026-11-01 --all
     """
     with options.open_journal() as journal:
-        found = journal.entries(
-            kind=one_of(momopay.EntryKind, kind, "--kind"),
-            state=one_of(momopay.JournalState, state, "--state"),
-            status=one_of(momopay.TransactionStatus, status_, "--status"),
-            since=None if since is None else moment_of(since, "--since"),
-            until=None if until is None else moment_of(until, "--until"),
-        )
+        found = journal.entries(kind=kind, state=state, status=status_, since=since, until=until)
         options.output.rows(map(as_document, islice(found, None if everything else limit)), _ENTRIES)
 
 
 @command(app)
 def show(
     options: JournalOptions,
-    reference: Annotated[str, Argument(metavar="REFERENCE", help="Of a payout, or of a collection.")],
+    reference: Annotated[
+        str, Argument(metavar="REFERENCE", callback=not_blank, help="Of a payout, or of a collection.")
+    ],
 ) -> None:
     """Show all that the journal has of a reference.
 
@@ -127,7 +130,7 @@ def backup(
 @command(app)
 def anonymise(
     options: JournalOptions,
-    before: Annotated[str, Option(metavar="DATE", help="What ended before this.")],
+    before: Annotated[datetime, time_option("What ended before this.")],
     yes: Annotated[bool, flag("--yes", "Do not ask.")] = False,
 ) -> None:
     """Remove phones and metadata of all that ended before a date. It cannot be undone.
@@ -138,17 +141,16 @@ def anonymise(
     Examples:
         momopay journal anonymise --before 2025-11-30 --journal shop.db
     """
-    when = moment_of(before, "--before")
     secret = os.environ.get(_VARIABLE) or None
     what = "replaced by keyed hashes" if secret else "removed"
     with options.open_journal() as journal:
         if not yes:
             if not is_interactive():
                 raise CommandError("nobody is there to answer", remedy="give --yes; nothing was changed")
-            question = f"Phones and metadata of what ended before {moment(when)} will be {what} for ever. Go on?"
+            question = f"Phones and metadata of what ended before {moment(before)} will be {what} for ever. Go on?"
             if not typer.confirm(question, err=True):
                 raise CommandError("not confirmed, nothing was changed", remedy="", code=ExitCode.REFUSED)
-        changed = journal.anonymise(before=when, secret=secret)
+        changed = journal.anonymise(before=before, secret=secret)
     options.output.result({"changed": changed}, f"{changed} entries changed: phones {what}, metadata removed")
 
 
@@ -206,6 +208,7 @@ def accept_restored(
 def sweep(
     options: AccountOptions,
     every: Annotated[float | None, seconds_option("Sweep again and again, until Ctrl-C.")] = None,
+    warn_below: Annotated[Decimal | None, kes_option("--warn-below", "Log a WARNING if the wallet has less.")] = None,
 ) -> None:
     """Record how the journal's payments ended, also those whose answer or callback was lost.
 
@@ -224,6 +227,10 @@ def sweep(
                 report = client.transactions.sweep()
                 hint = ["`momopay payouts status` shows what is unresolved."] if report.unknown else []
                 output.result(asdict(report), output.table([report], _SWEPT), *hint)
+                if warn_below is not None and (has := client.wallet.balance().available_balance) < warn_below:
+                    logger.warning(
+                        "the service wallet has KES %s, less than KES %s: top it up", kes(has), kes(warn_below)
+                    )
             except MomoPayError as error:
                 if every is None or isinstance(error, ConfigurationError | InvalidApiKeyError):
                     raise
@@ -235,8 +242,8 @@ def sweep(
 
 def reconcile(
     options: AccountOptions,
-    day: Annotated[str, Option(metavar="DAY", help="2026-11-30, or 2026-11 for the whole month.")],
-    last_day: Annotated[str | None, Option(metavar="DAY", help="The last of several days, or months.")] = None,
+    day: Annotated[Any, Option(metavar="DAY", parser=_days, help="2026-11-30, or 2026-11 for the whole month.")],
+    last_day: Annotated[Any, Option(metavar="DAY", parser=_days, help="The last of several days, or months.")] = None,
     orders: Annotated[Path | None, file_option("CSV: reference, amount, state (PAID, WAITING, FAILED).")] = None,
     out: Annotated[Path | None, Option(metavar="FILE", help="Write the differences, as CSV.")] = None,
 ) -> ExitCode:
@@ -251,9 +258,7 @@ def reconcile(
         momopay reconcile --day 2026-11 --journal shop.db --orders orders.csv
     """
     output = options.output
-    first, last = _days(day, "--day")
-    if last_day is not None:
-        last = _days(last_day, "--last-day")[1]
+    first, last = day[0], (last_day or day)[1]
     try:
         booked = None if orders is None else momopay.types.BookedOrder.read_csv(orders)
     except OSError as error:
@@ -265,7 +270,7 @@ def reconcile(
         options.client(journal) as client,
         stderr().status("Reading the service's list"),
     ):
-        report = client.transactions.reconcile(day=first, last_day=last, orders=booked, utc=options.utc)
+        report = client.transactions.reconcile(day=first, last_day=last, orders=booked, utc=options.is_utc)
     if out is not None:
         report.write_csv(out)
     output.record({**asdict(report), "agrees": report.agrees}, "differences", "agrees")
@@ -275,7 +280,7 @@ def reconcile(
     return ExitCode.OK if report.agrees else ExitCode.REFUSED
 
 
-def _days(text: str, option: str) -> tuple[date, date]:
+def _days(text: str) -> tuple[date, date]:
     """Return the first and the last day of a month, or a date twice."""
     is_month = text.count("-") == 1
     try:
@@ -285,5 +290,5 @@ def _days(text: str, option: str) -> tuple[date, date]:
         return date.fromisoformat(text), date.fromisoformat(text)
     except (ValueError, OverflowError):
         kind = "month" if is_month else "date"
-        remedy = "give a day or a month, such as 2026-11-30 or 2026-11"
-        raise CommandError(f"{option}: {text or repr(text)} is not a {kind}", remedy=remedy) from None
+        example = "2026-11-30 or 2026-11"
+        raise typer.BadParameter(f"{plain(text) or repr(text)} is not a {kind}, such as {example}") from None

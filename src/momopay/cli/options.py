@@ -9,11 +9,12 @@ import getpass
 import os
 import select
 import sys
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, TypeAlias, TypeVar
 
 import typer
 from typer import Option
@@ -21,7 +22,7 @@ from typer import Option
 import momopay
 from momopay._redaction import key_mode
 from momopay.cli.exit_codes import CommandError, ExitCode
-from momopay.cli.output import Output, kes, plain, stderr, use_utc
+from momopay.cli.output import Output, end_of, kes, moment_of, plain, stderr, use_timezone, use_utc
 from momopay.errors import RequestValidationError
 from momopay.money import parse_amount
 from momopay.phones import normalise_phone
@@ -32,6 +33,7 @@ ADDRESS_REMEDY = (
     " http://127.0.0.1:8787/v1"
 )
 _LONGEST = 366 * 24 * 60 * 60  # seconds in a year
+WordT = TypeVar("WordT", bound=str)
 _SQLITE = b"SQLite format 3\0"  # the header of its files
 
 
@@ -49,12 +51,69 @@ def amount(value: str | Decimal) -> Decimal:
         raise typer.BadParameter(str(error)) from error
 
 
-def whole_phone(text: str) -> str:
-    """Return a phone number as ``254XXXXXXXXX``; raise RequestValidationError if it is not one."""
+def checked(request: str, name: str) -> Callable[[Any], Any]:
+    """Return a callback of options that refuses what a request of the library would refuse as its argument `name`.
+
+    So one error has every fault of a command line, and not those first that can be seen without the library.
+    """
+
+    def check(value: Any) -> Any:
+        if value is not None:
+            from momopay.models import requests  # loads pydantic
+
+            try:
+                # On loopback, more URLs are allowed. Whether the service is there is not known yet.
+                getattr(requests, request).checked(on_loopback=True, **{name: value})
+            except RequestValidationError as error:  # it also names the arguments that are not given here
+                if name in error.fields:
+                    raise typer.BadParameter(error.fields[name]) from error
+        return value
+
+    return check
+
+
+def whole_phone(text: str | None) -> str | None:
+    """Return a phone number as ``254XXXXXXXXX``, as a callback of options; raise BadParameter if it is not one."""
     try:
-        return normalise_phone(text)
+        return None if text is None else normalise_phone(text)
     except ValueError as error:
-        raise RequestValidationError({"phone": str(error)}) from error
+        raise typer.BadParameter(str(error)) from error
+
+
+def not_blank(text: str | None) -> str | None:
+    """Return a text, as a callback of options; raise BadParameter if it has nothing but spaces."""
+    if text is not None and not text.strip():
+        raise typer.BadParameter("must not be blank")
+    return text
+
+
+def one_of(words: Callable[[], Iterable[WordT]]) -> Callable[[str], WordT]:
+    """Return a parser of options that returns the member which a word in any case names, and refuses other words."""
+
+    # The library passes on any word, since the service may add new ones. Here an unknown word is most likely a typo,
+    # and the empty list that it gives would look like an answer.
+    def parse(word: str) -> WordT:
+        known = {str(each): each for each in words()}
+        if word.upper() in known:
+            return known[word.upper()]
+        raise typer.BadParameter(f"there is no {plain(word) or repr(word)}; give one of {', '.join(known)}")
+
+    return parse
+
+
+def statuses() -> Iterable[str]:
+    """Return the statuses of a transaction, for `word_option`."""
+    return momopay.TransactionStatus
+
+
+def time_option(text: str, *names: str, is_end: bool = False) -> Any:
+    """Return an option that takes a time; with `is_end`, a date means its last moment."""
+    return Option(*names, metavar="TIME", parser=end_of if is_end else moment_of, help=text)
+
+
+def word_option(metavar: str, words: Callable[[], Iterable[str]], text: str, *names: str) -> Any:
+    """Return an option that takes one of these words."""
+    return Option(*names, metavar=metavar, parser=one_of(words), help=text)
 
 
 def finite(seconds: float | None) -> float | None:
@@ -69,9 +128,9 @@ def flag(name: str, text: str) -> Any:
     return Option(name, help=text)
 
 
-def kes_option(name: str, text: str) -> Any:
+def kes_option(name: str, text: str, **more: Any) -> Any:
     """Return an option that takes an amount."""
-    return Option(name, metavar="KES", parser=amount, help=text)
+    return Option(name, metavar="KES", parser=amount, help=text, **more)
 
 
 def seconds_option(text: str, least: float = 1) -> Any:
@@ -89,7 +148,12 @@ BaseUrl: TypeAlias = Annotated[
     str | None, Option(metavar="URL", envvar="MOMOPAY_BASE_URL", help="The service's address, ending in /v1.")
 ]
 ShowPhones: TypeAlias = Annotated[bool, flag("--show-phones", "Show phones whole, not masked.")]
-Utc: TypeAlias = Annotated[bool, Option("--utc", callback=use_utc, help="Times are of UTC, not of Nairobi.")]
+# Eager, because times among the other options are of this zone.
+TimeZone: TypeAlias = Annotated[
+    str | None,
+    Option(metavar="NAME", callback=use_timezone, is_eager=True, help="The zone of times; by default this machine's."),
+]
+Utc: TypeAlias = Annotated[bool, Option("--utc", callback=use_utc, is_eager=True, help="The same as --timezone UTC.")]
 JournalAt: TypeAlias = Annotated[
     str | None,
     Option(
@@ -214,8 +278,14 @@ class DisplayOptions:
     """Options of every command: how results are shown."""
 
     show_phones: ShowPhones = False
+    timezone: TimeZone = None
     utc: Utc = False
     as_json: Json = False
+
+    @property
+    def is_utc(self) -> bool:
+        """Whether days and times are of UTC."""
+        return self.utc or self.timezone == "UTC"
 
     @property
     def output(self) -> Output:

@@ -13,9 +13,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
 from decimal import Decimal
 from typing import Any, Final, TypeAlias, cast
+from zoneinfo import ZoneInfo
 
 import typer
 from rich.box import SIMPLE_HEAD
@@ -24,7 +25,6 @@ from rich.table import Table
 from rich.text import Text
 
 from momopay._redaction import mask_phone, redact
-from momopay.cli.exit_codes import CommandError
 from momopay.money import format_amount
 
 Columns: TypeAlias = Mapping[str, str]
@@ -49,10 +49,9 @@ _NUMBERS: Final = frozenset({"KES", "Line", "Attempts", "Rows"})
 _ID_COLUMNS: Final = frozenset({"Transaction", "Channel"})
 _UUID_WIDTH: Final = 36
 _WIDE: Final = 80
-# Kenya has no daylight saving time, so this needs no database of time zones.
-_NAIROBI: Final = timezone(timedelta(hours=3))
-# --utc sets it before the command runs, so that functions which format times need no argument for the zone.
-_ZONE: Final[ContextVar[tzinfo]] = ContextVar("zone", default=_NAIROBI)
+# --timezone sets it before other options are parsed. None is the zone of this machine.
+_ZONE: Final[ContextVar[tzinfo | None]] = ContextVar("zone", default=None)
+_AT_THE_EDGE: Final = (OverflowError, ValueError, OSError)  # of the calendar, by the zone and the system
 
 
 class _Console(Console):
@@ -81,42 +80,60 @@ def kes(amount: Decimal) -> str:
     return f"{amount:,.2f}"
 
 
+def use_timezone(name: str | None) -> str | None:
+    """Set the zone of all times of this command; the callback of ``--timezone``."""
+    if name is not None:
+        try:
+            _ZONE.set(ZoneInfo(name))
+        except (KeyError, ValueError, OSError):
+            raise typer.BadParameter(f"there is no zone {plain(name)!r}; Africa/Nairobi and UTC are zones") from None
+    return name
+
+
 def use_utc(utc: bool) -> bool:
-    """Set the zone of all times of this command; the callback of ``--utc``."""
-    _ZONE.set(UTC if utc else _NAIROBI)
+    """Set the zone of all times of this command to UTC; the callback of ``--utc``."""
+    if utc:
+        _ZONE.set(UTC)
     return utc
+
+
+def use_machines_zone() -> None:
+    """Show times in the zone of this machine, until an option says otherwise."""
+    _ZONE.set(None)
 
 
 def local(when: datetime) -> datetime:
     """Return a time in the zone of this command, or unchanged if it is at the edge of the calendar."""
-    with suppress(OverflowError):
+    with suppress(*_AT_THE_EDGE):
         return when.astimezone(_ZONE.get())
     return when
 
 
-def moment_of(text: str, option: str) -> datetime:
+def moment_of(text: str) -> datetime:
     """Parse a time. A date means its beginning; a time without a zone is in the zone of this command."""
     try:
-        parsed = datetime.fromisoformat(text)
-        parsed = parsed if parsed.tzinfo else parsed.replace(tzinfo=_ZONE.get())
-        parsed.astimezone(UTC)  # raises OverflowError at the edge of the calendar
-    except (ValueError, OverflowError):
+        parsed, zone = datetime.fromisoformat(text), _ZONE.get()
+        if parsed.tzinfo is None:
+            parsed = parsed.astimezone() if zone is None else parsed.replace(tzinfo=zone)
+        parsed.astimezone(UTC)  # raises at the edge of the calendar
+    except _AT_THE_EDGE:
         kind = "time" if ":" in text else "date"
-        remedy = "give one such as 2026-11-30 or 2026-11-30T08:00"
-        raise CommandError(f"{option}: {text or repr(text)} is not a {kind}", remedy=remedy) from None
+        example = "2026-11-30 or 2026-11-30T08:00"
+        raise typer.BadParameter(f"{plain(text) or repr(text)} is not a {kind}, such as {example}") from None
     return parsed
 
 
-def end_of(text: str, option: str) -> datetime:
+def end_of(text: str) -> datetime:
     """Parse a time like `moment_of`, except that a date means its last moment: people mean the whole day."""
-    begin = moment_of(text, option)
+    begin = moment_of(text)
     # A millisecond is the smallest step that every ISO 8601 parser reads.
     return begin if len(text) > len("2026-11-30") else begin + timedelta(days=1, milliseconds=-1)
 
 
 def moment(when: datetime) -> str:
-    """Format a time for people, in the zone of this command and with its offset."""
-    return local(when).isoformat(sep=" ", timespec="seconds")
+    """Format a time for people, in the zone of this command and with the zone's name."""
+    shown = local(when)
+    return f"{shown.replace(tzinfo=None).isoformat(sep=' ', timespec='seconds')} {shown.tzname()}"
 
 
 def status(word: str, label: str | None = None) -> Text:

@@ -8,7 +8,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.text import Text
@@ -28,11 +28,14 @@ from momopay.cli.options import (
     Yes,
     api_key,
     check_writable,
+    checked,
     flag,
     is_interactive,
     journal_exists,
     kes_option,
     login_name,
+    not_blank,
+    word_option,
 )
 from momopay.cli.output import Output, kes, moment, plain, stderr
 from momopay.cli.payroll import PayrollRun, Plan, RowOutcome, exit_code, make_plan
@@ -46,7 +49,7 @@ from momopay.cli.payroll_report import (
     show_row,
     write_report,
 )
-from momopay.cli.transactions import TRANSACTIONS, one_of, show
+from momopay.cli.transactions import TRANSACTIONS, show
 from momopay.errors import MomoPayError, OutcomeUnknownError, RequestValidationError
 from momopay.money import format_amount
 
@@ -237,10 +240,23 @@ def _task(bar: Progress, what: str, rows: list[Row]) -> Generator[Callable[[RowO
 @command(app)
 def refund(
     options: AccountOptions,
-    of: Annotated[str, Argument(metavar="REFERENCE", help="Of the collection, as in the journal.")],
-    amount_: Annotated[Decimal | None, kes_option("--amount", "By default all that is left to refund.")] = None,
-    reference: Annotated[str | None, Option(metavar="TEXT", help="Of the refund; by default REFERENCE-R1.")] = None,
-    description: Annotated[str | None, Option(metavar="TEXT", help="A short purpose.")] = None,
+    of: Annotated[str, Argument(metavar="REFERENCE", callback=not_blank, help="Of the collection, as in the journal.")],
+    amount_: Annotated[
+        Decimal | None,
+        kes_option("--amount", "By default all that is left to refund.", callback=checked("PayoutRequest", "amount")),
+    ] = None,
+    reference: Annotated[
+        str | None,
+        Option(
+            metavar="TEXT",
+            callback=checked("PayoutRequest", "reference"),
+            help="Of the refund; by default REFERENCE-R1.",
+        ),
+    ] = None,
+    description: Annotated[
+        str | None,
+        Option(metavar="TEXT", callback=checked("PayoutRequest", "description"), help="A short purpose."),
+    ] = None,
     yes: Yes = False,
     confirm_live: ConfirmLive = None,
 ) -> None:
@@ -328,9 +344,13 @@ def _note(entry: momopay.JournalEntry) -> str:
 @command(app)
 def release(
     options: AccountOptions,
-    reference: Annotated[str, Argument(metavar="REFERENCE", help="Of what was not paid: a payout, or an order.")],
+    reference: Annotated[
+        str, Argument(metavar="REFERENCE", callback=not_blank, help="Of what was not paid: a payout, or an order.")
+    ],
     by: Annotated[str | None, Option("--by", metavar="NAME", help="Who decides; by default your login name.")] = None,
-    kind: Annotated[str | None, Option(metavar="KIND", help="PAYOUT or COLLECTION, if it is of both.")] = None,
+    kind: Annotated[
+        Any, word_option("KIND", lambda: momopay.EntryKind, "PAYOUT or COLLECTION, if it is of both.")
+    ] = None,
     searched_elsewhere: Annotated[
         bool, flag("--searched-elsewhere", "What the list shows is another payment.")
     ] = False,
@@ -344,10 +364,10 @@ def release(
     Examples:
         momopay payouts release SAL-2026-11-001 --journal shop.db
     """
-    output, wanted = options.output, one_of(momopay.EntryKind, kind, "--kind")
+    output = options.output
     with options.open_journal() as journal, options.client(journal) as client:
         try:
-            entry = journal.get(reference, wanted)
+            entry = journal.get(reference, kind)
         except ValueError as error:
             remedy = "give --kind PAYOUT or --kind COLLECTION"
             raise CommandError("a payout and an order have this reference", remedy=remedy) from error

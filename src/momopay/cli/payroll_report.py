@@ -16,7 +16,7 @@ from rich.text import Text
 
 import momopay
 from momopay.cli.exit_codes import ExitCode, remedy_of
-from momopay.cli.output import Output, kes, moment, plain, status
+from momopay.cli.output import Output, kes, local, plain, status
 from momopay.cli.payroll import NOT_BEGUN, PayrollRun, Plan, RowOutcome
 from momopay.cli.payroll_file import Fault, PayrollFile, Row, people, total
 
@@ -225,5 +225,8 @@ def _as_report(output: Output, outcome: RowOutcome, entry: momopay.JournalEntry 
         "message": _in_short(output, outcome),
         "what_to_do": _TO_DO.get(outcome.last),
         "description": output.text(outcome.row.description),
-        **{name: moment(each) if isinstance(each, datetime) else each for name, each in known.items()},
+        **{
+            name: local(each).isoformat(sep=" ", timespec="seconds") if isinstance(each, datetime) else each
+            for name, each in known.items()
+        },
     }

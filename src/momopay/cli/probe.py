@@ -48,7 +48,9 @@ def probe(
     write: Annotated[bool, flag("--write", "Also create, change and delete a channel of its own.")] = False,
     rate: Annotated[bool, flag("--rate", "Also use up a minute's requests, in three to six minutes.")] = False,
     spend: Annotated[Decimal | None, kes_option("--spend", "Also send a prompt for KES 1; with 2, two.")] = None,
-    phone: Annotated[str | None, Option(metavar="PHONE", help="Whom to prompt, with --spend.")] = None,
+    phone: Annotated[
+        str | None, Option(metavar="PHONE", callback=whole_phone, help="Whom to prompt, with --spend.")
+    ] = None,
     journal: Annotated[
         Path | None, Option(metavar="FILE", help="With --spend: records the prompt; by default in your settings.")
     ] = None,
@@ -124,8 +126,6 @@ def _check_options(spend: Decimal | None, phone: str | None) -> None:
         raise CommandError("--spend and --phone go together", remedy="give both, such as --spend 1 --phone 07...")
     if spend is not None and spend not in {1, 2}:
         raise CommandError(f"--spend {spend} is neither 1 nor 2", remedy="give 1 for one prompt, 2 for two")
-    if phone is not None:
-        whole_phone(phone)
 
 
 def _agree(*, write: bool, rate: bool, yes: bool) -> None:

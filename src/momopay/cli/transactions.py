@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import typer
 from typer import Argument, Option
@@ -23,11 +23,16 @@ from momopay.cli.options import (
     Timeout,
     Wait,
     api_key,
+    checked,
     flag,
     kes_option,
+    not_blank,
+    statuses,
+    time_option,
     whole_phone,
+    word_option,
 )
-from momopay.cli.output import Output, end_of, kes, moment_of, plain, stderr
+from momopay.cli.output import Output, kes, plain, stderr
 from momopay.phones import same_phone
 
 app: typer.Typer = typer.Typer(cls=Group, help="List, read, find and wait for transactions.", no_args_is_help=True)
@@ -49,33 +54,43 @@ _CHANNELS = {
     "Account": "account_number",
 }
 
-WordT = TypeVar("WordT", bound=str)
 TransactionId = Annotated[str, Argument(metavar="ID", help="The transaction's id.")]
-
-
-def one_of(words: Iterable[WordT], word: str | None, option: str) -> WordT | None:
-    """Return the member that a word in any case names, None for None; raise CommandError for an unknown word."""
-    # The library passes on any word, since the service may add new ones. Here an unknown word is most likely a typo,
-    # and the empty list that it gives would look like an answer.
-    known = {str(each): each for each in words}
-    if word is None or word.upper() in known:
-        return None if word is None else known[word.upper()]
-    raise CommandError(
-        f"{option}: there is no {plain(word) if word else repr(word)}", remedy=f"give one of {', '.join(known)}"
-    )
 
 
 def collect(
     options: AccountOptions,
-    amount_: Annotated[Decimal, kes_option("--amount", "At least 1.")],
-    phone: Annotated[str, Option(metavar="PHONE", help="The customer's: 07..., 01..., +254... or 254...")],
-    reference: Annotated[str | None, Argument(metavar="REFERENCE", help="Your own, of the order.")] = None,
+    amount_: Annotated[Decimal, kes_option("--amount", "At least 1.", callback=checked("StkRequest", "amount"))],
+    phone: Annotated[
+        str, Option(metavar="PHONE", callback=whole_phone, help="The customer's: 07..., 01..., +254... or 254...")
+    ],
+    reference: Annotated[
+        str | None,
+        Argument(metavar="REFERENCE", callback=checked("OrderRequest", "reference"), help="Your own, of the order."),
+    ] = None,
     no_journal: Annotated[bool, flag("--no-journal", "Send one prompt each time, and record nothing.")] = False,
-    description: Annotated[str | None, Option(metavar="TEXT", help="At most 13 characters; on the PIN prompt.")] = None,
-    callback_url: Annotated[str | None, Option(metavar="URL", help="Public HTTPS; gets the result.")] = None,
-    channel: Annotated[str | None, Option(metavar="ID", help="A channel other than the default.")] = None,
+    description: Annotated[
+        str | None,
+        Option(
+            metavar="TEXT",
+            callback=checked("StkRequest", "transaction_desc"),
+            help="At most 13 characters; on the PIN prompt.",
+        ),
+    ] = None,
+    callback_url: Annotated[
+        str | None,
+        Option(metavar="URL", callback=checked("StkRequest", "callback_url"), help="Public HTTPS; gets the result."),
+    ] = None,
+    channel: Annotated[
+        str | None,
+        Option(metavar="ID", callback=checked("StkRequest", "channel_id"), help="A channel other than the default."),
+    ] = None,
     abandon_after: Annotated[
-        float | None, Option(metavar="SECONDS", help="Prompt again although a prompt is still open after this long.")
+        float | None,
+        Option(
+            metavar="SECONDS",
+            callback=checked("OrderRequest", "abandon_after"),
+            help="Prompt again although a prompt is still open after this long.",
+        ),
     ] = None,
     wait: Wait = False,
     timeout: Timeout = 300,
@@ -140,10 +155,10 @@ def collect(
 @command(app, "list")
 def list_(
     options: ServiceOptions,
-    status_: Annotated[str | None, Option("--status", metavar="STATUS", help="PENDING, SUCCESS, FAILED, ...")] = None,
-    type_: Annotated[str | None, Option("--type", metavar="TYPE", help="STK or B2C.")] = None,
-    from_: Annotated[str | None, Option("--from", metavar="TIME", help="A date, or 2026-11-30T08:00.")] = None,
-    to: Annotated[str | None, Option("--to", metavar="TIME", help="The same; the whole day of a date.")] = None,
+    status_: Annotated[Any, word_option("STATUS", statuses, "PENDING, SUCCESS, FAILED, ...", "--status")] = None,
+    type_: Annotated[Any, word_option("TYPE", lambda: momopay.TransactionType, "STK or B2C.", "--type")] = None,
+    from_: Annotated[datetime | None, time_option("A date, or 2026-11-30T08:00.", "--from")] = None,
+    to: Annotated[datetime | None, time_option("The same; the whole day of a date.", "--to", is_end=True)] = None,
     channel: Annotated[str | None, Option("--channel", metavar="ID", help="Through this channel.")] = None,
     amount_min: Annotated[Decimal | None, kes_option("--min", "This amount and more.")] = None,
     amount_max: Annotated[Decimal | None, kes_option("--max", "This amount and less.")] = None,
@@ -162,10 +177,10 @@ def list_(
     """
     output = options.output
     filters: dict[str, Any] = {
-        "status": one_of(momopay.TransactionStatus, status_, "--status"),
-        "type": one_of(momopay.TransactionType, type_, "--type"),
-        "from_": None if from_ is None else moment_of(from_, "--from"),
-        "to": None if to is None else end_of(to, "--to"),
+        "status": status_,
+        "type": type_,
+        "from_": from_,
+        "to": to,
         "channel_id": channel,
         "amount_min": amount_min,
         "amount_max": amount_max,
@@ -201,10 +216,14 @@ def get(options: ServiceOptions, transaction_id: TransactionId) -> None:
 @command(app)
 def find(
     options: AccountOptions,
-    reference: Annotated[str | None, Option(metavar="TEXT", help="That it was sent with.")] = None,
-    phone: Annotated[str | None, Option(metavar="PHONE", help="The customer's or the recipient's.")] = None,
-    receipt: Annotated[str | None, Option(metavar="TEXT", help="Of the provider; needs --journal.")] = None,
-    since: Annotated[str | None, Option(metavar="TIME", help="Only later ones. By default the last 30 days.")] = None,
+    reference: Annotated[str | None, Option(metavar="TEXT", callback=not_blank, help="That it was sent with.")] = None,
+    phone: Annotated[
+        str | None, Option(metavar="PHONE", callback=whole_phone, help="The customer's or the recipient's.")
+    ] = None,
+    receipt: Annotated[
+        str | None, Option(metavar="TEXT", callback=not_blank, help="Of the provider; needs --journal.")
+    ] = None,
+    since: Annotated[datetime | None, time_option("Only later ones. By default the last 30 days.")] = None,
 ) -> ExitCode:
     """Find transactions by reference, by phone, or by the receipt that a customer quotes.
 
@@ -229,8 +248,7 @@ def find(
     elif reference is None and phone is None:
         raise CommandError("nothing to look for", remedy="give --reference, --phone or --receipt")
     else:
-        begin = datetime.now(UTC) - _LOOK_BACK if since is None else moment_of(since, "--since")
-        phone = phone if phone is None else whole_phone(phone)
+        begin = since or datetime.now(UTC) - _LOOK_BACK
         with options.client() as client, stderr().status("Searching the service's list"):
             if reference is not None:
                 found += client.transactions.find(reference=reference, phone=phone, since=begin)
@@ -304,17 +322,26 @@ def _show_all(
         output.result(None, f"{count} in all")
 
 
-def balance(options: ServiceOptions) -> None:
+def balance(
+    options: ServiceOptions,
+    fail_below: Annotated[Decimal | None, kes_option("--fail-below", "Exit with 1 if less is available.")] = None,
+) -> ExitCode:
     """Show the service wallet, from which fees are paid.
 
-    The B2C wallet, from which payouts are paid, cannot be read over the API: see the account console.
+    The B2C wallet, from which payouts are paid, cannot be read over the API: see the account console. An empty wallet
+    fails payments, so let cron or a monitor watch it with --fail-below.
 
     Examples:
         momopay balance
+        momopay balance --fail-below 500
     """
     with options.client() as client:
         wallet = client.wallet.balance()
     options.output.record(wallet)
+    if fail_below is None or wallet.available_balance >= fail_below:
+        return ExitCode.OK
+    options.output.note(f"The service wallet has less than KES {kes(fail_below)}: top it up")
+    return ExitCode.REFUSED
 
 
 def channels(options: ServiceOptions) -> None:
