@@ -117,7 +117,7 @@ def test_a_wrong_argument_is_named(momopay: Shell, sandbox: Sandbox, arguments: 
     assert len(sandbox.requests) == before
 
 
-FAULTY = {
+FAULTY: dict[tuple[str, ...], tuple[str, ...]] = {
     ("collect", " ", "--amount", "1,5", "--phone", "12"): ("REFERENCE: ", "--amount: ", "--phone: "),
     ("collect", "A\u00a0B", "--amount", "0", "--description", "x" * 14, "--phone", PHONE): (
         *("REFERENCE: ", "--amount: must be at least KES 1", "--description: must have at most 13"),

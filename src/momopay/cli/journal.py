@@ -240,6 +240,20 @@ def sweep(
             time.sleep(every)
 
 
+def _days(text: str) -> tuple[date, date]:
+    """Return the first and the last day of a month, or a date twice."""
+    is_month = text.count("-") == 1
+    try:
+        if is_month:
+            first = date.fromisoformat(f"{text}-01")
+            return first, (first + timedelta(days=31)).replace(day=1) - timedelta(days=1)
+        return date.fromisoformat(text), date.fromisoformat(text)
+    except (ValueError, OverflowError):
+        kind = "month" if is_month else "date"
+        example = "2026-11-30 or 2026-11"
+        raise typer.BadParameter(f"{plain(text) or repr(text)} is not a {kind}, such as {example}") from None
+
+
 def reconcile(
     options: AccountOptions,
     day: Annotated[Any, Option(metavar="DAY", parser=_days, help="2026-11-30, or 2026-11 for the whole month.")],
@@ -278,17 +292,3 @@ def reconcile(
         shown = output.table(report.differences, _DIFFERENCES) if report.differences else "No differences."
         output.result(None, shown)
     return ExitCode.OK if report.agrees else ExitCode.REFUSED
-
-
-def _days(text: str) -> tuple[date, date]:
-    """Return the first and the last day of a month, or a date twice."""
-    is_month = text.count("-") == 1
-    try:
-        if is_month:
-            first = date.fromisoformat(f"{text}-01")
-            return first, (first + timedelta(days=31)).replace(day=1) - timedelta(days=1)
-        return date.fromisoformat(text), date.fromisoformat(text)
-    except (ValueError, OverflowError):
-        kind = "month" if is_month else "date"
-        example = "2026-11-30 or 2026-11"
-        raise typer.BadParameter(f"{plain(text) or repr(text)} is not a {kind}, such as {example}") from None

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Iterator
+from contextlib import nullcontext, suppress
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from rich.text import Text
@@ -38,23 +38,21 @@ from momopay.cli.options import (
     word_option,
 )
 from momopay.cli.output import Output, kes, moment, plain, stderr
-from momopay.cli.payroll import PayrollRun, Plan, RowOutcome, exit_code, make_plan
-from momopay.cli.payroll_file import FaultyFileError, Row, people, read_payroll, total
+from momopay.cli.payroll import PayrollRun, Plan, exit_code, make_plan
+from momopay.cli.payroll_file import FaultyFileError, people, read_payroll, total
 from momopay.cli.payroll_report import (
-    PAYOUTS_A_MINUTE,
     RELEASE_HINT,
+    progress_bar,
     show_end,
     show_faults,
     show_plan,
     show_row,
+    shown_task,
     write_report,
 )
 from momopay.cli.transactions import TRANSACTIONS, show
 from momopay.errors import MomoPayError, OutcomeUnknownError, RequestValidationError
 from momopay.money import format_amount
-
-if TYPE_CHECKING:
-    from rich.progress import Progress
 
 app: typer.Typer = typer.Typer(
     cls=Group, help="Pay a list of people once, pay back, and see what is unresolved.", no_args_is_help=True
@@ -70,7 +68,6 @@ _DOUBTFUL = {
 _COLUMNS = "Columns reference, phone, amount; perhaps description."
 _NEAR = "Transactions with these references"
 _NEW_JOURNAL = "The journal is new, so nobody counts as paid before."
-_BAR_WIDTH = 6  # makes the whole progress bar fit on 80 columns, even for 10,000 rows and KES 100,000,000
 _STOPPING = "Stopping after this payout; press again to stop at once, which may leave its outcome unknown."
 _FRESH = timedelta(minutes=10)  # the service's list may not show a payment that is younger
 # Clocks and time zones may be off by this much, so transactions that are this much older are shown too.
@@ -166,7 +163,7 @@ def run(
 def _pay_and_follow(output: Output, run: PayrollRun, plan: Plan, schedule: momopay.PollSchedule | None) -> None:
     # The first signal stops the run after the payout under way, the second breaks that off. The interrupt may be raised
     # anywhere in this thread. A row that was not yielded by then was not begun, or it is in the journal.
-    bar = _progress_bar(output, run)
+    bar = progress_bar(output, run)
 
     def stop(number: int, _frame: object) -> None:
         run.stop(number)
@@ -176,7 +173,7 @@ def _pay_and_follow(output: Output, run: PayrollRun, plan: Plan, schedule: momop
     with on_signals(stop, signal.SIGINT, signal.SIGTERM), suppress(KeyboardInterrupt):
         try:
             if plan.to_pay:
-                with _task(bar, "Paying", plan.to_pay) as advance:
+                with shown_task(bar, "Paying", plan.to_pay) as advance:
                     for outcome in run.pay():
                         advance(outcome)
                         show_row(output, "row", outcome)
@@ -184,7 +181,7 @@ def _pay_and_follow(output: Output, run: PayrollRun, plan: Plan, schedule: momop
                 with stderr().status("Searching for what is unresolved"):
                     run.search()
             if schedule is not None and not run.signals and (waiting := run.open()):
-                with _task(bar, "Settling", [each.row for each in waiting]) as advance:
+                with shown_task(bar, "Settling", [each.row for each in waiting]) as advance:
                     for outcome in run.follow(schedule):
                         advance(outcome)
                         show_row(output, "settled", outcome)
@@ -192,49 +189,6 @@ def _pay_and_follow(output: Output, run: PayrollRun, plan: Plan, schedule: momop
             run.stopped_by = run.stopped_by or error
     for outcome in run.read_rest():
         show_row(output, "row", outcome)
-
-
-def _progress_bar(output: Output, run: PayrollRun) -> Progress:
-    """Return a bar that shows the rows, the amounts that were accepted, and the time that is left."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task
-
-    class What(ProgressColumn):
-        def render(self, task: Task) -> Text:
-            return Text("Rate limit" if run.waiting else task.description)
-
-    class Amounts(ProgressColumn):
-        def render(self, task: Task) -> Text:
-            return Text(f"KES {task.fields['paid']:,} of {task.fields['due']:,}")
-
-    class Left(ProgressColumn):
-        def render(self, task: Task) -> Text:
-            # A burst of payments says nothing about the pace of the rest, which the rate budget sets.
-            paced = task.remaining // PAYOUTS_A_MINUTE * 60 if task.description == "Paying" and task.remaining else 0
-            seconds = max(task.time_remaining or 0, paced)
-            known = task.time_remaining is not None or paced
-            return Text(f"{timedelta(seconds=int(seconds))} left" if known else "-:--:-- left")
-
-    console = stderr()
-    is_hidden = output.as_json or not console.is_terminal
-    columns = (What(), BarColumn(bar_width=_BAR_WIDTH), MofNCompleteColumn(), Amounts(), Left())
-    return Progress(*columns, console=console, disable=is_hidden, transient=True)
-
-
-@contextmanager
-def _task(bar: Progress, what: str, rows: list[Row]) -> Generator[Callable[[RowOutcome], None]]:
-    """Show the bar for these rows; yield a function to call with each outcome."""
-    paid = Decimal(0)
-
-    def advance(outcome: RowOutcome) -> None:
-        nonlocal paid
-        if outcome.state == momopay.JournalState.ACCEPTED and not outcome.has_failed:
-            paid += outcome.row.amount
-        bar.update(task, advance=1, paid=paid)
-
-    task = bar.add_task(what, total=len(rows), paid=paid, due=total(rows))
-    with bar:
-        yield advance
-    bar.remove_task(task)
 
 
 @command(app)

@@ -1,29 +1,34 @@
-"""Shows the faults, the plan, the rows and the end of a payroll; writes its report, a CSV file."""
+"""Shows the faults, the plan, the progress and the end of a payroll; writes its report, a CSV file."""
 
 from __future__ import annotations
 
 import csv
 import os
-from collections.abc import Iterable, Iterator
-from datetime import datetime
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager
+from datetime import datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from textwrap import shorten
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from rich.table import Table
 from rich.text import Text
 
 import momopay
 from momopay.cli.exit_codes import ExitCode, remedy_of
-from momopay.cli.output import Output, kes, local, plain, status
+from momopay.cli.output import Output, kes, local, plain, status, stderr
 from momopay.cli.payroll import NOT_BEGUN, PayrollRun, Plan, RowOutcome
 from momopay.cli.payroll_file import Fault, PayrollFile, Row, people, total
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 _LARGEST_SHOWN = 5
 _REASON_WIDTH = 120
 _SHORTEST_PHONE = 9
-PAYOUTS_A_MINUTE: Final = 58  # what a RateBudget uses of the 60 requests that the service allows
+_BAR_WIDTH = 6  # makes the whole progress bar fit on 80 columns, even for 10,000 rows and KES 100,000,000
+_PAYOUTS_A_MINUTE: Final = 58  # what a RateBudget uses of the 60 requests that the service allows
 RELEASE_HINT = "look into the account console; only if it was certainly not paid, `momopay payouts release REFERENCE`"
 # By state; members of JournalState are strings.
 _TO_DO: Final = {
@@ -108,7 +113,7 @@ def _sums(output: Output, rows_by_label: Iterable[tuple[object, list[Row]]], tit
 def _costs(plan: Plan, wallet: Decimal | None) -> Iterator[str]:
     if wallet is None:
         return
-    if minutes := len(plan.to_pay) // PAYOUTS_A_MINUTE:
+    if minutes := len(plan.to_pay) // _PAYOUTS_A_MINUTE:
         yield f"Pace: 60 requests a minute, so this takes about {minutes} min"
     yield f"B2C wallet: must hold KES {kes(total(plan.to_pay))}; its balance cannot be read over the API"
     yield f"Service wallet: KES {kes(wallet)}, from which a fee is taken for each payout"
@@ -118,6 +123,49 @@ def show_row(output: Output, event: str, outcome: RowOutcome) -> None:
     """Show a row that is done or settled, with --json; people see the progress bar instead."""
     if output.as_json:
         output.result({"event": event, **_as_document(outcome)})
+
+
+def progress_bar(output: Output, run: PayrollRun) -> Progress:
+    """Return a bar that shows the rows, the amounts that were accepted, and the time that is left."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task
+
+    class What(ProgressColumn):
+        def render(self, task: Task) -> Text:
+            return Text("Rate limit" if run.waiting else task.description)
+
+    class Amounts(ProgressColumn):
+        def render(self, task: Task) -> Text:
+            return Text(f"KES {task.fields['paid']:,} of {task.fields['due']:,}")
+
+    class Left(ProgressColumn):
+        def render(self, task: Task) -> Text:
+            # A burst of payments says nothing about the pace of the rest, which the rate budget sets.
+            paced = task.remaining // _PAYOUTS_A_MINUTE * 60 if task.description == "Paying" and task.remaining else 0
+            seconds = max(task.time_remaining or 0, paced)
+            known = task.time_remaining is not None or paced
+            return Text(f"{timedelta(seconds=int(seconds))} left" if known else "-:--:-- left")
+
+    console = stderr()
+    is_hidden = output.as_json or not console.is_terminal
+    columns = (What(), BarColumn(bar_width=_BAR_WIDTH), MofNCompleteColumn(), Amounts(), Left())
+    return Progress(*columns, console=console, disable=is_hidden, transient=True)
+
+
+@contextmanager
+def shown_task(bar: Progress, what: str, rows: list[Row]) -> Generator[Callable[[RowOutcome], None]]:
+    """Show the bar for these rows; yield a function to call with each outcome."""
+    paid = Decimal(0)
+
+    def advance(outcome: RowOutcome) -> None:
+        nonlocal paid
+        if outcome.state == momopay.JournalState.ACCEPTED and not outcome.has_failed:
+            paid += outcome.row.amount
+        bar.update(task, advance=1, paid=paid)
+
+    task = bar.add_task(what, total=len(rows), paid=paid, due=total(rows))
+    with bar:
+        yield advance
+    bar.remove_task(task)
 
 
 def show_end(output: Output, run: PayrollRun, plan: Plan, code: int, *, followed: bool) -> None:
