@@ -14,7 +14,7 @@ import pytest
 from hypothesis import settings
 from sqlalchemy import Connection, Engine, event
 
-from drivers import Driver, unique_key
+from drivers import PROFILE, Driver, unique_key
 from momopay import Journal, JournalEntry
 from momopay.sandbox import Account, Sandbox
 from postgresql import PostgresqlServer, running_postgresql
@@ -174,7 +174,7 @@ def no_backoff(backoff: Callable[[float], None]) -> None:
 
 @pytest.fixture(scope="module")
 def still_sandbox() -> Iterator[Sandbox]:
-    with Sandbox(speed=0) as sandbox:
+    with Sandbox(speed=0, profile=PROFILE) as sandbox:
         yield sandbox
 
 

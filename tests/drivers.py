@@ -2,6 +2,7 @@
 
 import asyncio
 import inspect
+import os
 from collections.abc import Callable
 from typing import Any, TypeAlias
 from uuid import uuid4
@@ -13,6 +14,8 @@ import momopay
 Drive: TypeAlias = "Callable[..., Driver]"
 """Makes a driver with these options of its client, and closes it after the test."""
 KEY = "pk_test_0123456789"
+PROFILE = os.environ.get("MOMOPAY_SANDBOX_PROFILE")
+"""The profile of the sandboxes of tests/durable and tests/examples; other tests expect that there is none."""
 LOOPBACK = "http://127.0.0.1:1/v1"
 
 

@@ -41,6 +41,18 @@ ASYNC = """
         gc.collect()
 """
 
+BOTH_PROFILES = """
+    import pytest
+
+    @pytest.fixture(scope="session", params=[None, "contract"])
+    def momopay_profile(request):
+        return request.param
+
+    def test_the_cursor(momopay_profile, momopay_account):
+        expected = {None: "nextCursor", "contract": "next_cursor"}
+        assert momopay_account.switches.cursor_field == expected[momopay_profile]
+"""
+
 LIVE = """
     import momopay, pytest
 
@@ -63,6 +75,10 @@ def run(pytester: pytest.Pytester, tests: str) -> pytest.RunResult:
 def test_a_merchants_own_tests(pytester: pytest.Pytester) -> None:
     """A checkout; an async client, which leaves nothing open; and a live key, which is refused in a test run."""
     run(pytester, CHECKOUT + ASYNC + LIVE).assert_outcomes(passed=5)
+
+
+def test_a_test_runs_under_both_profiles(pytester: pytest.Pytester) -> None:
+    run(pytester, BOTH_PROFILES).assert_outcomes(passed=2)
 
 
 @pytest.mark.parametrize("before", [None, "0"])

@@ -29,12 +29,18 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.fixture(scope="session")
-def _momopay_session_sandbox() -> Iterator[Sandbox]:
+def momopay_profile() -> str | Path | None:
+    """The sandbox's profile: "contract", a file of `momopay probe`, or None. Override it, with `params` for several."""
+    return None
+
+
+@pytest.fixture(scope="session")
+def _momopay_session_sandbox(momopay_profile: str | Path | None) -> Iterator[Sandbox]:
     try:
         from momopay.sandbox import Sandbox
     except ImportError as error:
         pytest.fail(f"the sandbox is an extra: pip install 'momopay[sandbox]' ({error})", pytrace=False)
-    with Sandbox() as sandbox:
+    with Sandbox(profile=momopay_profile) as sandbox:
         yield sandbox
 
 

@@ -5,14 +5,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from drivers import unique_key
+from drivers import PROFILE, unique_key
 from examples.runs import Service
 from momopay.sandbox import Sandbox
 
 
 @pytest.fixture(scope="session")
 def examples_sandbox() -> Iterator[Sandbox]:
-    with Sandbox(speed=100) as sandbox:
+    with Sandbox(speed=100, profile=PROFILE) as sandbox:
         yield sandbox
 
 

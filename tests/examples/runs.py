@@ -12,6 +12,7 @@ from pathlib import Path
 
 import httpx
 
+from drivers import PROFILE
 from momopay.sandbox import Account, Sandbox
 from patience import until
 
@@ -20,9 +21,21 @@ LONGEST = 120.0
 """Seconds after which a process counts as hung. No test depends on how fast it is."""
 
 
+UNDER_PROFILE = f"""
+import functools, runpy, sys
+import momopay.sandbox
+momopay.sandbox.Sandbox = functools.partial(momopay.sandbox.Sandbox, profile={PROFILE!r})
+sys.argv = sys.argv[1:]
+sys.path[0] = sys.argv[0].rpartition("/")[0]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+"""Runs an example whose own sandbox has that profile."""
+
+
 def command(script: str | Path, *arguments: str) -> list[str]:
     """Return the command for a script: a path, or the name of an example."""
-    return [sys.executable, "-W", "error", str(EXAMPLES / script), *arguments]
+    started = ["-c", UNDER_PROFILE, str(EXAMPLES / script)] if PROFILE else [str(EXAMPLES / script)]
+    return [sys.executable, "-W", "error", *started, *arguments]
 
 
 def environment(**more: str) -> dict[str, str]:
