@@ -101,7 +101,7 @@ def collect(
         except Empty:
             say("Callback", "none arrived; polling follows")
         else:
-            say("Callback", f"{callback.event_type}, receipt {callback.transaction.momo_receipt}")
+            say("Callback", f"{callback.event_type}, receipt {callback.transaction.receipt}")
             confirmed = client.transactions.confirm(callback)
             say("Confirmed", f"the service's own record says {confirmed.status}")
     try:
@@ -135,11 +135,13 @@ def callbacks() -> Generator[tuple[str, Queue[Callback]]]:
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
             try:
-                inbox.put(parse_callback(body))
+                callback = parse_callback(body)
             except InvalidCallbackError:
                 self.send_response(400)
             else:
                 self.send_response(200)
+                if callback.transaction.status.is_terminal:  # some services also report that the PIN was entered
+                    inbox.put(callback)
             self.end_headers()
 
         def log_message(self, format: str, *args: object) -> None: ...  # noqa: A002  the name in the base class

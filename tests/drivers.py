@@ -14,7 +14,7 @@ import momopay
 Drive: TypeAlias = "Callable[..., Driver]"
 """Makes a driver with these options of its client, and closes it after the test."""
 KEY = "pk_test_0123456789"
-PROFILE = os.environ.get("MOMOPAY_SANDBOX_PROFILE")
+PROFILE = os.environ.get("MOMOPAY_SANDBOX_PROFILE") or None
 """The profile of the sandboxes of tests/durable and tests/examples; other tests expect that there is none."""
 LOOPBACK = "http://127.0.0.1:1/v1"
 

@@ -376,12 +376,13 @@ def test_a_payouts_failure_is_no_end_if_its_callback_had_no_type(drive: Drive, j
 
 @pytest.mark.parametrize("first", ["callback", "sweep"])
 def test_of_a_callback_and_a_sweep_the_first_delivers(shop: Shop, first: str) -> None:
+    shop.account.switches.payout_callback_field = "callbackUrl"
     shop.pay(callback_url="http://127.0.0.1:9/nobody")
     shop.later(HOUR)
     handler = Handler()
     if first == "sweep":
         assert shop.sweep(handler) == SweepReport(settled=1, handled=1)
-    with shop.journal.handling(parse_callback(shop.sandbox.callbacks[0].payload)) as is_new:
+    with shop.journal.handling(parse_callback(shop.sandbox.callbacks[-1].payload)) as is_new:
         assert is_new is (first == "callback")
     if first == "callback":
         assert shop.sweep(handler) == SweepReport(settled=1)

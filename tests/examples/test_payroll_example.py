@@ -79,7 +79,9 @@ def test_without_its_journal_it_would_pay_twice(service: Service, tmp_path: Path
     kill_while_a_payout_hangs(service, tmp_path, dice)
     shutil.rmtree(tmp_path / "kept")
     run("payroll.py", *arguments(tmp_path), env=service.env())
-    assert max(service.moved("payout").values()) == 2
+    # A service that honours keys knows the second one, which is the same from any journal.
+    honoured = service.account.switches.payout_keys == "honoured"
+    assert max(service.moved("payout").values()) == (1 if honoured else 2)
 
 
 def test_after_missing_funds_and_an_unknown_outcome_it_resumes(service: Service, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """quickstart.py, branches.py and reconcile.py, each run as a user does."""
 
 import csv
+import re
 import tomllib
 from datetime import datetime, time, timedelta, timezone
 from pathlib import Path
@@ -13,7 +14,7 @@ from momopay import Client, Journal
 def test_the_plain_command_collects_once_and_pays_back() -> None:
     ended = run("quickstart.py")
     lines = {line[:10].strip(): line[12:] for line in ended.stdout.splitlines()}
-    assert lines["Callback"].startswith("transaction.success, receipt ")
+    assert re.fullmatch("transaction.success, receipt [A-Z0-9]{10}", lines["Callback"])
     assert lines["Confirmed"] == "the service's own record says SUCCESS"
     assert (lines["Paid"].split()[0], lines["Settled"]) == ("SUCCESS", "SUCCESS")
     assert (lines["Again"], lines["Wallet"]) == ("no second prompt; INV-42 is SUCCESS", "KES 9998 left for fees")
