@@ -49,7 +49,17 @@ class _Payment(Record):
 
 
 class _Initiated(_Payment):
-    """The answer to an initiation."""
+    """The answer to an initiation.
+
+    It shows the transaction as it was then, because it may be replayed later: hence a constant status and `createdAt`
+    twice.
+    """
+
+    tenant_id: Id
+    channel_id: Id | None
+    initial_status: Literal["PENDING"] = Field("PENDING", serialization_alias="status")
+    transaction_fee: Amount = Field(validation_alias="fee")
+    updated_at: Instant = Field(validation_alias="created_at")
 
     @classmethod
     def changes(cls, switches: Switches, /) -> Changes:
@@ -59,38 +69,24 @@ class _Initiated(_Payment):
 
 
 class StkInitiated(_Initiated):
-    """The answer to an STK initiation and to a top-up.
+    """The answer to an STK initiation and to a top-up."""
 
-    It shows the transaction as it was at the initiation, because a top-up is replayed later: hence a constant
-    status and `createdAt` twice.
-    """
-
-    tenant_id: Id
-    channel_id: Id | None
     shown_type: Literal["STK"] = Field("STK", serialization_alias="type")
-    initial_status: Literal["PENDING"] = Field("PENDING", serialization_alias="status")
     account_reference: str = Field(validation_alias="reference")
     transaction_desc: str = Field(validation_alias="description")
     provider_request_id: str | None
     provider_checkout_id: str | None
-    transaction_fee: Amount = Field(validation_alias="fee")
     acceptance_code: Literal["0"] = Field("0", serialization_alias="resultCode")
     result_description: str = "Request accepted for processing"
-    updated_at: Instant = Field(validation_alias="created_at")
 
 
 class PayoutInitiated(_Initiated):
     """The answer to a B2C initiation."""
 
-    tenant_id: Id
-    channel_id: Id | None
     shown_type: Literal["B2C"] = Field("B2C", serialization_alias="type")
-    initial_status: Literal["PENDING"] = Field("PENDING", serialization_alias="status")
     reference: str
     description: str
-    transaction_fee: Amount = Field(validation_alias="fee")
     result_description: str = "Payout queued for processing"
-    updated_at: Instant = Field(validation_alias="created_at")
 
     @classmethod
     def changes(cls, switches: Switches, /) -> Changes:
@@ -139,10 +135,8 @@ class _Item(_Transaction):
         changes = super().changes(switches)
         if switches.naming == "snake_case":
             # The fee is the only field of a list item that the service specifies in both styles.
-            changes["transaction_fee"] = (
-                Amount,
-                Field(validation_alias="shown_fee", serialization_alias="transaction_fee"),
-            )
+            named = Field(validation_alias="shown_fee", serialization_alias="transaction_fee")
+            changes["transaction_fee"] = Amount, named
         if switches.list_phone == "masked":
             changes |= cls.retyped("phone", MaskedPhone)
         if switches.list_amount == "with_fee":
@@ -182,43 +176,41 @@ class TransactionItem(_Item, _Payment):
 
 
 class _SnakePayment(SnakeRecord):
-    """What a read and a callback show in snake_case."""
+    """What every record of a payment shows in snake_case."""
 
     kind: Kind = Field(serialization_alias="type")
     status: Status
     amount: Amount
     currency: Literal["KES"] = "KES"
     phone: Phone = Field(serialization_alias="phone_number")
+    external_reference: Annotated[str | None, BeforeValidator(_or_none)] = Field(validation_alias="reference")
     transaction_fee: Amount = Field(validation_alias="shown_fee")
+    created_at: Instant
+    updated_at: Instant
+
+
+class _Provided(SnakeRecord):
+    """What the provider says about a payment."""
+
     provider_request_id: str | None
     provider_checkout_id: str | None
     result_code: str | None
     result_desc: str | None
-    created_at: Instant
-    updated_at: Instant
 
 
-class SnakeTransactionRead(_Read, _SnakePayment):
+class SnakeTransactionRead(_Read, _Provided, _SnakePayment):
     """The single read in snake_case."""
 
     transaction_id: Id = Field(validation_alias="id")
-    external_reference: Annotated[str | None, BeforeValidator(_or_none)] = Field(validation_alias="reference")
 
 
-class SnakeTransactionItem(_Item):
+class SnakeTransactionItem(_Item, _SnakePayment):
     """A list item in snake_case."""
 
     transaction_id: Id = Field(validation_alias="id")
-    amount: Amount
-    currency: Literal["KES"] = "KES"
-    phone: Phone = Field(serialization_alias="phone_number")
-    external_reference: str = Field(validation_alias="reference")
-    transaction_fee: Amount = Field(validation_alias="shown_fee")
-    created_at: Instant
-    updated_at: Instant
 
 
-class CallbackTransaction(_SnakePayment):
+class CallbackTransaction(_Provided, _SnakePayment):
     """The transaction in a callback."""
 
     id: Id
