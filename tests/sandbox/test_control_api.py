@@ -6,6 +6,7 @@ from typing import Any
 
 import httpx
 
+from in_turn import in_turn
 from momopay.sandbox import Fault, Outcome, ReceivedRequest, Sandbox, phone_for
 from momopay.sandbox._bodies import PayoutBody
 from momopay.sandbox._control_api import choices
@@ -56,6 +57,27 @@ def test_a_fault_from_any_language(service: Service, control: httpx.Client) -> N
     valid = {"method": "GET", "path": "/transactions", "fault": "refuse"}
     for wrong in ({"status": 204}, {"times": 1.5}, {"method": 5}):
         assert refusal(control.post("/sandbox/fail_next", json={**valid, **wrong})) == (400, "VALIDATION_ERROR")
+
+
+@in_turn(
+    ("path", "body", "field", "reason"),
+    [
+        ("advance", {"seconds": "1"}, "seconds", "must be a number"),
+        ("advance", {}, "seconds", "is required"),
+        ("fail_next", {"method": "POST", "path": "/b2c/payouts", "times": 1.5}, "times", "must be a whole number"),
+        ("fail_next", {"method": "POST", "path": 5}, "path", "must be a string"),
+        ("end_next", {"outcome": "success", "kind": "x"}, "kind", 'must be "prompt" or "payout"'),
+        ("account", {"key": KEY, "change": {"kyc_approved": None}}, "kyc_approved", "must not be null"),
+        ("account", {"key": KEY, "change": {"kyc_approved": 5}}, "kyc_approved", "must be true or false"),
+        ("account", {"key": KEY, "change": {"channels": {}}}, "channels", "must be an array"),
+        ("account", {"key": KEY, "change": {"switches": {"x": 1}}}, "switches.x", "is unknown"),
+    ],
+)
+def test_a_refusal_explains_itself_in_words_of_json(
+    control: httpx.Client, path: str, body: dict[str, Any], field: str, reason: str
+) -> None:
+    error = control.post(f"/sandbox/{path}", json=body).json()["error"]
+    assert error["details"]["fields"][field] == reason
 
 
 def test_outcomes_and_faults_are_shown_until_they_happen_or_go(service: Service, control: httpx.Client) -> None:

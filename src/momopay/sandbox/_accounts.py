@@ -13,7 +13,7 @@ from uuid import UUID, uuid4, uuid5
 
 from pydantic import BaseModel, Field, ValidationError, WithJsonSchema
 
-from momopay.sandbox._refusals import Refusal
+from momopay.sandbox._refusals import Refusal, reason_of
 
 Money = Annotated[Decimal, Field(decimal_places=2), WithJsonSchema({"type": "number"})]
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -219,5 +219,5 @@ def load_profile(path: str | Path) -> Switches:
         # An unknown name is refused too, or else the sandbox would silently differ from the file.
         return Switches.model_validate(known)
     except ValidationError as error:
-        faults = "; ".join(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors())
+        faults = "; ".join(f"{'.'.join(map(str, fault['loc']))}: {reason_of(fault)}" for fault in error.errors())
         raise ValueError(f"{path} does not fit this version of the sandbox: {faults}") from None

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from decimal import Decimal
 from ipaddress import ip_address
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, cast
@@ -10,10 +10,9 @@ from urllib.parse import SplitResult, urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema
 from pydantic.alias_generators import to_camel
-from pydantic_core import ErrorDetails
 
 from momopay.sandbox._accounts import Switches
-from momopay.sandbox._refusals import Refusal, invalid_field
+from momopay.sandbox._refusals import Refusal, invalid, invalid_field
 
 MAXIMUM_BYTES = 1 << 20
 # The service states no maximum. This one keeps amounts and balances far below 2**53 cents, up to which the shortest
@@ -264,40 +263,3 @@ def read_body(model: type[B], raw: bytes, switches: Switches) -> B:
             if len(getattr(body, name, None) or "") > limit:
                 raise invalid_field(to_camel(name), f"must have at most {limit} characters")
     return body
-
-
-# What the validators of pydantic mean, in words of JSON: their own texts name types of Python.
-_REASONS: Mapping[str, str] = {
-    "missing": "is required",
-    "extra_forbidden": "is unknown",
-    "decimal_max_places": "must have at most {decimal_places} decimals",
-    "string_too_short": "must have at least {min_length} characters",
-    "string_too_long": "must have at most {max_length} characters",
-    "string_pattern_mismatch": "must have the form {pattern}",
-    "literal_error": "must be {expected}",
-    "greater_than": "must be more than {gt}",
-    "greater_than_equal": "must be at least {ge}",
-    "less_than_equal": "must be at most {le}",
-}
-_NAMES: Mapping[str, str] = {
-    "int": "a whole number",
-    "bool": "true or false",
-    "string": "a string",
-    "list": "an array",
-    "dict": "an object",
-    "model": "an object",
-}
-
-
-def reason_of(fault: ErrorDetails) -> str:
-    """Return why a value is not valid, in words of JSON."""
-    if fault["input"] is None:
-        return "must not be null"
-    kind = _NAMES.get(fault["type"].partition("_")[0], "a number")
-    return _REASONS.get(fault["type"], f"must be {kind}").format(**fault.get("ctx", {}))
-
-
-def invalid(error: ValidationError, message: str) -> Refusal:
-    """Return a VALIDATION_ERROR whose `details.fields` names each invalid field."""
-    fields = {".".join(map(str, fault["loc"])): reason_of(fault) for fault in error.errors()}
-    return Refusal("VALIDATION_ERROR", message, details={"fields": fields})

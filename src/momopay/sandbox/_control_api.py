@@ -27,14 +27,14 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from momopay.sandbox._accounts import Account, Switches
-from momopay.sandbox._bodies import MAXIMUM_BYTES, invalid, parse_json
+from momopay.sandbox._bodies import MAXIMUM_BYTES, parse_json
 from momopay.sandbox._endpoints import ENDPOINTS
 from momopay.sandbox._engine import ClosedError, Engine
 from momopay.sandbox._fault_middleware import json_response
 from momopay.sandbox._faults import Fault
 from momopay.sandbox._outcomes import Outcome, outcome_for
 from momopay.sandbox._records import CallbackRecord, ReceivedRequest, Transaction, iso, json_number
-from momopay.sandbox._refusals import Refusal, success_body
+from momopay.sandbox._refusals import Refusal, invalid, success_body
 from momopay.sandbox._state import AccountState, ServiceState
 
 Json = dict[str, Any]

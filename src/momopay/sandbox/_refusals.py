@@ -6,6 +6,9 @@ from http import HTTPStatus
 from typing import Any
 from uuid import uuid4
 
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
 # Not pydantic's JSON: a refusal may quote a lone surrogate from a request, which only a `\u` escape can carry.
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 
@@ -114,6 +117,43 @@ class Refusal(Exception):  # noqa: N818 - a refusal is an answer of the service,
 def invalid_field(field: str, reason: str, status: int = 400) -> Refusal:
     """Return a VALIDATION_ERROR for a field, which has its name on the wire."""
     return Refusal("VALIDATION_ERROR", f"{field}: {reason}", details={"fields": {field: reason}}, status=status)
+
+
+# What the validators of pydantic mean, in words of JSON: their own texts name types of Python.
+_REASONS: Mapping[str, str] = {
+    "missing": "is required",
+    "extra_forbidden": "is unknown",
+    "decimal_max_places": "must have at most {decimal_places} decimals",
+    "string_too_short": "must have at least {min_length} characters",
+    "string_too_long": "must have at most {max_length} characters",
+    "string_pattern_mismatch": "must have the form {pattern}",
+    "literal_error": "must be {expected}",
+    "greater_than": "must be more than {gt}",
+    "greater_than_equal": "must be at least {ge}",
+    "less_than_equal": "must be at most {le}",
+}
+_NAMES: Mapping[str, str] = {
+    "int": "a whole number",
+    "bool": "true or false",
+    "string": "a string",
+    "list": "an array",
+    "dict": "an object",
+    "model": "an object",
+}
+
+
+def reason_of(fault: ErrorDetails) -> str:
+    """Return why a value is not valid, in words of JSON."""
+    if fault["input"] is None:
+        return "must not be null"
+    kind = _NAMES.get(fault["type"].partition("_")[0], "a number")
+    return _REASONS.get(fault["type"], f"must be {kind}").format(**fault.get("ctx", {})).replace("'", '"')
+
+
+def invalid(error: ValidationError, message: str) -> Refusal:
+    """Return a VALIDATION_ERROR whose `details.fields` names each invalid field."""
+    fields = {".".join(map(str, fault["loc"])): reason_of(fault) for fault in error.errors()}
+    return Refusal("VALIDATION_ERROR", message, details={"fields": fields})
 
 
 def success_body(data: object) -> str:
