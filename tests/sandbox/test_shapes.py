@@ -83,7 +83,8 @@ def test_a_payout_under_the_key_of_an_earlier_one(sandbox: Sandbox, api: httpx.C
         assert first["idempotencyKey"] == "k"
         sandbox.advance(599)
         assert data(pay(api, phone="+254712345678")) == first
-        for other in ({"amount": 11}, {"reference": "SAL-8"}, {"phone": "0712345679"}):
+        others: list[dict[str, Any]] = [{"amount": 11}, {"reference": "SAL-8"}, {"phone": "0712345679"}]
+        for other in others:
             assert refusal(pay(api, **other)) == (409, "DUPLICATE_IDEMPOTENCY_KEY")
         sandbox.advance(1)
         again = transaction_id(pay(api))
