@@ -170,8 +170,7 @@ class OutcomeUnknownError(MomoPayError):
         transaction_id: The id, if it was in a part of the response.
         idempotency_key: The key of a top-up.
         matches: The transactions that fit, if a search found several.
-        near_matches: Transactions with the same reference, and another amount, phone, type or time. One of them may be
-            this payment: compare them by eye.
+        near_matches: What has the reference and differs otherwise, or cannot be read. Compare by eye: it may be this.
     """
 
     remedy = (
@@ -191,7 +190,7 @@ class OutcomeUnknownError(MomoPayError):
         transaction_id: str | None = None,
         idempotency_key: str | None = None,
         matches: Sequence[momopay.types.TransactionSummary] = (),
-        near_matches: Sequence[momopay.types.TransactionSummary] = (),
+        near_matches: Sequence[momopay.types.TransactionSummary | momopay.types.UnreadTransaction] = (),
     ) -> None:
         super().__init__(message)
         self.reference = reference
@@ -201,7 +200,8 @@ class OutcomeUnknownError(MomoPayError):
         self.transaction_id = transaction_id
         self.idempotency_key = idempotency_key
         self.matches: tuple[momopay.types.TransactionSummary, ...] = tuple(matches)
-        self.near_matches: tuple[momopay.types.TransactionSummary, ...] = tuple(near_matches)
+        self.near_matches: tuple[momopay.types.TransactionSummary | momopay.types.UnreadTransaction, ...]
+        self.near_matches = tuple(near_matches)
 
 
 class ProtocolError(MomoPayError):

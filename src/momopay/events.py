@@ -212,6 +212,7 @@ class SweepEnded(BaseEvent):
     unknown: int
     handled: int
     failed: int
+    unread: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

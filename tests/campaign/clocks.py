@@ -23,6 +23,7 @@ from momopay._core import session as service_clock
 from momopay._transport.clock import now
 from momopay.journal.journal import parts_of
 from momopay.journal.schema import payments
+from momopay.types import TransactionSummary
 
 SPED_UP = {"_GRACE": 1.5, "RELEASE_AFTER_LEASE": 3.0}
 """Seconds of the machine's time, for which leases outlive deadlines and people wait: the twentieth part, as all time of
@@ -126,4 +127,5 @@ def settle_near(journal: Journal, error: OutcomeUnknownError) -> int:
 
     Return how many were settled.
     """
-    return sum(journal.settle(near) is not None for near in error.near_matches)
+    near = [each for each in error.near_matches if isinstance(each, TransactionSummary)]
+    return sum(journal.settle(each) is not None for each in near)

@@ -143,7 +143,10 @@ def database(tmp_path: Path, client: Client) -> Path:
 
 def test_a_sweep_records_what_ended(momopay: Shell, client: Client, sandbox: Sandbox, database: Path) -> None:
     done = momopay("sweep", "--journal", str(database), "--json")
-    assert (done.code, done.json) == (0, {"settled": 0, "open": 1, "unknown": 0, "handled": 0, "failed": 0})
+    assert (done.code, done.json) == (
+        0,
+        {"settled": 0, "open": 1, "unknown": 0, "handled": 0, "failed": 0, "unread": 0},
+    )
     sandbox.advance(3600)
     done = momopay("sweep", "--journal", str(database))
     assert (done.code, done.words.split()[-3:]) == (0, ["1", "0", "0"])

@@ -1,5 +1,6 @@
 """Walks over the list of transactions: where they end, and what they remember."""
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -11,6 +12,8 @@ from momopay._core.operation import run_sync
 from momopay._core.reads import EVERYTHING, PageWalk, TransactionWalk
 from momopay.types import TransactionIterator, TransactionPage
 from virtual import transaction
+
+NOW = datetime(2026, 11, 20, tzinfo=UTC)
 
 
 def page(next_cursor: str | None, *ids: str) -> TransactionPage:
@@ -87,3 +90,43 @@ def test_each_transaction_comes_once_though_the_list_shifts(arrivals: list[int])
 
     walk = TransactionWalk(fetch)
     assert [item.transaction_id for items in iter(lambda: run_sync(walk.next()), None) for item in items] == old
+
+
+@in_turn(
+    ("ids", "days", "pages"),
+    [
+        (lambda _: ["t"], lambda _: 0, 6),  # nothing new
+        (lambda number: [f"t-{number % 3}"], lambda number: -number, 8),
+        (lambda number: [f"t-{number}"], lambda number: number, 101),  # nothing older
+        (lambda number: [f"t-{number}"], lambda number: -(number % 2), 102),
+        (lambda _: [], lambda _: 0, 5),
+    ],
+)
+def test_a_walk_ends_at_pages_that_bring_nothing_new_or_older(ids: Any, days: Any, pages: int) -> None:
+    asked = list[str | None]()
+
+    async def fetch(cursor: str | None) -> TransactionPage:
+        asked.append(cursor)
+        number = len(asked) - 1
+        made = page(str(number), *ids(number))
+        times = {"created_at": NOW + timedelta(days=days(number))}
+        return made.model_copy(update={"items": [each.model_copy(update=times) for each in made.items]})
+
+    with Client(KEY, base_url=LOOPBACK) as client, pytest.raises(ProtocolError, match=f"no end after {pages} pages"):
+        list(TransactionIterator(session_of(client), fetch))
+    assert len(asked) == pages
+
+
+def test_a_walk_ends_after_so_many_pages() -> None:
+    count = 0
+
+    async def fetch(_: str | None) -> TransactionPage:
+        nonlocal count
+        count += 1
+        older = transaction(f"t-{count}", createdAt=(NOW - timedelta(minutes=count)).isoformat())
+        return TransactionPage.model_validate({"items": [older], "nextCursor": str(count)})
+
+    walk = PageWalk(fetch)
+    with pytest.raises(ProtocolError, match="filter it by time"):
+        list(iter(lambda: run_sync(walk.next()), None))
+    assert count == 10_000

@@ -2,8 +2,9 @@
 
 import logging
 import time
-from contextlib import nullcontext
-from datetime import timedelta
+from collections.abc import Callable
+from contextlib import nullcontext, suppress
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx
@@ -16,6 +17,7 @@ from durable.kit import (
     KEY_CHECK,
     ORDERS,
     PAYOUTS,
+    Call,
     Calls,
     Service,
     Shop,
@@ -31,6 +33,7 @@ from durable.kit import (
     pay,
     record,
     release,
+    sweep,
 )
 from events_kit import Watcher
 from journal.kit import (
@@ -439,13 +442,16 @@ def test_what_the_list_does_not_show_is_released_and_may_be_sent(
     assert sdk(pay(unresolved)).is_new
 
 
-def test_a_release_searches_for_longer_than_a_deadline(unresolved: Journal) -> None:
+def test_a_release_searches_no_longer_than_its_deadline(unresolved: Journal) -> None:
     def answer(_method: str, path: str) -> tuple[int, Any]:
         return 200, balance() if path in KEY_CHECK else page([listed("another")], None if "cursor=" in path else "2")
 
     client, port = virtual_client(answer, budget=momopay.RateBudget(1, 8.0), deadline=10.0)
-    assert release(unresolved)(client).state is NOT_SENT
-    assert [when for when, _, _ in port.requests] == [0.0, 8.0, 16.0]
+    with pytest.raises(MomoPayError):
+        release(unresolved)(client)
+    assert state_of(unresolved) is UNKNOWN
+    assert release(unresolved)(client.with_options(deadline=30.0)).state is NOT_SENT
+    assert [when for when, _, _ in port.requests] == [0.0, 8.0, 16.0, 24.0]
 
 
 def test_a_near_match_anywhere_in_the_list_refuses_a_release(drive: Drive, unresolved: Journal) -> None:
@@ -576,3 +582,107 @@ def test_a_search_ends_with_the_calls_deadline(drive: Drive, journal: Journal) -
         drive(transport=httpx.MockTransport(a_page), deadline=0.5)(pay(journal))
     assert caught.value.may_have_executed
     assert 0 < len(pages) < 200
+
+
+# Items of the list that cannot be read.
+
+LONG_AGO = datetime(2025, 1, 1, tzinfo=UTC)
+READABLE: list[dict[str, Any]] = [{"accountReference": "another"}, {"transactionId": "t-known"}]
+"""What shows that an item is not the payment."""
+
+
+@pytest.mark.parametrize("state", [REFUSED, UNKNOWN])
+@pytest.mark.parametrize(
+    "item", [{}, {"transactionId": None}, {"accountReference": None}, {"createdAt": None}, {"status": None}, *READABLE]
+)
+def test_an_unread_item_that_may_be_the_payment_blocks_it(
+    drive: Drive, journal: Journal, state: JournalState, item: dict[str, Any]
+) -> None:
+    put(journal, "r", state)
+    put(journal, "known", ACCEPTED, transaction_id="t-known")
+    long_ago(journal)
+    bad = listed(transactionId="t-9", phone=None) | item
+    service = Service(record(transactionId="t-new", reference="r"), pages=[[listed("another"), bad]])
+    sdk = drive(transport=service.transport)
+    is_another = item in READABLE
+    with nullcontext() if is_another and state is REFUSED else pytest.raises(OutcomeUnknownError) as caught:
+        assert sdk(pay(journal)).is_new
+    assert service.sent == int(is_another and state is REFUSED)
+    if caught is not None:
+        raw = [getattr(each, "raw", None) for each in caught.value.near_matches]
+        assert raw == ([] if is_another else [bad])
+    if state is UNKNOWN:
+        with nullcontext() if is_another else pytest.raises(OutcomeUnknownError):
+            sdk(release(journal))
+
+
+@pytest.mark.parametrize(
+    ("changes", "found_state"), [({}, ACCEPTED), ({"amount": 11}, UNKNOWN), ({"phone": None}, UNKNOWN)]
+)
+@pytest.mark.parametrize("how", ["pay_once", "sweep", "find"])
+def test_an_unread_item_with_an_id_is_read_by_it(
+    drive: Drive, journal: Journal, how: str, changes: dict[str, Any], found_state: JournalState
+) -> None:
+    put(journal, "r", UNKNOWN)
+    bad, read = listed(transactionId="t-9", phone=None), listed(transactionId="t-9", **changes)
+    service = Service(pages=[[bad]], read=read)
+    sdk = drive(transport=service.transport)
+    if how == "find":
+        found_by_it = sdk(
+            lambda client: client.transactions.find(reference="r", since=LONG_AGO, amount=10, phone=PHONE)
+        )
+        assert [each.transaction_id for each in found_by_it] == ["t-9"] * (found_state is ACCEPTED)
+    elif how == "sweep":
+        assert sdk(sweep(journal)).unread == 1
+        assert state_of(journal) is found_state
+    else:
+        with nullcontext() if found_state is ACCEPTED else pytest.raises(OutcomeUnknownError):
+            assert sdk(pay(journal)).transaction_id == "t-9"
+        assert state_of(journal) is found_state
+    assert service.requests.count("GET /transactions/t-9") == 1
+
+
+# Lists without an end.
+
+
+def endless(each: Callable[[int], dict[str, Any]], asked: list[float]) -> Callable[[str, str], tuple[int, Any]]:
+    """A service whose list has a new cursor on every page."""
+
+    def answer(_method: str, path: str) -> tuple[int, Any]:
+        if path in KEY_CHECK:
+            return 200, balance()
+        asked.append(len(asked))
+        return 200, page([each(len(asked))], str(len(asked)))
+
+    return answer
+
+
+ENDLESS: list[Callable[[int], dict[str, Any]]] = [
+    lambda _: listed("another"),
+    lambda number: listed("another", transactionId=f"t-{number}"),
+    lambda number: listed("another", transactionId=f"t-{number}", age=timedelta(days=number)),
+    lambda number: listed("another", transactionId=f"t-{number}", age=timedelta(days=number % 2)),
+    lambda number: {"transactionId": f"t-{number}", "accountReference": "another"},
+    lambda number: {"number": number},
+]
+
+
+@pytest.mark.parametrize("each", ENDLESS)
+@pytest.mark.parametrize("how", ["release", "reconcile_all", "pay_once", "find", "sweep"])
+def test_a_list_without_an_end_proves_nothing_and_ends(
+    unresolved: Journal, how: str, each: Callable[[int], dict[str, Any]]
+) -> None:
+    asked = list[float]()
+    client, _ = virtual_client(endless(each, asked), budget=momopay.RateBudget(1, 0.1), deadline=4.0)
+    calls: dict[str, Call] = {
+        "release": release(unresolved),
+        "reconcile_all": unresolved.reconcile_all,
+        "pay_once": pay(unresolved),
+        "sweep": sweep(unresolved),
+        "find": lambda client: client.transactions.find(reference="r", since=LONG_AGO),
+    }
+    # A sweep reads so many pages at most, and a search ends before what is older.
+    ends_early = how == "sweep" or (how, each) == ("reconcile_all", ENDLESS[2])
+    with suppress(MomoPayError) if ends_early else pytest.raises(MomoPayError):
+        calls[how](client)
+    assert (state_of(unresolved), len(asked) <= 41) == (UNKNOWN, True)

@@ -340,7 +340,7 @@ DAY = date(2026, 11, 20)
 def test_the_differences_are_written_as_csv_without_formulas(tmp_path: Path, reference: str) -> None:
     path = tmp_path / "differences.csv"
     difference, no = Difference(reference, "nothing", "PENDING 10", "find out", "t-1 t-2"), Decimal(0)
-    DayReport(*day_bounds(DAY, None, utc=False), 1, no, no, no, no, no, 0, (difference,)).write_csv(path)
+    DayReport(*day_bounds(DAY, None, utc=False), 1, no, no, no, no, no, 0, 0, (difference,)).write_csv(path)
     with path.open(newline="", encoding="utf-8") as file:
         (row,) = csv.DictReader(file)
     assert (row["reference"], row["theirs"], row["transactions"]) == (f"'{reference}", "PENDING 10", "t-1 t-2")

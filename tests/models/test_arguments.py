@@ -42,6 +42,7 @@ NOON = datetime(2025, 3, 1, 12, 0, 0, 123456, tzinfo=timezone(timedelta(hours=3)
         *(("short", letter * 5, letter * 5) for letter in ("x", "é", "𝄞")),
         *(("currency", "KES", "KES"), ("moment", NOON, "2025-03-01T12:00:00.123456+03:00")),
         *(("moment", date(2025, 3, 1), "2025-03-01"), ("moment", "yesterday", "yesterday"), ("since", NOON, NOON)),
+        *(("moment", text, text) for text in ("2025-03-01", "20250301", "2025-03-01T12:00Z", "1740819600")),
         *(("header", "attempt-2025/7", "attempt-2025/7"), ("header", "k" * 255, "k" * 255)),
         *(("page_size", size, size) for size in (1, 20, 100)),
         *(("seconds", value, float(value)) for value in (0, 0.5, 60)),
@@ -66,7 +67,10 @@ NO_TEXT: list[Any] = [5, b"INV", ["INV"], True, 1.5, None, "a\ud800"]
         *(("text", value) for value in NO_TEXT),
         *(("short", value) for value in ("x" * 6, *NO_TEXT)),
         *(("currency", value) for value in ("USD", "kes", "", "KES ", 404)),
-        *(("moment", value) for value in (5, None, "a\ud800")),
+        *(
+            ("moment", value)
+            for value in (5, None, "a\ud800", NOON.replace(tzinfo=None), "2025-03-01T12:00", "20250301T12")
+        ),
         *(("since", value) for value in (NOON.replace(tzinfo=None), date(2025, 3, 1), "2025-03-01", None)),
         *(("header", value) for value in ("", "  ", "a\r\nX-Evil: 1", "a\nb", "a\x00b", "clé", 5, b"k", "k" * 256)),
         *(("seconds", value) for value in (-0.1, float("nan"), float("inf"), "5", True)),

@@ -17,7 +17,7 @@ from momopay._core.session import Session
 from momopay._core.wiring import BackendT
 from momopay._ratelimit.budget import Lane
 from momopay._redaction import redacted_repr
-from momopay.errors import APIError, ProtocolError, TransactionNotFoundError
+from momopay.errors import APIError, MomoPayError, ProtocolError, TransactionNotFoundError
 from momopay.models.account import WalletBalance
 from momopay.models.records import Envelope
 from momopay.models.requests import TransactionQuery, oldest_time, transaction_id_of, transaction_path
@@ -115,6 +115,8 @@ class PageWalk:
         self._ids: OrderedDict[str, None] = OrderedDict()  # bounded, because a walk may have any length
         self._oldest: datetime | None = None
         self._since_new = self._since_older = 0  # pages since one showed a new transaction, or an older one
+        self.failure: MomoPayError | None = None
+        """Why a search could not walk on, if it could not."""
         self.new = list[TransactionSummary]()
         """The transactions of the last page that no earlier page showed."""
 

@@ -11,13 +11,15 @@ from functools import partial
 from math import inf
 from typing import Any, Final
 
-from momopay._core.reads import EVERYTHING, PageWalk, read_page
+from momopay._core.reads import EVERYTHING, PageWalk, read_page, read_transaction
 from momopay._core.session import Session
+from momopay.errors import MomoPayError
 from momopay.models.requests import CLOCK_TOLERANCE, Fit, Search, comparable
-from momopay.models.transactions import TransactionSummary
+from momopay.models.transactions import TransactionPage, TransactionSummary, UnreadTransaction, is_whole
 
 # If a payment's time is in the service's future, how far before the service's present its search begins.
 _FUTURE_MARGIN: Final = timedelta(days=1)
+_MOST_READS: Final = 3  # by id, of the unread items that one search shows
 
 
 @dataclass
@@ -27,7 +29,13 @@ class Matches:
     exact: list[TransactionSummary] = field(default_factory=list[TransactionSummary])
     near: list[TransactionSummary] = field(default_factory=list[TransactionSummary])
     known: list[TransactionSummary] = field(default_factory=list[TransactionSummary])
+    unread: list[UnreadTransaction] = field(default_factory=list[UnreadTransaction])  # items that may be the payment
     is_complete: bool = True
+
+    @property
+    def blocking(self) -> list[TransactionSummary | UnreadTransaction]:
+        """What may be the payment although it is no exact match."""
+        return [*self.near, *self.unread]
 
 
 async def search(
@@ -40,36 +48,59 @@ async def search(
 ) -> list[Matches]:
     """Walk the list once, back to the oldest wanted payment, and return the matches of each.
 
-    With `whole_list`, continue towards the list's end while any payment has no match. The caller's `walk` may end
-    earlier. Each page has the deadline of a call; the walk as a whole ends by the monotonic time `until`.
+    With `whole_list`, continue towards the list's end while any payment has no match. Raise ProtocolError if the list
+    has no end, or not by the monotonic time `until`. A `walk` of the caller's may end earlier: if it fails, return what
+    it found, and set its `failure`.
     """
     # Not filtered by type: a transaction with the reference and another type is a near match.
-    walk = walk or PageWalk(partial(read_page, session, EVERYTHING, until=until))
+    is_own = walk is None
+    fetch = partial(read_page, session, EVERYTHING, until=until)
+    walk = walk or PageWalk(fetch, now=session.backend.now, until=until)
     by_reference: dict[str, dict[str, TransactionSummary]] = {comparable(each.reference): {} for each in wanted}
+    unread = list[UnreadTransaction]()
 
     def is_found(each: Search) -> bool:
         return not by_reference[comparable(each.reference)].keys() <= each.known
 
-    page = last = await walk.next()
-    if page is not None:
-        session.clock.observe(page.response.headers)
-        wanted = _in_service_time(session, wanted)
-    oldest = min(wanted, key=lambda each: each.earliest)
-    while page is not None:
-        last = page
-        for item in page.items:
-            # Keyed by id, because a list that grows during the walk shows some transactions twice.
-            by_reference.get(comparable(item.account_reference), {})[item.transaction_id] = item
-        # A transaction older than the payment can only be a near match, and one near match is enough.
-        is_done = oldest.is_past(page) and (not whole_list or all(map(is_found, wanted)))
-        page = None if is_done else await walk.next()
+    last: TransactionPage | None = None
+    try:
+        while (page := await walk.next()) is not None:
+            if last is None:
+                session.clock.observe(page.response.headers)
+                wanted = _in_service_time(session, wanted)
+            last = page
+            for item in page.items:
+                # Keyed by id, because a list that grows during the walk shows some transactions twice.
+                by_reference.get(comparable(item.account_reference), {})[item.transaction_id] = item
+            unread += page.unread
+            # A transaction older than the payment can only be a near match, and one near match is enough.
+            oldest = min(wanted, key=lambda each: each.earliest)
+            if oldest.is_past(page) and (not whole_list or all(map(is_found, wanted))):
+                break
+    except MomoPayError as error:
+        if is_own:
+            raise
+        walk.failure = error
     found = list[Matches]()
     for each in wanted:
         fits = [(each.fit(item), item) for item in by_reference[comparable(each.reference)].values()]
         exact, near, known = ([item for fit, item in fits if fit is kind] for kind in (Fit.EXACT, Fit.NEAR, Fit.KNOWN))
         is_complete = walk.is_at_end or (last is not None and each.is_past(last))
-        found.append(Matches(exact, near, known, is_complete))
+        may_be = {item.id or place: item for place, item in enumerate(unread) if each.may_be(item)}
+        found.append(Matches(exact, near, known, list(may_be.values()), is_complete))
     return found
+
+
+async def read_unread(session: Session[Any], wanted: Search, matches: Matches, until: float) -> None:
+    """Read by id, where they have one, items that may be the payment. What a read shows whole is unread no longer."""
+    for item in [each for each in matches.unread if each.id is not None][:_MOST_READS]:
+        try:
+            read = await read_transaction(session, item.id, until=until)
+        except MomoPayError:  # it may be the payment still
+            continue
+        if is_whole(read) and read.transaction_id == item.id:
+            matches.unread.remove(item)
+            {Fit.EXACT: matches.exact, Fit.NEAR: matches.near}.get(wanted.fit(read), matches.known).append(read)
 
 
 def _in_service_time(session: Session[Any], wanted: list[Search]) -> list[Search]:

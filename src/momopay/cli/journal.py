@@ -47,7 +47,7 @@ _ENTRIES = {
     "Phone and time": "phone created_at",
     "Receipt": "receipt",
 }
-_SWEPT = {"Settled now": "settled", "Open": "open", "Unresolved": "unknown"}
+_SWEPT = {"Settled now": "settled", "Open": "open", "Unresolved": "unknown", "Unread": "unread"}
 _DIFFERENCES = {"Reference": "reference", "Ours": "ours", "Theirs": "theirs", "What to do": "remedy"}
 
 

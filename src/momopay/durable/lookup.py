@@ -9,11 +9,10 @@ import logging
 from collections.abc import Iterable
 from contextlib import suppress
 from datetime import datetime
-from math import inf
 from typing import TYPE_CHECKING, Final
 
 from momopay._core.reads import read_transaction
-from momopay._core.search import Matches, search
+from momopay._core.search import Matches, read_unread, search
 from momopay._core.session import Session
 from momopay._core.wiring import BackendT
 from momopay._polling.schedule import is_transient
@@ -34,6 +33,7 @@ if TYPE_CHECKING:  # at run time it needs SQLAlchemy
 
 logger: logging.Logger = logging.getLogger("momopay")
 
+_MOST_SHOWN: Final = 5  # ids, in a message
 _PREFERRED: Final = (Stage.PAID, Stage.OPEN, Stage.ENDED)  # of several transactions of an order, the one to return
 
 
@@ -98,6 +98,8 @@ class PaymentLookup:
             raise RequestValidationError({"account_reference": problem})
         wanted = search_for(entry, sharing)
         (matches,) = await search(self._session, [wanted], self._journal.deadline, whole_list=whole_list)
+        await self._journal.run(forget_known, self._store, matches)
+        await read_unread(self._session, wanted, matches, self._journal.deadline)
         # The pages also show known transactions. A late PIN may have paid one of them since.
         unpaid = {each.transaction_id for each in entry.transactions if not each.is_paid}
         for found in matches.known:
@@ -120,7 +122,7 @@ class PaymentLookup:
         return Matches(exact=[transaction]) if search_for(entry).fit(transaction) is Fit.EXACT else None
 
     async def _resolve(self, entry: JournalEntry, matches: Matches) -> Transaction | None:
-        found = proof(entry.kind, matches.exact, matches.near)
+        found = proof(entry.kind, matches.exact, matches.blocking)
         if found is Proof.MADE:
             return await self._adopt(entry, matches)
         if found is Proof.ABSENT:
@@ -180,7 +182,7 @@ async def release(
         logger.warning("reference %s is released without a search, as %s says", redacted_repr(reference), by)
     else:
         # By reference alone in the whole list: a wrong clock, a fee in the amount or a masked phone must not hide it.
-        found = await PaymentLookup(JournalAccess(session, journal, reference, inf)).search(entry, whole_list=True)
+        found = await PaymentLookup(JournalAccess(session, journal, reference)).search(entry, whole_list=True)
     in_thread = session.backend.in_thread  # the search may have taken longer than the deadline
     service_now = session.clock.service_now_if_known()
     if found is None and await in_thread(store.release, entry, by, service_now):
@@ -206,10 +208,15 @@ def record_made(
     store: Store, entry: JournalEntry, matches: Matches, service_now: datetime | None
 ) -> list[TransactionSummary]:
     """Record the transactions that a search proves to be the entry's. Return those recorded, oldest first."""
-    if proof(entry.kind, matches.exact, matches.near) is not Proof.MADE:
+    if proof(entry.kind, matches.exact, matches.blocking) is not Proof.MADE:
         return []
     exact = [each for each in matches.exact[::-1] if is_keepable(each.transaction_id)]
     return [each for each in exact if store.record(entry, report_of(each, service_now))]
+
+
+def forget_known(store: Store, matches: Matches) -> None:
+    """Remove unread items from matches whose id is that of a transaction in the journal."""
+    matches.unread = [each for each in matches.unread if each.id is None or store.by_transaction(each.id) is None]
 
 
 def search_for(entry: JournalEntry, sharing: Iterable[JournalEntry] = ()) -> Search:
@@ -236,4 +243,7 @@ def describe(matches: Matches) -> str:
         return f"{len(matches.exact)} transactions fit it"
     if matches.near:
         return "a transaction has its reference, and another amount, phone, type or time"
+    if matches.unread:
+        ids = ", ".join(redacted_repr(each.id) for each in matches.unread[:_MOST_SHOWN])
+        return f"the list shows {len(matches.unread)} items that cannot be read, and any of them may be it: {ids}"
     return "the list does not show it, which proves nothing"

@@ -189,5 +189,5 @@ def outcome_unknown(entry: JournalEntry, why: str, matches: Matches | None = Non
         phone=entry.phone,
         transaction_id=entry.transaction_id,
         matches=found.exact,
-        near_matches=found.near,
+        near_matches=found.blocking,
     )

@@ -25,7 +25,7 @@ from momopay.journal.entries import UNRESOLVED, EntryKind, JournalEntry, Journal
 from momopay.journal.journal import Journal, parts_of
 from momopay.models.enums import TransactionStatus, TransactionType
 from momopay.models.requests import Fit, TransactionQuery, oldest_time
-from momopay.models.transactions import TransactionSummary
+from momopay.models.transactions import TransactionSummary, UnreadTransaction
 from momopay.money import format_amount
 
 OrderState = Literal["PAID", "FAILED", "WAITING"]
@@ -117,6 +117,7 @@ class DayReport:
         fees: Sum of the fees that the service reports.
         came_back: Sum of the payouts that were reversed.
         open: How many transactions have not ended.
+        unread: How many items of the list could not be read. They are in no sum, and each is a difference.
         differences: What does not agree.
     """
 
@@ -129,6 +130,7 @@ class DayReport:
     fees: Decimal
     came_back: Decimal
     open: int
+    unread: int
     differences: tuple[Difference, ...]
 
     @property
@@ -206,25 +208,25 @@ async def reconcile_days(
     booked = None if orders is None else {each.reference: each for each in orders}
     in_thread = session.backend.in_thread
     await check_account(session, journal, restored=True)
-    theirs = await _listed(session, since, until)
+    theirs, unread = await _listed(session, since, until)
     missing: list[tuple[JournalEntry, str]] = []
     unseen = await in_thread(_unseen, journal, since, until, {each.transaction_id for each in theirs})
     for entry, transaction_id in unseen:
         try:
             found = await read_transaction(session, transaction_id)
-        except TransactionNotFoundError:
-            missing.append((entry, "the service does not have it"))
-        except (ProtocolError, ServerError):  # perhaps for this transaction alone
-            missing.append((entry, "the service's record of it cannot be read"))
+        except (TransactionNotFoundError, ProtocolError, ServerError) as error:  # perhaps for this transaction alone
+            is_absent = isinstance(error, TransactionNotFoundError)
+            problem = "the service does not have it" if is_absent else "the service's record of it cannot be read"
+            missing.append((entry, problem))
         else:
+            unread.pop(transaction_id, None)
             if found.created_at is None or since <= found.created_at < until:
-                theirs.append(found)
+                theirs.append(found.model_copy(update={"type": found.type or entry.kind.transaction_type}))
     seen = await in_thread(lambda: [_record_and_look_up(journal, each, session.clock.ahead) for each in theirs])
     for each in seen:
         if each.entry is not None and (each.before is None or each.before.status != each.entry.status):
             old = None if each.before is None else each.before.state
             report_change(session, each.entry, old, each.entry.state, each.transaction)
-    differences = await in_thread(lambda: tuple(_differences(journal, seen, booked, missing, until)))
     payouts = [each for each in seen if each.transaction.type is TransactionType.B2C]
     paid = [each for each in payouts if each.is_paid]
     refunds = [each for each in paid if each.entry is not None and each.entry.refund_of]
@@ -238,22 +240,27 @@ async def reconcile_days(
         fees=sum((each.transaction_fee or Decimal(0) for each in theirs), Decimal(0)),
         came_back=_total(each for each in payouts if each.transaction.status is TransactionStatus.REVERSED),
         open=sum(not each.status.is_terminal for each in theirs),
-        differences=differences,
+        unread=len(unread),
+        differences=await in_thread(lambda: tuple(_differences(journal, seen, booked, missing, unread, until))),
     )
 
 
-async def _listed(session: Session[BackendT], since: datetime, until: datetime) -> list[TransactionSummary]:
-    """Return the transactions of the days. Times are checked here too: the format of the filters is not specified."""
+async def _listed(
+    session: Session[BackendT], since: datetime, until: datetime
+) -> tuple[list[TransactionSummary], dict[object, UnreadTransaction]]:
+    """Return the transactions of the days by their own times, and the items of the list that cannot be read."""
     query = TransactionQuery.checked(page_size=100, from_=since, to=until)
     walk = PageWalk(partial(read_page, session, query))
     found: dict[str, TransactionSummary] = {}  # by id, because a list that grows during the walk shows some twice
+    unread: dict[object, UnreadTransaction] = {}
     while (page := await walk.next()) is not None:
         session.clock.observe(page.response.headers)
         found |= {each.transaction_id: each for each in page.items if since <= each.created_at < until}
+        unread |= {each.id or (len(unread), place): each for place, each in enumerate(page.unread)}
         oldest = oldest_time(page)
         if oldest is not None and oldest < since:
             break
-    return list(found.values())
+    return list(found.values()), unread
 
 
 def _unseen(journal: Journal, since: datetime, until: datetime, ids: set[str]) -> list[tuple[JournalEntry, str]]:
@@ -292,6 +299,7 @@ def _differences(
     seen: Iterable[Seen],
     orders: Mapping[str, BookedOrder] | None,
     missing: Iterable[tuple[JournalEntry, str]],
+    unread: Mapping[object, UnreadTransaction],
     until: datetime,
 ) -> Iterator[Difference]:
     """Yield the differences. `missing` are entries with a transaction that the service does not show, and why."""
@@ -311,6 +319,9 @@ def _differences(
     for entry, problem in missing:
         remedy = f"{problem}: look into the account console"
         yield Difference(entry.reference, _ours(None, entry), "nothing", remedy, " ".join(entry.transaction_ids))
+    for item in unread.values():
+        remedy = f"cannot be read ({item.problem}): look into the account console"
+        yield Difference(item.reference or "", "nothing", "an item of the list", remedy, item.id or "")
     for entry in journal.entries(state=JournalState.UNKNOWN, until=until):
         remedy = "it may have been paid: look into the account console, then release what was not paid"
         yield Difference(entry.reference, _ours(None, entry), "nothing", remedy, "")

@@ -12,6 +12,7 @@ from collections.abc import Callable, Coroutine, Generator, Iterable
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from itertools import chain, zip_longest
 from random import sample
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -23,7 +24,7 @@ from momopay._core.search import Matches, search
 from momopay._core.session import Session
 from momopay._ratelimit.budget import Lane
 from momopay._redaction import redacted_repr
-from momopay.durable.lookup import describe, record_made, search_for
+from momopay.durable.lookup import describe, forget_known, record_made, search_for
 from momopay.durable.send import check_account, report_change
 from momopay.journal.entries import JournalEntry, JournalState
 from momopay.journal.evidence import differences, report_of
@@ -31,7 +32,14 @@ from momopay.journal.journal import Journal, parts_of
 from momopay.journal.rules import is_contested
 from momopay.models.enums import end_of, has_settled
 from momopay.models.requests import Fit, Search
-from momopay.models.transactions import Transaction, TransactionPage, TransactionSummary, transaction_from
+from momopay.models.transactions import (
+    Transaction,
+    TransactionPage,
+    TransactionSummary,
+    UnreadTransaction,
+    is_whole,
+    transaction_from,
+)
 
 if TYPE_CHECKING:  # at run time it needs SQLAlchemy
     from momopay.journal.reports import Followed
@@ -61,6 +69,7 @@ class SweepReport:
         unknown: How many entries are still unresolved.
         handled: For how many ends the handler succeeded.
         failed: For how many ends the handler raised. They are delivered again.
+        unread: How many items of the list could not be read.
     """
 
     settled: int = 0
@@ -68,6 +77,7 @@ class SweepReport:
     unknown: int = 0
     handled: int = 0
     failed: int = 0
+    unread: int = 0
 
 
 class Sweep:
@@ -92,6 +102,8 @@ class Sweep:
         self._ended_prompts: dict[str, Followed] = {}
         self._searched: list[tuple[JournalEntry, Search]] = []
         self._unread = set[str]()  # ids that this pass has still to read, from a page or by id
+        self._bad_items = list[UnreadTransaction]()
+        self._may_be_searched = set[str]()  # the ids of those items that may be an unresolved payment
         self._without_code = set[str]()  # ids that a page showed, to be read by id for the result code
         self._requests = 0
         # Changes to report, which the sweeping task or thread does after the thread that recorded them.
@@ -120,23 +132,31 @@ class Sweep:
         if failure is not None:
             raise failure
         opened, unknown = await in_thread(lambda: (reports.count_open()[0], len(self._journal.unresolved())))
-        report = SweepReport(self._settled, opened, unknown, self._handled, self._failed)
+        counted = [each.id for each in self._bad_items if each.id is not None]
+        unread = len(self._bad_items) - len(counted) + len(set(counted))
+        report = SweepReport(self._settled, opened, unknown, self._handled, self._failed, unread)
         if self._session.events is not None:
             self._session.events.sweep_ended(**vars(report))
         return report
 
     async def reconcile_all(self) -> list[JournalEntry]:
-        """Search for all unresolved payments, as far back as it takes. Return their entries as they are afterwards."""
+        """Search for all unresolved payments, back to the oldest. Return their entries as they are afterwards.
+
+        Raise ProtocolError if the list is not walked in the deadline of a call; what was found before it is recorded.
+        """
         in_thread, store = self._session.backend.in_thread, self._parts.store
         await check_account(self._session, self._journal)
         await in_thread(self._find_searched)
         if self._searched:
-            await self._search(None)
+            now = self._session.backend.now
+            until = now() + self._session.limits.deadline
+            fetch = partial(read_page, self._session, EVERYTHING, until=until)
+            await self._search(PageWalk(fetch, now=now, until=until))
         unresolved = [entry for entry, _ in self._searched if entry.state is JournalState.UNKNOWN]
-        now: list[JournalEntry] = await in_thread(
+        entries: list[JournalEntry] = await in_thread(
             lambda: [store.get(each.kind, each.reference) or each for each in unresolved]
         )
-        return now
+        return entries
 
     async def _read(self) -> None:
         """Make the requests, and record each response at once."""
@@ -195,7 +215,7 @@ class Sweep:
             unread = len(self._unread)
             await walk.next()  # after the last page, this shows nothing, which ends the loop
 
-    async def _search(self, walk: PageWalk | None) -> None:
+    async def _search(self, walk: PageWalk) -> None:
         """Search the list for unresolved payments. One that is older than the `walk` reaches stays unresolved."""
         found = await search(self._session, [wanted for _, wanted in self._searched], walk=walk)
         for (entry, _), matches in zip(self._searched, found, strict=True):
@@ -204,6 +224,8 @@ class Sweep:
             else:
                 why = "older than a sweep reaches, which reconcile_all searches too"
                 logger.info("reference %s stays unknown: %s", redacted_repr(entry.reference), why)
+        if walk.failure is not None:
+            raise walk.failure
 
     def _to_read_by_id(self) -> list[str]:
         """Return the ids that are still to be read, of each kind in turn."""
@@ -214,7 +236,7 @@ class Sweep:
             unhandled,
             self._without_code,
             {each for each in ended if self._is_due_again(each)},
-            {entry.seen_id for entry, _ in self._searched if entry.seen_id},
+            self._may_be_searched | {entry.seen_id for entry, _ in self._searched if entry.seen_id},
         ]
         turns = zip_longest(*(sample(sorted(kind), len(kind)) for kind in kinds))
         return [each for each in dict.fromkeys(chain.from_iterable(turns)) if each is not None]
@@ -223,6 +245,7 @@ class Sweep:
         self._requests += 1
         page = await read_page(self._session, EVERYTHING, cursor, lane=Lane.POLL)
         self._session.clock.observe(page.response.headers)
+        self._bad_items += page.unread
         await self._write_and_report(self._record_rows, page.items)
         return page
 
@@ -243,12 +266,14 @@ class Sweep:
             report_change(self._session, entry, entry.state, new, shown)
 
     def _record_matches(self, entry: JournalEntry, matches: Matches) -> None:
+        forget_known(self._parts.store, matches)
+        self._may_be_searched |= {each.id for each in matches.unread if each.id is not None}
         service_now = self._session.clock.service_now_if_known()
         made = record_made(self._parts.store, entry, matches, service_now)
         is_released = entry.state is not JournalState.UNKNOWN
         if is_released:
             self._parts.reports.mark_searched(entry, service_now)
-        if not made and (matches.exact or matches.near or not is_released):
+        if not made and (matches.exact or matches.blocking or not is_released):
             what = "was released, and may have been made" if is_released else "stays unknown"
             level = logging.WARNING if is_released else logging.INFO
             logger.log(level, "reference %s %s: %s", redacted_repr(entry.reference), what, describe(matches))
@@ -270,9 +295,11 @@ class Sweep:
                 # One that reads as open again may still be paid: it is not marked, so later sweeps read it again.
                 if record.status.is_terminal and self._is_due_again(record.transaction_id):
                     checked.append(record.transaction_id)
-            elif isinstance(record, Transaction):  # its id was in a broken response; `_search` covers the pages
+            elif isinstance(record, Transaction):  # its id was in a broken response, or in an item that is unread
+                is_whole_item = record.transaction_id in self._may_be_searched and is_whole(record)
                 for entry, wanted in self._searched:
-                    if entry.seen_id == record.transaction_id and wanted.fit(record) is Fit.EXACT:
+                    is_seen = entry.seen_id == record.transaction_id
+                    if (is_seen or is_whole_item) and wanted.fit(record) is Fit.EXACT:
                         self._record_matches(entry, Matches(exact=[record]))
         self._parts.reports.mark_checked(checked)
 

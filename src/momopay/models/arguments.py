@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from datetime import date
+from datetime import date, datetime
 from typing import Annotated, Final, Literal, Protocol, TypeAlias, runtime_checkable
 from unicodedata import category, is_normalized, normalize
 from uuid import UUID
@@ -173,11 +173,20 @@ def _check_callback_url(value: object, info: ValidationInfo) -> str:
 
 
 def _check_moment(value: object) -> str:
-    if isinstance(value, date):  # a datetime is a date too
-        return value.isoformat()
-    if not isinstance(value, str):
+    text = value.isoformat() if isinstance(value, date) else value  # a datetime is a date too
+    if not isinstance(text, str):
         raise ValueError("must be a datetime, a date or ISO 8601 text")  # noqa: TRY004  every refusal is a ValueError
-    return _check_utf8(value)
+    if _lacks_zone(_check_utf8(text)):
+        raise ValueError("must have a time zone, as datetime.now(UTC) has: without one it may be hours off")
+    return text
+
+
+def _lacks_zone(text: str) -> bool:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:  # the service's formats are not specified
+        return False
+    return moment.tzinfo is None and len(text) > len("2026-01-05")  # a date needs none
 
 
 def check_header_value(value: object) -> str:

@@ -23,7 +23,13 @@ from momopay.models import arguments
 from momopay.models.callbacks import CallbackTransaction
 from momopay.models.enums import ChannelType, TransactionStatus, TransactionType
 from momopay.models.records import MaskedModel, parse_incomplete
-from momopay.models.transactions import PaymentRecord, TransactionPage, TransactionSummary, page_of
+from momopay.models.transactions import (
+    PaymentRecord,
+    TransactionPage,
+    TransactionSummary,
+    UnreadTransaction,
+    page_of,
+)
 from momopay.money import format_amount
 from momopay.phones import same_phone
 
@@ -304,6 +310,11 @@ class Search(Request):
         wanted = RequestedPayment(self.reference, self.amount, self.phone, self.type)
         is_older = item.created_at is not None and self.since - item.created_at > CLOCK_TOLERANCE
         return Fit.NEAR if is_older or wanted.differences(item.account_reference, item) else Fit.EXACT
+
+    def may_be(self, item: UnreadTransaction) -> bool:
+        """Return whether an item that could not be read may be the payment: it never proves absence."""
+        is_another = item.reference is not None and comparable(item.reference) != comparable(self.reference)
+        return not is_another and item.id not in self.known
 
     def is_past(self, page: TransactionPage) -> bool:
         """Return whether a page ends with a transaction that is older than the payment can be."""

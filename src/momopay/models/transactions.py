@@ -120,6 +120,11 @@ def transaction_from(summary: TransactionSummary) -> Transaction:
     return transaction
 
 
+def is_whole(transaction: Transaction) -> bool:
+    """Return whether a read has what every item of the list has."""
+    return None not in {transaction.type, transaction.phone, transaction.created_at, transaction.updated_at}
+
+
 def with_known(transaction: Transaction, known: object) -> Transaction:
     """Return a read in which what the service left out is taken from an earlier record of the transaction."""
     if not isinstance(known, PaymentRecord):

@@ -13,7 +13,7 @@ from functools import partial
 from momopay._core.handlers import is_async
 from momopay._core.operation import Resource, as_operation, operation
 from momopay._core.reads import TransactionIterator, read_page, read_transaction
-from momopay._core.search import search
+from momopay._core.search import read_unread, search
 from momopay._core.session import Session
 from momopay._core.wiring import BackendT
 from momopay._polling.schedule import PollSchedule, terminal
@@ -125,7 +125,7 @@ class Transactions(Resource[BackendT]):
             An iterable for ``for`` or, from an `AsyncClient`, ``async for``; ``.pages()`` gives whole pages.
 
         Raises:
-            ProtocolError: During the walk: the service repeated a cursor, or left one out before the end.
+            ProtocolError: During the walk: a page has no cursor, or the pages have no end.
         """
         # What the docstring says of new transactions needs stable cursors, which the service does not specify.
         query = TransactionQuery.checked(
@@ -158,8 +158,8 @@ class Transactions(Resource[BackendT]):
 
         Walks the list back to five minutes before `since`, or further if the ``Date`` headers of the service show that
         this machine's clock is ahead. An empty result proves nothing: a transaction may appear in the list later. One
-        with the reference but another amount, phone, type or time is only logged, at WARNING. The deadline applies to
-        each page. See the service page, "GET /transactions".
+        with the reference but another amount, phone, type or time, or one that cannot be read, is only logged, at
+        WARNING. The whole search ends by the deadline. See the service page, "GET /transactions".
 
         Args:
             reference: The exact reference that the payment was sent with.
@@ -170,12 +170,21 @@ class Transactions(Resource[BackendT]):
 
         Returns:
             Every transaction that matches, newest first.
+
+        Raises:
+            ProtocolError: The list has no end, or not within the deadline: search since a later time, or give the
+                client a longer deadline. Nothing was proven.
         """
         wanted = Search.checked(reference=reference, since=since, amount=amount, phone=phone, type=type)
-        (matches,) = await search(self._session, [wanted])
+        until = self._session.backend.now() + self._session.limits.deadline
+        (matches,) = await search(self._session, [wanted], until)
+        await read_unread(self._session, wanted, matches, until)
         text = "transaction %s has reference %s, and another amount, phone, type or time than the one searched for"
         for item in matches.near:
             logger.warning(text, item.transaction_id, redacted_repr(reference))
+        if matches.unread:
+            text = "reference %s was searched for in a list with %d items that cannot be read; any may be it"
+            logger.warning(text, redacted_repr(reference), len(matches.unread))
         return matches.exact
 
     @operation
