@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict
 from collections.abc import Callable, Coroutine
 from datetime import datetime
 from functools import partial
@@ -13,7 +12,7 @@ from typing import Any, Final, TypeAlias, TypedDict, Unpack
 from momopay._core.call import Call, Endpoint
 from momopay._core.operation import OperationIterator
 from momopay._core.retry import SAFE
-from momopay._core.session import Session
+from momopay._core.session import RecentlySeen, Session
 from momopay._core.wiring import BackendT
 from momopay._ratelimit.budget import Lane
 from momopay._redaction import redacted_repr
@@ -34,9 +33,6 @@ _REFUSAL: Final = ("message", "code", "status_code", "details", "request_id")
 # Not validated, because that would build validators that most calls never use.
 EVERYTHING: Final = TransactionQuery.model_construct(limit=100)
 """The whole list, in pages of the maximum size."""
-# Ten full pages. New transactions shift the list between two reads, so one may appear again on the next page, or a few
-# pages later if more than a page of them arrived meanwhile.
-_IDS_REMEMBERED: Final = 1000
 # A list that grows by a page between two reads shows the same page twice. More repetitions are no list.
 _PAGES_WITHOUT_NEW: Final = 5
 # Transactions of the same time may fill some pages. A list that goes back and forth in time never ends.
@@ -82,18 +78,10 @@ async def read_page(
     """Return the page of the list at a cursor, by default the first one."""
     page = await Call(session, _PAGE, "/transactions" + query.after(cursor).to_query(), **options).run()
     for each in page.unread:
-        identity = each.id or each.reference
-        if identity not in session.unread:  # once, because polls and sweeps read the same page again and again
-            session.unread[identity] = None
+        if session.unread.add([str(each.id or each.reference)]):  # as polls and sweeps read a page again and again
             shown = redacted_repr(each.id), redacted_repr(each.reference), each.problem
             logger.warning("an item of the list cannot be read: transaction %s, reference %s: %s", *shown)
-    _forget(session.unread)
     return page
-
-
-def _forget(seen: OrderedDict[str, None] | OrderedDict[str | None, None]) -> None:
-    while len(seen) > _IDS_REMEMBERED:
-        seen.popitem(last=False)
 
 
 class PageWalk:
@@ -112,7 +100,7 @@ class PageWalk:
         self._until = until
         self._cursor: str | None = None
         self._seen = set[str | None]()  # cursors; None asks for the first page, so a second None is the end
-        self._ids: OrderedDict[str, None] = OrderedDict()  # bounded, because a walk may have any length
+        self._ids = RecentlySeen()
         self._oldest: datetime | None = None
         self._since_new = self._since_older = 0  # pages since one showed a new transaction, or an older one
         self.failure: MomoPayError | None = None
@@ -153,12 +141,10 @@ class PageWalk:
             raise ProtocolError(f"the list has no end after {len(self._seen)} pages: {problem}")
 
     def _note(self, page: TransactionPage) -> None:
-        new = {item.transaction_id: item for item in page.items if item.transaction_id not in self._ids}
-        self.new = list(new.values())
-        shown = [*new, *(each.id for each in page.unread if each.id is not None and each.id not in self._ids)]
-        self._ids |= dict.fromkeys(shown)
-        _forget(self._ids)
-        self._since_new = 0 if shown else self._since_new + 1
+        items = {item.transaction_id: item for item in page.items}
+        new = self._ids.add([*items, *(each.id for each in page.unread if each.id is not None)])
+        self.new = [item for name, item in items.items() if name in new]
+        self._since_new = 0 if new else self._since_new + 1
         oldest = oldest_time(page)
         is_older = oldest is None or self._oldest is None or oldest < self._oldest
         self._since_older = 0 if is_older else self._since_older + 1

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import base64
 import logging
-from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from copy import copy
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -31,6 +30,7 @@ _LARGEST: Final = 10 * 365 * 86_400.0
 # Seconds, as the service documents them.
 _TEMP_BAN: Final = 3600.0
 _HEALTH_BLOCK: Final = 1800.0
+_IDS_REMEMBERED: Final = 1000
 
 
 class ServiceClock:
@@ -133,6 +133,25 @@ def key_state_for(account: Account) -> KeyState:
     return _key_states.get(account.hash) or _key_states.setdefault(account.hash, KeyState())
 
 
+class RecentlySeen:
+    """Remembers ids: the last thousand or two, because what shows them may never end.
+
+    That is ten full pages of the list. New transactions shift it between two reads, so that one may appear again on the
+    next page, or a few pages later if more than a page of them arrived meanwhile.
+    """
+
+    def __init__(self) -> None:
+        self._newer, self._older = set[str](), set[str]()
+
+    def add(self, ids: Iterable[str]) -> set[str]:
+        """Remember the ids. Return those that were not seen before."""
+        new = set(ids) - self._newer - self._older
+        self._newer |= new
+        if len(self._newer) > _IDS_REMEMBERED:
+            self._newer, self._older = set(), self._newer
+        return new
+
+
 class Session(Generic[BackendT]):
     """The context of every call of one client. Safe to use from as many threads or tasks as its backend is."""
 
@@ -154,7 +173,7 @@ class Session(Generic[BackendT]):
         self.budget: BaseBudget | None = key_state.budget if budget is SHARED_BUDGET else budget
         self.stk_pause: StkPause = key_state.stk_pause
         self.clock: ServiceClock = ServiceClock(on_loopback=account.on_loopback)
-        self.unread: OrderedDict[str | None, None] = OrderedDict()  # items of the list that a WARNING has named
+        self.unread = RecentlySeen()  # items of the list that a WARNING has named
         self.observer = observer
         self.events: CallEvents | None = None  # of the call that a copy was made for
         self.limits = limits

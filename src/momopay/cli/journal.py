@@ -47,7 +47,7 @@ _ENTRIES = {
     "Phone and time": "phone created_at",
     "Receipt": "receipt",
 }
-_SWEPT = {"Settled now": "settled", "Open": "open", "Unresolved": "unknown", "Unread": "unread"}
+_SWEPT = {"Settled now": "settled", "Open": "open", "Unresolved": "unknown"}
 _DIFFERENCES = {"Reference": "reference", "Ours": "ours", "Theirs": "theirs", "What to do": "remedy"}
 
 
@@ -226,6 +226,7 @@ def sweep(
             try:
                 report = client.transactions.sweep()
                 hint = ["`momopay payouts status` shows what is unresolved."] if report.unknown else []
+                hint += [f"Items of the list that could not be read: {report.unread}."] if report.unread else []
                 output.result(asdict(report), output.table([report], _SWEPT), *hint)
                 if warn_below is not None and (has := client.wallet.balance().available_balance) < warn_below:
                     logger.warning(

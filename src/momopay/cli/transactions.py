@@ -198,6 +198,8 @@ def list_(
         output.result(page)
         return
     _show_all(output, page.items, page.overview)
+    if page.unread:
+        output.result(None, f"Items that could not be read: {len(page.unread)}")
     if page.next_cursor:
         output.result(None, f"More with --cursor {plain(page.next_cursor)}, or all with --all")
 

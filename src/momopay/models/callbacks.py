@@ -5,10 +5,10 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import ClassVar, Final
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict
 
 from momopay.models.enums import EventType, TransactionStatus, TransactionType
-from momopay.models.records import LIMIT, Id, ProviderCode, Record, Timestamp, receipt_in, receipt_names
+from momopay.models.records import Id, ProviderCode, Record, Timestamp, receipt_in, receipt_names
 from momopay.models.transactions import Transaction
 
 _OF_THE_END: Final = ("transaction_fee", "result_code", "result_desc")
@@ -29,14 +29,14 @@ class CallbackTransaction(Record):
     tenant_id: str | None = None
     type: TransactionType | None = None
     status: TransactionStatus
-    amount: Decimal | None = Field(None, gt=-LIMIT, lt=LIMIT)
+    amount: Decimal | None = None
     currency: str | None = "KES"
     phone_number: str | None = None
     external_reference: str | None = None
     provider: str | None = None
     provider_request_id: str | None = None
     provider_checkout_id: str | None = None
-    transaction_fee: Decimal | None = Field(None, gt=-LIMIT, lt=LIMIT)
+    transaction_fee: Decimal | None = None
     result_code: ProviderCode | None = None
     result_desc: str | None = None
     created_at: Timestamp | None = None
