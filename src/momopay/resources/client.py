@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json as json_module
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from typing import Annotated, Any, Final, cast
 from urllib.parse import quote, urlencode
@@ -22,7 +22,7 @@ from momopay.models.requests import plain
 from momopay.urls import check_path
 
 _METHODS: Final = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE"})
-_MAX_DIGITS: Final = 15  # that a number in JSON surely keeps
+_MAX_DIGITS: Final = 15  # a number in JSON keeps that many
 
 
 def _with_decimals(value: Any) -> Any:
@@ -30,8 +30,7 @@ def _with_decimals(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _with_decimals(each) for name, each in cast("dict[str, Any]", value).items()}
     if isinstance(value, list):
-        items: list[Any] = value
-        return [_with_decimals(each) for each in items]
+        return [_with_decimals(each) for each in cast("Sequence[Any]", value)]
     return Decimal(str(value)) if isinstance(value, float) else value
 
 
