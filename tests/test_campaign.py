@@ -38,6 +38,23 @@ def test_simulated_payouts_are_paid_once(seed: int) -> None:
     assert total.counts["events"]["kills"], told
 
 
+@pytest.mark.parametrize(("keys", "claims"), [("honoured", True), ("honoured", False), ("forgotten", False)])
+def test_simulated_payouts_are_paid_once_whatever_the_service_does_with_keys(
+    seed: int, keys: str, *, claims: bool
+) -> None:
+    batches = [Batch(seed, 40, kind, keys=keys, claims_keys=claims) for kind in ("async", "blocking")]
+    total = simulation.run(batches)
+    told = total.report(str(batches))
+    assert total.verdict.holds, told
+    assert total.verdict.paid_once == 80
+    assert total.counts["events"]["payouts that need a person"] == 0, told
+
+
+def test_the_simulation_catches_a_claim_about_keys_that_is_not_true() -> None:
+    tried = (simulation.simulate(Batch(seed, 40, "async", claims_keys=True)).verdict for seed in range(20))
+    assert any(Finding.DOUBLE in verdict.found for verdict in tried)
+
+
 def test_a_seed_replays_a_simulation_exactly(client_kind: str, seed: int) -> None:
     first, second = (simulation.simulate(Batch(seed, 8, client_kind)) for _ in range(2))
     assert (first.details, first.counts) == (second.details, second.counts), seed
@@ -73,6 +90,18 @@ def test_what_is_paid_over_sockets_is_paid_once(
     assert result.verdict.paid_once == size if what == "payouts" else result.verdict.payments > size, told
     for kind in kinds:
         assert result.counts[kind].total(), told
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("keys", ["honoured", "forgotten"])
+def test_what_is_paid_over_sockets_is_paid_once_whatever_the_service_does_with_keys(
+    keys: str, seed: int, tmp_path: Path
+) -> None:
+    # Shorter than 15 minutes of the service's time.
+    result, told = run_plan(Plan("payouts", 200, 30, seed, keys=keys), tmp_path)
+    assert result.verdict.holds, told
+    assert result.verdict.paid_once == 200, told
+    assert result.details["payouts that need a person"] == 0, told
 
 
 def with_fault(fault: str, seed: int, control: str | None = None) -> Plan:

@@ -284,8 +284,8 @@ class Client(BaseClient[SyncBackend, "httpx.BaseTransport"]):
         journal: A `Journal`, or its URL such as ``"sqlite:///payments.db"``, for all durable calls. A URL is opened at
             the first use, and closed with the client.
         payout_keys: Whether the service honours the ``Idempotency-Key`` of a payout: True says that a request which
-            repeats a key within 15 minutes never pays again. Then ``pay_once``, ``pay_all`` and ``refund`` send a
-            payout in doubt again, after a search that does not find it. If it is not true, that pays twice:
+            repeats a key within 15 minutes never pays again. Then ``pay_once``, ``pay_all`` and ``refund`` send an
+            unresolved payout again, after a search that does not find it. If it is not true, that may pay twice:
             ``momopay probe --spend`` finds out.
         transport: An httpx transport to send through instead of the SDK's own connections. `timeout` then bounds each
             of its network operations, and the body.

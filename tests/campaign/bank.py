@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from math import inf
 from typing import Any
 from urllib.parse import parse_qs
 from uuid import UUID
@@ -19,6 +20,8 @@ Answer = tuple[int, bytes]
 PAYOUT = "/b2c/payouts"
 WALLET = "/wallets/service/balance"
 HTML = b"<html><body>Bad gateway</body></html>"
+REMEMBERED = {"ignored": 0.0, "honoured": inf, "forgotten": 600.0}
+"""Virtual seconds for which the service knows a payout by its Idempotency-Key."""
 LISTED_LATE = 40.0
 """Virtual seconds for which a payment may be missing from every list."""
 STYLES = ("masked", "with_fee", "lower_case", "local_times")
@@ -39,11 +42,13 @@ class Record:
 class Bank:
     """Takes payouts, tells of them, and calls back. Times are virtual seconds since it opened."""
 
-    def __init__(self, rng: random.Random, call_back: Callable[[str, bytes], None]) -> None:
+    def __init__(self, rng: random.Random, call_back: Callable[[str, bytes], None], keys: str = "ignored") -> None:
         self.now = 0.0
         self.records: list[Record] = []
         self.refuses: str | None = None
         self._by_id: dict[str, Record] = {}
+        self._by_key: dict[str, tuple[bytes, Record]] = {}
+        self._remembered = REMEMBERED[keys]
         self._rng = rng
         self._call_back = call_back
         self._agenda: list[tuple[float, int, Callable[[], object]]] = []
@@ -76,7 +81,15 @@ class Bank:
         self.now = max(self.now, to)
 
     def answer(
-        self, method: str, path: str, body: bytes | None, *, lag: bool = False, callback: str = "", style: str = ""
+        self,
+        method: str,
+        path: str,
+        body: bytes | None,
+        key: str = "",
+        *,
+        lag: bool = False,
+        callback: str = "",
+        style: str = "",
     ) -> Answer:
         """Do what a request asks for.
 
@@ -84,7 +97,7 @@ class Bank:
         """
         path, _, query = path.partition("?")
         if (method, path) == ("POST", PAYOUT):
-            return self._pay(json.loads(body or b"", parse_float=Decimal), lag=lag, callback=callback)
+            return self._pay(body or b"", key, lag=lag, callback=callback)
         if (method, path) == ("GET", "/transactions"):
             return self._list(parse_qs(query), lag=lag, style=style or self.style)
         if (method, path) == ("GET", WALLET):
@@ -93,7 +106,13 @@ class Bank:
         record = self._by_id.get(path.rpartition("/")[2])
         return refused(404, "TRANSACTION_NOT_FOUND") if record is None else accepted(_shown(record))
 
-    def _pay(self, body: dict[str, Any], *, lag: bool, callback: str) -> Answer:
+    def _pay(self, sent: bytes, key: str, *, lag: bool, callback: str) -> Answer:
+        body = json.loads(sent, parse_float=Decimal)
+        known, record = self._by_key.get(key, (b"", None))
+        if record is not None and self.now - record.payment.at < self._remembered:
+            if known != sent:
+                return refused(409, "DUPLICATE_IDEMPOTENCY_KEY")
+            return accepted(_shown(record) | {"reference": record.payment.reference})
         if self.refuses is not None:
             return refused(403 if self.refuses.startswith("KYC") else 409, self.refuses)
         identity = str(UUID(int=self._rng.getrandbits(128), version=4))
@@ -102,6 +121,7 @@ class Bank:
         listed = self.now + (self._rng.uniform(1, LISTED_LATE) if lag else 0.0)
         record = Record(payment, body.get("callbackUrl", ""), self.time, listed)
         self._by_id[identity] = record
+        self._by_key[key] = (sent, record)
         self.records.append(record)
         self._plan_callback(record, callback)
         return accepted(_shown(record) | {"reference": payment.reference})

@@ -21,7 +21,7 @@ from campaign.clocks import A_DAY, SKEWS, Clock, own_time, settle_near
 from campaign.herd import BY, Child, Freezer, Herd, Human
 from campaign.judge import Finding, Order, Said, Verdict, Word, judge
 from campaign.orders import asking, heard, orders_of
-from campaign.settings import DEADLINE, KEY, LANES, PRESSED, SPEED, TIMEOUT, Result, Settings, read_log, repeated
+from campaign.settings import DEADLINE, LANES, PRESSED, SPEED, TIMEOUT, Result, Settings, read_log, repeated
 from campaign.storm import LIST_CATCHES_UP, Service, Troubles
 from momopay import Client, EntryKind, Journal, JournalEntry, JournalError, JournalState, OutcomeUnknownError
 from postgresql import PostgresqlServer
@@ -91,6 +91,9 @@ class Parent:
             self.calm_down()
             if is_restored:
                 self._accept_restored()
+            if self.plan.keys == "honoured":
+                self.ask(self.patient, [entry.reference for entry in self.journal.unresolved()])
+                self.details["payouts that need a person"] = len(self.journal.unresolved())
             verdict = self.judged()
             self.details["in doubt when the storm ended"] = verdict.left_unknown
             for part in self.parts:
@@ -114,7 +117,7 @@ class Parent:
         self.journal.close()
 
     def client(self, **options: Any) -> Client:
-        return Client(KEY, base_url=self.service.base_url, budget=None, **options)
+        return Client(**self.plan.client, base_url=self.service.base_url, **options)
 
     def herd(self) -> Herd:
         number, struck = next(self._storms), self.plan.fault == "struck"  # signals raise into blocking calls only
@@ -138,7 +141,9 @@ class Parent:
         The time begins with the first outcome that a worker logs: on a busy machine, a worker takes long to start.
         """
         herd = self.herd()
-        works = [self.human.look, *([self.human.press] if self.plan.fault in PRESSED else [])]
+        # Where payouts are sent again with their keys, nobody looks after them.
+        works = [] if self.plan.keys == "honoured" else [self.human.look]
+        works += [self.human.press] if self.plan.fault in PRESSED else []
         works += [self._step_clock] if self.plan.fault == "stepped" else []
         seconds, words, latest = share * STORM * self.plan.seconds, self._logged(), time.monotonic() + LATEST_START
         try:

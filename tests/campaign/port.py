@@ -196,7 +196,7 @@ class SimulatedIO(SyncBackend):
             await progress.before_body()
             if self.fate.bank.now > begun + timeout:
                 raise NoReplyError("the time was over before the body was written")
-        answer = await self._struck(method, path, body, timeout)
+        answer = await self._struck(method, path, body, headers.get("Idempotency-Key", ""), timeout)
         await self.step("after the socket")
         return answer
 
@@ -209,7 +209,7 @@ class SimulatedIO(SyncBackend):
             await self.pass_time(max(0.0, until - self.fate.bank.now))
             self._check_alive()
 
-    async def _struck(self, method: str, path: str, body: bytes | None, timeout: float) -> RawResponse:
+    async def _struck(self, method: str, path: str, body: bytes | None, key: str, timeout: float) -> RawResponse:
         fate = self.fate
         pays = path == PAYOUT
         fault = ""
@@ -225,7 +225,7 @@ class SimulatedIO(SyncBackend):
             return self._response(*INSTEAD[fault])
         lag, callback = self._twists() if pays else (fault == "list_lag", "")
         style = fault if fault in STYLES else ""
-        execute = partial(fate.bank.answer, method, path, body, lag=lag, callback=callback, style=style)
+        execute = partial(fate.bank.answer, method, path, body, key, lag=lag, callback=callback, style=style)
         if fault == "late_commit":
             fate.bank.at(fate.rng.uniform(0.5, 3) * timeout, execute)
             await self.pass_time(timeout)

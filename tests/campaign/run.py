@@ -43,6 +43,7 @@ def campaign(plan: Plan, *, network: bool) -> Result:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="momopay-campaign-")))
         storm = Storm(plan.seed, plan.kind, fierce=plan.control is not None, late=plan.fault in PRESSED)
         service = stack.enter_context(service_in_storm(storm, Service if pays else Till))
+        service.use_keys(plan.keys)
         dead = stack.enter_context(socket.socket())  # bound, and nobody listens: it refuses connections
         dead.bind(("127.0.0.1", 0))
         with socket.create_server(("127.0.0.1", 0)) as free:  # the receiver takes the same port each time it starts
@@ -83,6 +84,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=60.0, help="about how long it may take")
     parser.add_argument("--seed", type=int, default=int.from_bytes(os.urandom(3)), help="printed, to be given again")
     parser.add_argument("--database", choices=("sqlite", "postgresql"), default="sqlite")
+    parser.add_argument("--keys", choices=("ignored", "honoured", "forgotten"), default="ignored")
     parser.add_argument("--result", type=Path, help="a file for the result, pickled")
     options = parser.parse_args()
     if options.fault and options.orders:
@@ -97,7 +99,8 @@ def main() -> int:
     obstacle = enter_namespace(keeps_rights=True)
     what: Literal["payouts", "orders"] = "orders" if options.orders else "payouts"
     size = options.orders or options.payouts
-    plan = Plan(what, size, options.seconds, options.seed, options.database, options.fault, options.control)
+    faults = (options.fault, options.control)
+    plan = Plan(what, size, options.seconds, options.seed, options.database, *faults, options.keys)
     result = campaign(plan, network=obstacle is None)
     network = "the network loses packets" if obstacle is None else f"the network does not fail: {obstacle}"
     report = result.report(" ".join(["python", *plan.command]), network)

@@ -67,7 +67,7 @@ class Plan:
     """What a campaign over sockets is asked for.
 
     `database` is sqlite or postgresql; `fault` is one that storms have only on demand: late, stepped, restored or
-    struck.
+    struck. `keys` is what the service does with those of payouts; clients are told if it honours them.
     """
 
     what: Literal["payouts", "orders"]
@@ -77,16 +77,23 @@ class Plan:
     database: str = "sqlite"
     fault: str | None = None
     control: str | None = None
+    keys: str = "ignored"
 
     @property
     def kind(self) -> EntryKind:
         return EntryKind.PAYOUT if self.what == "payouts" else EntryKind.COLLECTION
 
     @property
+    def client(self) -> dict[str, Any]:
+        """The options of all clients."""
+        return {"api_key": KEY, "budget": None, "payout_keys": self.keys == "honoured"}
+
+    @property
     def command(self) -> list[str]:
         """The command that repeats it."""
         words = ["tests/campaign/run.py", f"--{self.what}", str(self.size), "--seconds", f"{self.seconds:g}"]
         words += ["--seed", str(self.seed), "--database", self.database]
+        words += ["--keys", self.keys] if self.keys != "ignored" else []
         words += ["--fault", self.fault] if self.fault else []
         return words + (["--control", self.control] if self.control else [])
 

@@ -25,7 +25,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from campaign import controls
-from campaign.bank import STYLES, Bank, called_back
+from campaign.bank import REMEMBERED, STYLES, Bank, called_back
 from campaign.clocks import SKEWS, end_lease, own_time, settle_near
 from campaign.judge import Order, Payment, Verdict, Word, judge
 from campaign.orders import asking, awaited, drive, heard, orders_of
@@ -72,14 +72,25 @@ DELIVERIES = 5
 class World:
     """One batch: so many orders, one account, one journal."""
 
-    def __init__(self, seed: int, orders: int, client_kind: str, folder: Path, weather: Weather) -> None:
+    def __init__(
+        self,
+        seed: int,
+        orders: int,
+        client_kind: str,
+        folder: Path,
+        weather: Weather,
+        *,
+        keys: str = "ignored",
+        claims_keys: bool = False,
+    ) -> None:
         self.seed = seed
+        self.claims_keys = claims_keys
         random.seed(seed)  # the backoff's jitter draws from it
         self.rng = random.Random(f"world {seed}")
         self.orders = orders_of(EntryKind.PAYOUT, seed, orders)
         self.client_kind = client_kind
         self.url = f"sqlite:///{folder}/journal.db"
-        self.bank = Bank(self.rng, self._deliver)
+        self.bank = Bank(self.rng, self._deliver, keys)
         self.fate = Fate(self.rng, self.bank, weather, self._kill, self._orphan, self._freeze)
         self.scheduler = Scheduler(self.rng, self.bank, lambda: self.fate.strikes(weather.cancel))
         self.words: list[Word] = []
@@ -109,6 +120,9 @@ class World:
                 self.bank.at(self.rng.uniform(0, 20), self._forge)
             self.scheduler.run()
             self.fate.weather.calm()
+            if self.claims_keys:
+                helper = self._open("helper")
+                self._in_peace(helper, self._pay_what_is_in_doubt)
             self.bank.advance(self.bank.now + 1000)
             self.scheduler.run()
             for process in self.processes.values():
@@ -130,7 +144,8 @@ class World:
         journal = Journal(self.url)
         suspends = self.client_kind == "async"
         kind: Any = AsyncClient if suspends else Client
-        client = kind(KEY, base_url=BASE_URL, budget=None, timeout=5.0, deadline=30.0)
+        options = {"budget": None, "timeout": 5.0, "deadline": 30.0, "payout_keys": self.claims_keys}
+        client = kind(KEY, base_url=BASE_URL, **options)
         process = Process(name, journal, client, self.rng.choice(SKEWS))
         install_backend(client, (SuspendingIO if suspends else SimulatedIO)(self.fate, process))
         self.processes[name] = process
@@ -235,6 +250,13 @@ class World:
         else:
             self.events[how] += 1
             await self._pay_one(process, reference)
+
+    async def _pay_what_is_in_doubt(self, process: Process) -> None:
+        """Do what a program does that knows that its payouts have keys: pay again, and ask nobody."""
+        for _ in range(3):  # the list may still lag
+            for entry in process.journal.unresolved():
+                await self._pay_one(process, entry.reference)
+        self.events["payouts that need a person"] += len(process.journal.unresolved())
 
     async def _close(self, process: Process) -> None:
         """Settle what the list shows, and pay what surely was not paid."""
@@ -371,6 +393,8 @@ class Batch:
     orders: int
     client_kind: str
     control: str | None = None
+    keys: str = "ignored"
+    claims_keys: bool = False  # whether the clients are told that the service honours keys
 
 
 def in_memory() -> tempfile.TemporaryDirectory[str]:
@@ -386,7 +410,8 @@ def simulate(batch: Batch) -> Result:
     if batch.control is not None:
         weather = Weather(payout=FIERCE, lag=FIERCE, callback=FIERCE, fates=("lost",))
     with in_memory() as name, controls.broken(batch.control):
-        return World(batch.seed, batch.orders, batch.client_kind, Path(name), weather).run()
+        keys: Any = {"keys": batch.keys, "claims_keys": batch.claims_keys}
+        return World(batch.seed, batch.orders, batch.client_kind, Path(name), weather, **keys).run()
 
 
 def run(batches: Sequence[Batch], jobs: int = 1) -> Result:
@@ -404,9 +429,12 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=int.from_bytes(os.urandom(3)), help="printed, to be given again")
     parser.add_argument("--control", choices=sorted(controls.OF_SIMULATION), help="break one safety on purpose")
     parser.add_argument("--jobs", type=int, default=1, help="processes of this machine; changes no result")
+    parser.add_argument("--keys", choices=REMEMBERED, default="ignored", help="what the service does with them")
+    parser.add_argument("--claims-keys", action="store_true", help="have the clients believe that it honours them")
     options = parser.parse_args()
+    kept = (options.control, options.keys, options.claims_keys)
     batches = [
-        Batch(options.seed * 1_000_003 + number, min(BATCH, left), KINDS[number % 2], options.control)
+        Batch(options.seed * 1_000_003 + number, min(BATCH, left), KINDS[number % 2], *kept)
         for number, left in enumerate(range(options.payouts, 0, -BATCH))
     ]
     result = run(batches, options.jobs)

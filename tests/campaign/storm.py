@@ -164,6 +164,10 @@ class Service:
         """Set one of `NORMAL` to something else."""
         setattr(self._account.switches if name.startswith("list_") else self._account, name, value)
 
+    def use_keys(self, keys: Any) -> None:
+        """Honour the keys of payouts, ignore them, or forget them after ten minutes."""
+        self._account.switches.payout_keys = keys
+
     def restore(self) -> None:
         for name, value in NORMAL.items():
             self.change(name, value)

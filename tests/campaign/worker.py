@@ -25,7 +25,7 @@ from campaign import controls
 from campaign.clocks import SKEWS, Clock, own_time
 from campaign.judge import Order, Said, Word
 from campaign.orders import Ear, asking, heard, orders_of
-from campaign.settings import DEADLINE, KEY, LANES, SIGNER, TIMEOUT, Log, Settings
+from campaign.settings import DEADLINE, LANES, SIGNER, TIMEOUT, Log, Settings
 from momopay import AsyncClient, Client, EntryKind, Journal, JournalEntry, JournalError, JournalState, MomoPayError
 from momopay.integrations._receiver import CallbackReceiver
 from strikes import Striker
@@ -73,7 +73,7 @@ class Worker:
 
     def client(self, kind: Callable[..., Any], **options: Any) -> Any:
         options = {"base_url": self.settings.base_url, "max_attempts": 3, **options}
-        return kind(KEY, budget=None, timeout=TIMEOUT, deadline=DEADLINE, **options)
+        return kind(**self.plan.client, timeout=TIMEOUT, deadline=DEADLINE, **options)
 
     def mortal(self, kind: Callable[..., Any], **options: Any) -> Any:
         """Make a client through which this process may die, or stop, at the worst moments."""

@@ -31,7 +31,7 @@ from journal.kit import (
     state_of,
     store_of,
 )
-from momopay import Journal, MomoPayError, OutcomeUnknownError
+from momopay import ConfigurationError, Journal, MomoPayError, OutcomeUnknownError
 from momopay.journal.entries import Moment
 from momopay.journal.evidence import payout_key
 from virtual import envelope, refusal
@@ -237,6 +237,14 @@ def test_an_anonymised_entry_has_no_key_from_which_to_guess_the_phone(drive: Dri
 # Clients that know that the service honours keys
 
 
+@pytest.mark.parametrize("wrong", [None, 1, "false", "True"])
+def test_payout_keys_is_true_or_false_and_kept_by_copies(drive: Drive, wrong: Any) -> None:
+    assert [drive(**given).client.payout_keys for given in ({}, {"payout_keys": True})] == [False, True]
+    assert drive(payout_keys=True).client.with_options(timeout=1).payout_keys
+    with pytest.raises(ConfigurationError, match="payout_keys must be True or False"):
+        drive(payout_keys=wrong)
+
+
 def aged(journal: Journal, seconds: float, *, machine: str | None = None, service: float | None = None) -> None:
     """Make the first request with the key so many seconds older, by the clocks that are given."""
     since = Moment.of(found(journal).key_since or "")
@@ -366,6 +374,29 @@ def test_a_near_match_blocks_a_repeat(drive: Drive, journal: Journal, differing:
     assert len(service.keys) == 1
 
 
+def test_what_the_list_puts_in_doubt_is_not_sent_again_when_the_list_forgets_it(drive: Drive, journal: Journal) -> None:
+    service, sdk = in_doubt(drive, journal)
+    leases_ended(journal)
+    sdk(release(journal))
+    service.payments.append(record(reference="r", amount=11))
+    for hidden in (False, True):
+        service.hidden = hidden
+        with pytest.raises(OutcomeUnknownError):
+            sdk(pay(journal))
+    assert (len(service.keys), state_of(journal)) == (1, UNKNOWN)
+
+
+def test_what_a_later_read_contradicts_is_not_sent_again(drive: Drive, journal: Journal) -> None:
+    service = Service()
+    sdk = drive(transport=service.transport, payout_keys=True)
+    sdk(pay(journal))
+    service.hidden = True
+    assert store_of(journal).contradict(found(journal), "t-1")
+    with pytest.raises(OutcomeUnknownError):
+        sdk(pay(journal))
+    assert len(service.keys) == 1
+
+
 @pytest.mark.parametrize("payout_keys", [True, False])
 @over_both_clients
 def test_a_duplicate_key_means_that_it_was_sent(
@@ -394,6 +425,15 @@ def test_what_another_call_sends_is_not_sent_beside_it(drive: Drive, journal: Jo
         with pytest.raises(OutcomeUnknownError, match="another call was still sending"):
             sdk(pay(journal))
     assert not service.keys
+
+
+def test_a_repeated_request_that_gives_up_before_it_is_sent_leaves_the_payout_in_doubt(journal: Journal) -> None:
+    with lease_of(journal) as first, lease_of(journal) as second:
+        begin(journal, first)
+        unknown = found(journal).model_copy(update={"state": UNKNOWN})
+        store_of(journal).leases.end(second)
+        begin(journal, second, read=unknown, is_resend=True, key_since="since")
+        assert (state_of(journal), found(journal).key_since) == (UNKNOWN, "since")
 
 
 def test_prompts_have_no_key_and_are_not_repeated(drive: Drive, journal: Journal) -> None:

@@ -278,10 +278,10 @@ class Store:
             if not is_paid:
                 connection.execute(sql.REPORT[stage], values)
             # A response belongs to the attempt of its own call, whatever the clocks say. A payout has one transaction,
-            # which may answer two requests with the same Idempotency-Key.
+            # even if two requests with one key were sent.
             is_payout = not REPEATS[entry.kind]
             is_latest = is_payout or (before.claim == lease.id if lease else not self._is_earlier(before, report))
-            if is_latest and (known is None or (lease and is_payout and before.state is not JournalState.ACCEPTED)):
+            if known is None and is_latest:
                 connection.execute(sql.ACCEPT[entry.kind], values)
                 # Another attempt may have been executed, too.
                 if is_payout and before.state in UNRESOLVED and before.attempts > 1 and lease is None:

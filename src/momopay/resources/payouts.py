@@ -48,7 +48,7 @@ class Payouts(Resource[BackendT]):
     ) -> Payout:
         """Send money to a phone, at most once per call.
 
-        The B2C wallet is debited as soon as the service accepts the payout. The service takes no idempotency key, so a
+        The B2C wallet is debited as soon as the service accepts the payout. This call sends no idempotency key, so a
         request that may have executed is never retried. See the service page, "POST /b2c/payouts".
 
         Args:
@@ -98,8 +98,9 @@ class Payouts(Resource[BackendT]):
 
         After any error, crash or restart, call it again with the same arguments. A payout that was attempted before is
         sent again only if the journal has it as refused or not sent and the service's list does not show it; otherwise
-        its transaction is returned. A call waits for another one with the same reference, even in another process. See
-        the service page, "POST /b2c/payouts" and "GET /transactions".
+        its transaction is returned. With the client's ``payout_keys``, an unresolved one is sent again, too, with its
+        Idempotency-Key, within 15 minutes. A call waits for another one with the same reference, even in another
+        process. See the service page, "POST /b2c/payouts" and "GET /transactions".
 
         Args:
             reference: Your own reference. It belongs to this amount and phone forever. Do not use it for payouts
