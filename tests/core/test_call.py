@@ -375,6 +375,46 @@ def test_a_transaction_id_in_a_broken_response_is_kept(column: Column, answer: A
     assert failure(client, column.call).transaction_id == TRANSACTION_ID
 
 
+NULLS = dict.fromkeys(("type", "status", "amount", "currency", "phone", "createdAt", "updatedAt"))
+LEAST = {"transactionId": TRANSACTION_ID}
+DATE = "Fri, 20 Nov 2026 10:00:00 GMT"
+
+
+@columns(kit.TOP_UP, STK, PAYOUT)
+@in_turn(
+    "data",
+    [
+        *(LEAST, {"transaction_id": TRANSACTION_ID, "status": "PENDING"}, {**LEAST, **NULLS}),
+        *({**LEAST, "amount": "100.00", "phone_number": phone} for phone in ("+254712345678", "2547*****678")),
+        {**LEAST, "createdAt": "now", "updatedAt": 10**30, "status": 5, "transactionFee": "none", "currency": 404},
+    ],
+)
+def test_an_answer_with_an_id_and_no_contradiction_is_an_acceptance(column: Column, data: dict[str, Any]) -> None:
+    client, service = reach(raw(201, envelope(data), date=DATE))
+    made: Any = column.call(client)
+    assert (made.transaction_id, made.amount, made.status, made.currency) == (TRANSACTION_ID, 100, "PENDING", "KES")
+    assert (made.account_reference if hasattr(made, "account_reference") else made.reference) == "INV-42"
+    assert made.phone in {PHONE, data.get("phone_number")}
+    assert made.created_at == made.updated_at == datetime(2026, 11, 20, 10, tzinfo=UTC)
+    assert made.response.status_code == 201
+    assert len(service.sent) == 1
+
+
+@columns(STK, PAYOUT)
+@in_turn(
+    "data",
+    [
+        *({}, {"transactionId": None}, {"transactionId": " "}, {"status": "PENDING", "amount": 100}),
+        *({**LEAST, name: value} for name, value in (("amount", 101), ("amount", "?"), ("phone", "254712345679"))),
+        *({**LEAST, name: value} for name, value in (("reference", "INV-43"), ("type", "WALLET_TOPUP"), ("type", 5))),
+    ],
+)
+def test_an_answer_without_an_id_or_with_a_contradiction_is_unknown(column: Column, data: dict[str, Any]) -> None:
+    client, service = reach(raw(201, envelope(data)))
+    assert isinstance(failure(client, column.call), momopay.OutcomeUnknownError)
+    assert len(service.sent) == 1
+
+
 @answers(lost=lost(), error=raw(500), limited=limited(reset=3600))
 def test_a_transaction_id_from_an_earlier_attempt_is_kept(answer: Answer) -> None:
     client, service = reach(lost(partial=envelope({"transactionId": TRANSACTION_ID})), answer)

@@ -131,3 +131,14 @@ def test_a_walk_ends_after_so_many_pages() -> None:
     with pytest.raises(ProtocolError, match="filter it by time"):
         list(iter(lambda: run_sync(walk.next()), None))
     assert count == 10_000
+
+
+def test_a_walk_ends_at_its_time() -> None:
+    clock = iter(range(10))
+
+    async def fetch(cursor: str | None) -> TransactionPage:
+        return page(f"after {cursor}", f"t-{cursor}")
+
+    walk = PageWalk(fetch, now=lambda: next(clock), until=3)
+    with pytest.raises(ProtocolError, match=r"no end after 3 pages: .*deadline"):
+        list(iter(lambda: run_sync(walk.next()), None))

@@ -686,3 +686,29 @@ def test_a_list_without_an_end_proves_nothing_and_ends(
     with suppress(MomoPayError) if ends_early else pytest.raises(MomoPayError):
         calls[how](client)
     assert (state_of(unresolved), len(asked) <= 41) == (UNKNOWN, True)
+
+
+# Receipts that reads and the list show.
+
+
+@over_both_clients
+@pytest.mark.parametrize("how", ["read", "read again", "sweep", "settle", "reconcile"])
+def test_a_receipt_that_the_service_shows_is_kept(drive: Drive, journal: Journal, how: str) -> None:
+    status = "SUCCESS" if how == "read again" else None
+    put(journal, "r", ACCEPTED, transaction_id="t-1", status=status)
+    put(journal, "other", ACCEPTED, transaction_id="t-2")
+    shown = listed(status="SUCCESS", acmeReceipt="QK12")
+    sdk = drive(transport=Service(pages=[[shown]], read=shown).transport)
+    if how == "settle":
+        journal.settle(sdk(lambda client: client.transactions.get("t-1")))
+    elif how == "sweep":
+        sdk(sweep(journal))
+    elif how == "reconcile":
+        day = datetime.now(UTC).date()
+        sdk(lambda client: client.transactions.reconcile(day=day, utc=True, journal=journal))
+    else:
+        assert sdk(pay(journal)).receipt == "QK12"
+    entry = journal.by_receipt("QK12")
+    assert entry is not None
+    assert (entry.reference, entry.receipt, entry.status) == ("r", "QK12", "SUCCESS")
+    assert sdk(pay(journal)).receipt == "QK12"

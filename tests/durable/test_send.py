@@ -113,6 +113,16 @@ def test_what_may_have_been_made_is_not_sent_again_without_a_person(shop: Shop, 
 
 
 @of_both_kinds
+@over_both_clients
+def test_an_answer_with_little_more_than_an_id_is_an_acceptance(drive: Drive, journal: Journal, calls: Calls) -> None:
+    service = Service({"transaction_id": "t-1", "status": "PENDING"})
+    made = drive(transport=service.transport)(calls.once(journal))
+    assert (made.is_new, made.transaction_id, made.amount, made.reference) == (True, "t-1", 10, "r")
+    assert found(journal).state is ACCEPTED
+    assert service.requests == [f"POST {calls.path}"]
+
+
+@of_both_kinds
 def test_an_acceptance_of_another_payment_is_not_believed(drive: Drive, url: str, calls: Calls) -> None:
     mismatches: list[dict[str, Any]] = [
         {"amount": 77},

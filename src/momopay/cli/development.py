@@ -147,7 +147,7 @@ def _made_up(*, reference: str, amount: Decimal, phone: str, type_: str | None) 
 
 
 def _body(end: momopay.TransactionStatus, transaction: momopay.Transaction) -> bytes:
-    """Return the callback for this end of a payment. Its receipt is made up, since no read shows one."""
+    """Return the callback for this end of a payment. Its receipt is made up, since most reads show none."""
     from momopay.callbacks import callback_body
 
     code, description = _RESULTS[end.value]
@@ -191,8 +191,8 @@ def listen(
 
     Polls the account's list, one request each time, and POSTs each end to the application as the service would. What
     is not answered with 2xx comes again after the service's delays. Only reads are sent to the service. A callback
-    from here has no momo_receipt, since no read shows it. With a secret, the URL is signed as CallbackSigner signs it.
-    With --json, a line for each delivery, and one with the counts.
+    from here has no momo_receipt if the service's reads show none. With a secret, the URL is signed as CallbackSigner
+    signs it. With --json, a line for each delivery, and one with the counts.
 
     Examples:
         momopay listen --forward-to http://127.0.0.1:8000/callbacks
@@ -217,7 +217,7 @@ def listen(
         if key_mode(key) != "test":
             output.note("This is a live key: these are real payments. Nothing but reads is sent to the service.")
         output.note(f"Forwarding to {plain(forward_to)}, {'signed' if secret else 'not signed'}. Ctrl-C ends it.")
-        output.note("No read shows the receipt: momo_receipt is null, on success too.")
+        output.note("Most reads do not show the receipt: momo_receipt may be null, on success too.")
         _forward(output, listener)
 
 

@@ -229,7 +229,7 @@ def find(
 ) -> ExitCode:
     """Find transactions by reference, by phone, or by the receipt that a customer quotes.
 
-    The service's list has no receipts: one is found through the journal that recorded the callback. With --json, one
+    The service cannot search for a receipt: one is found through the journal that recorded it. With --json, one
     transaction a line. Exits with 1 if there is none.
 
     Examples:

@@ -91,7 +91,7 @@ class JournalTransaction(MaskedModel):
         phone: ``254XXXXXXXXX``; if anonymised, "" or ``hmac-sha256:`` and a hash.
         status: The last status that the service reported, if any.
         result_code: The provider's code for how it ended, if the service reported one.
-        receipt: The provider's receipt, which only a callback carries.
+        receipt: The provider's receipt, once a callback or a read has shown it.
         fee: The service's fee in KES, if it was reported.
         sent_at: When it was about to be sent. All times are in UTC.
         ended_at: When it reached a terminal status, by the service's clock.
@@ -200,7 +200,7 @@ class JournalEntry(MaskedModel):
 
     @property
     def receipt(self) -> str | None:
-        """The provider's receipt, which only a callback carries."""
+        """The provider's receipt, once a callback or a read has shown it."""
         return None if self.transaction is None else self.transaction.receipt
 
     @property

@@ -160,7 +160,7 @@ class Journal:
         return (entry for page in self._parts.reports.pages(kind, state, status, since, until) for entry in page)
 
     def by_receipt(self, receipt: str) -> JournalEntry | None:
-        """Return the entry with the provider's receipt that a customer quotes; None if no recorded callback had it.
+        """Return the entry with the provider's receipt that a customer quotes; None if no record had it.
 
         If several entries have it, return the newest and log a WARNING.
         """

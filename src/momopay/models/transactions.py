@@ -126,7 +126,8 @@ def is_whole(transaction: Transaction) -> bool:
 
 
 def with_known(transaction: Transaction, known: object) -> Transaction:
-    """Return a read in which what the service left out is taken from an earlier record of the transaction."""
+    """Return a read in which what the service left out is taken from an earlier record, or a payment that has one."""
+    known = getattr(known, "transaction", known)
     if not isinstance(known, PaymentRecord):
         return transaction
     names = ("type", "phone", "account_reference", "created_at")  # what does not change
