@@ -1,5 +1,6 @@
 """Walks over the list of transactions: where they end, and what they remember."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -93,16 +94,18 @@ def test_each_transaction_comes_once_though_the_list_shifts(arrivals: list[int])
     assert [item.transaction_id for items in iter(lambda: run_sync(walk.next()), None) for item in items] == old
 
 
-@in_turn(
-    ("ids", "days", "pages"),
-    [
-        (lambda _: ["t"], lambda _: 0, 6),  # nothing new
-        (lambda number: [f"t-{number % 3}"], lambda number: -number, 8),
-        (lambda number: [f"t-{number}"], lambda number: number, 101),  # nothing older
-        (lambda number: [f"t-{number}"], lambda number: -(number % 2), 102),
-        (lambda _: [], lambda _: 0, 5),
-    ],
-)
+Numbered = Callable[[int], Any]
+ENDLESS: list[tuple[Numbered, Numbered, int]] = [
+    (lambda _: ["t"], lambda _: 0, 6),  # nothing new
+    (lambda number: [f"t-{number % 3}"], lambda number: -number, 8),
+    (lambda number: [f"t-{number}"], lambda number: number, 101),  # nothing older
+    (lambda number: [f"t-{number}"], lambda number: -(number % 2), 102),
+    (lambda _: [], lambda _: 0, 5),
+]
+"""For each page, its ids and its time in days; and how many pages are read."""
+
+
+@in_turn(("ids", "days", "pages"), ENDLESS)
 def test_a_walk_ends_at_pages_that_bring_nothing_new_or_older(ids: Any, days: Any, pages: int) -> None:
     asked = list[str | None]()
 

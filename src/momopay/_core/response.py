@@ -95,14 +95,15 @@ def parse_envelope(
 
 def _parse_partly(response: RawResponse, envelope: type[Envelope[T]], requested: Mapping[str, object]) -> Envelope[T]:
     """Return an envelope with what can be read of its data. Raise ValueError if that is not enough."""
-    match parse_plain(response.body):
-        case {"success": True, "data": dict(data), **others}:
+    body: Any = parse_plain(response.body)
+    match body:
+        case {"success": True, "data": dict()}:
             moment = http_date(response.headers.get("date", "")) or datetime.now(UTC)
             known = {**requested, "created_at": moment, "updated_at": moment}
-            request_id = others.get("requestId")
+            request_id = body.get("requestId")
             return envelope.model_construct(
                 success=True,
-                data=read_partly(envelope.model_fields["data"].annotation, data, known),
+                data=read_partly(envelope.model_fields["data"].annotation, body["data"], known),
                 request_id=request_id if isinstance(request_id, str) else None,
             )
         case _:

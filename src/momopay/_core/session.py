@@ -141,7 +141,8 @@ class RecentlySeen:
     """
 
     def __init__(self) -> None:
-        self._newer, self._older = set[str](), set[str]()
+        self._newer: set[str] = set()
+        self._older: set[str] = set()
 
     def add(self, ids: Iterable[str]) -> set[str]:
         """Remember the ids. Return those that were not seen before."""

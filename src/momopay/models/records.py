@@ -154,7 +154,7 @@ def note_response(record: Record, info: ResponseInfo) -> None:
         else:
             records = [value] if isinstance(value, Record) else []
         for each in records:
-            fields = each.__dict__
+            fields = vars(each)
             fields["_response"] = info
             if not fields.get("account_reference"):
                 _use_other_name(each)

@@ -25,6 +25,7 @@ from momopay.models.enums import ChannelType, TransactionStatus, TransactionType
 from momopay.models.records import MaskedModel, parse_incomplete
 from momopay.models.transactions import (
     PaymentRecord,
+    Transaction,
     TransactionPage,
     TransactionSummary,
     UnreadTransaction,
@@ -301,7 +302,7 @@ class Search(Request):
         """Return the same search, begun so many seconds earlier."""
         return self.model_copy(update={"since": earlier(self.since, timedelta(seconds=seconds))})
 
-    def fit(self, item: TransactionSummary) -> Fit:
+    def fit(self, item: TransactionSummary | Transaction) -> Fit:
         """Return how a transaction compares with the payment."""
         if comparable(item.account_reference) != comparable(self.reference):
             return Fit.NONE

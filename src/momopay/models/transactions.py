@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
-from typing import Any, Final, Self
+from typing import Any, Final, Self, cast
 
 from pydantic import Field, ValidationError, model_validator
 
@@ -200,9 +200,10 @@ class TransactionPage(Record):
 
 def page_of(data: Mapping[str, Any]) -> TransactionPage:
     """Return a page that cannot be read as a whole, item by item. Raise ValueError if it is no page."""
-    items = data.get("items")
-    if not isinstance(items, list) or len(items) > _MOST_ITEMS:
+    found = data.get("items")
+    if not isinstance(found, list) or len(cast("list[object]", found)) > _MOST_ITEMS:
         raise ValueError("no list of items")
+    items = cast("list[object]", found)
     readable, unread = list[TransactionSummary](), list[UnreadTransaction]()
     for item in items:
         try:
@@ -215,7 +216,7 @@ def page_of(data: Mapping[str, Any]) -> TransactionPage:
 
 
 def _unread(item: object, problem: str) -> UnreadTransaction:
-    fields = item if isinstance(item, dict) else {}
+    fields: dict[str, object] = cast("dict[str, object]", item) if isinstance(item, dict) else {}
     ids = (fields.get(name) for name in ("transactionId", "transaction_id"))
     references = (fields.get(str(name)) for name in REFERENCE.choices)
     return UnreadTransaction(
