@@ -113,7 +113,7 @@ def as_read(callback: Callback) -> Callback:
         return callback
     # What the record lacks, such as the receipt, is true only of an end that the callback states as it is.
     is_same = record.status == stated.status
-    fields: dict[str, object] = {} if is_same else {name: None for name in _OF_THE_END}
+    fields = dict[str, object]() if is_same else dict[str, object].fromkeys(_OF_THE_END)
     receipt = record.receipt or (stated.receipt if is_same else None)
     fields |= dict.fromkeys([*receipt_names(stated), "momo_receipt"], receipt)
     fields |= {name: value for name in _SHARED if (value := getattr(record, name)) is not None}
