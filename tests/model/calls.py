@@ -20,6 +20,7 @@ class Statements:
         self._rules = rules
         self._kind = world.kind
         self._is_payout = world.kind is EntryKind.PAYOUT
+        self._keys = world.payout_keys
         # What a broken rule lets a call send besides what the code's own table allows.
         broken = (
             (JournalState.SENDING, rules.sending_blocks),
@@ -31,6 +32,10 @@ class Statements:
     def begun(self, state: State, index: int) -> State | None:
         """Return the state after a call's begin statement, None if it changes nothing."""
         row, rules, saw = state.row, self._rules, state.calls[index].saw
+        if state.calls[index].key:
+            if row is None or row != saw or not may_follow(self._kind, Cause.RESEND, row.state, JournalState.SENDING):
+                return None
+            return state._replace(row=row._replace(state=JournalState.SENDING, claim=index + 1, known=()))
         if rules.begin_is_conditional:
             before = None if row is None else row.state
             if not may_follow(self._kind, Cause.BEGIN, before, JournalState.SENDING) and before not in self._also_sent:
@@ -38,7 +43,7 @@ class Statements:
             if rules.begin_needs_the_row_it_read and saw != row:
                 return None
         if row is None or self._is_payout:
-            return state._replace(row=Row(JournalState.SENDING, index + 1))
+            return state._replace(row=Row(JournalState.SENDING, index + 1, key=index + 1 if self._keys else 0))
         return state._replace(row=Row(JournalState.SENDING, index + 1, row.attempts + 1, row.known))
 
     def recorded(self, state: State, index: int) -> State:
@@ -54,13 +59,14 @@ class Statements:
             return state if row.state is JournalState.ACCEPTED else state._replace(told=state.told or call.number)
         needs_claim = rules.undo_needs_the_claim if call.at == "undo" else rules.outcome_needs_the_claim
         is_held = call.outcome is JournalState.ACCEPTED  # another row has the id
-        outcome = JournalState.UNKNOWN if is_held else call.outcome
+        is_unclear = is_held or (call.key and rules.resend_stays_unclear)
+        outcome = JournalState.UNKNOWN if is_unclear else call.outcome
         fits = may_follow(self._kind, Cause.OUTCOME, row.state, outcome)
         fits |= not (is_held or rules.outcome_needs_an_open_row)
         if not fits or (not own and (needs_claim or is_held)):
             return state
         if self._is_payout:
-            return state._replace(row=Row(outcome, row.claim))
+            return state._replace(row=Row(outcome, row.claim, key=row.key))
         attempts = row.attempts - (outcome is JournalState.NOT_SENT)
         return state._replace(row=row._replace(state=outcome, attempts=attempts))
 
@@ -227,8 +233,12 @@ class Calls:
             state = state.ended(index) if self._is_payout else state.put(index, Call(passed=call.passed))
         elif found is Proof.UNRESOLVED:
             state = self.statements.sighted(state, index).ended(index)
+        elif to_send:
+            state = state.put(index, call._replace(at="begin"))
         else:
-            state = state.put(index, call._replace(at="begin")) if to_send else state.ended(index)
+            row = state.row
+            resends = self._world.payout_keys and row is not None and row.key
+            state = state.put(index, call._replace(at="begin", key=row.key)) if row and resends else state.ended(index)
         yield f"{name}: {found.name}", state
 
     def _told(self, state: State, index: int) -> State:
@@ -255,7 +265,8 @@ class Calls:
     def _fence(self, state: State, index: int) -> Steps:
         name, call = f"call {index + 1}", state.calls[index]
         stopped = state.put(index, call._replace(at="record", outcome=JournalState.NOT_SENT))
-        if self._rules.fence_before_body and call.phase >= Phase.LATE:
+        is_late = call.key and state.calls[call.key - 1].phase >= Phase.EXPIRED and self._rules.resend_in_time
+        if is_late or (self._rules.fence_before_body and call.phase >= Phase.LATE):
             yield f"{name} sends nothing, because its deadline has passed", stopped
         elif self._rules.reread_row_after_a_second and call.phase > Phase.FRESH and not _owns(state, index):
             yield f"{name} sends nothing, because its row is no longer its own", stopped

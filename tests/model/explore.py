@@ -132,6 +132,7 @@ PAYOUTS: Final = {
         releases=1,
         violation=but_for_foreign_ids,
     ),
+    "keys": Scenario("clients know that the service honours keys", World(payout_keys=True), releases=0),
     "clocks": Scenario("a release may come early", World(clocks_agree=False), calls=1, violation=_own_rows_only),
 }
 COLLECTIONS: Final = {

@@ -82,6 +82,13 @@ class Rules:
     callback_confirmed: bool = True
     """A callback settles a row only once the service's own record confirmed it."""
 
+    resend_keeps_the_key: bool = True
+    """A payout in UNKNOWN is sent again only with the key of the first request."""
+    resend_in_time: bool = True
+    """It is sent again only while the service must still know the key."""
+    resend_stays_unclear: bool = True
+    """Whatever a repeated request fails with, the row is UNKNOWN."""
+
     # Of orders alone
     paid_blocks: bool = True
     """A paid order is returned for ever."""
@@ -123,6 +130,13 @@ class World:
     """A person's clock is not ahead of the sender's by more than the lease and a minute."""
     answers_name_their_payment: bool = True
     """An acceptance without a reference does not name somebody else's transaction."""
+
+    keys_are_honoured: bool = True
+    """The service answers with its payment to a key that it knows. It knows one as long as its first call has time."""
+
+    # Of payouts besides
+    payout_keys: bool = False
+    """The client knows that keys are honoured."""
 
     # Of orders: what customers and people may do besides
     late_pin: bool = False

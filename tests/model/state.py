@@ -40,20 +40,28 @@ class Look(IntEnum):
 
 
 class Payment(NamedTuple):
-    """A payment at the service. `swept`: ten minutes after the end of a prompt have passed, and a sweep."""
+    """A payment at the service. `swept`: ten minutes after the end of a prompt have passed, and a sweep.
+
+    `key` is the number of the call that first sent its key, where clients send payouts again.
+    """
 
     look: Look = Look.HIDDEN
     stage: Stage = Stage.OPEN
     swept: bool = False
+    key: int = 0
 
 
 class Row(NamedTuple):
-    """The journal's row, and its known transactions. `claim` is the number of the call that last began."""
+    """The journal's row, and its known transactions.
+
+    `claim` is the number of the call that last began, and `key` that of the one that first sent the row's key.
+    """
 
     state: JournalState
     claim: int
     attempts: int = 1
     known: tuple[tuple[int, Stage], ...] = ()
+    key: int = 0
 
     @property
     def stages(self) -> list[Stage]:
@@ -71,7 +79,7 @@ class Call(NamedTuple):
 
     `saw`: the row as it was read; whatever changes it, the call must decide anew. `passed`: the prompts that are open
     and abandoned. `delayed`: its begin statement may still be committed. `in_flight`: its request may still be
-    executed. `stage` is what the service said of `number`.
+    executed. `stage` is what the service said of `number`. `key` is set if it sends a payout again: the row's.
     """
 
     at: str = "read"
@@ -83,6 +91,7 @@ class Call(NamedTuple):
     outcome: JournalState | None = None
     number: int = NONE
     stage: Stage = Stage.OPEN
+    key: int = 0
 
 
 class Release(NamedTuple):
@@ -128,19 +137,24 @@ class State(NamedTuple):
     def ended(self, index: int) -> State:
         """Return the state after a call ended: only what may still arrive of it is left."""
         call = self.calls[index]
-        saw = call.saw if call.delayed else None
-        return self.put(index, Call("end", call.phase, saw, delayed=call.delayed, in_flight=call.in_flight))
+        saw, key = call.saw if call.delayed else None, call.key if call.delayed or call.in_flight else 0
+        return self.put(index, Call("end", call.phase, saw, delayed=call.delayed, in_flight=call.in_flight, key=key))
 
     def without_idle_times(self) -> State:
         """Return the state in which calls of which nothing follows any more are as old as new ones.
 
         It allows the same steps, so an exploration visits one state in the place of up to four.
         """
-        state, claim = self, 0 if self.row is None else self.row.claim
+        state = self
         for index, call in enumerate(self.calls):
-            if call.phase and call.at == "end" and not (call.delayed or call.in_flight or claim == index + 1):
+            if call.phase and call.at == "end" and not (call.delayed or call.in_flight or self.needs_time(index)):
                 state = state.put(index, call._replace(phase=Phase.FRESH))
         return state
+
+    def needs_time(self, index: int) -> bool:
+        """Return whether the age of a call matters to the row, or to a request with its key."""
+        of_row = set[int]() if self.row is None else {self.row.claim, self.row.key}
+        return index + 1 in of_row | {call.key for call in self.calls}
 
     def with_payment(self, number: int, **changes: object) -> State:
         changed = self.payments[number - 1]._replace(**changes)  # type: ignore[arg-type]

@@ -53,7 +53,7 @@ class Surroundings:
 
     def _time(self, state: State, index: int, call: Call) -> Steps:
         counts = call.at in {"fence", "write", "answer", "undo", "record"} or call.delayed or call.in_flight
-        counts |= state.row is not None and state.row.claim == index + 1
+        counts |= state.needs_time(index)
         if call.phase == Phase.EXPIRED or not counts:
             return
         phase = Phase(call.phase + 1)
@@ -62,13 +62,16 @@ class Surroundings:
         hidden = any(each.look == Look.HIDDEN for each in state.payments)
         if phase == Phase.EXPIRED and self._world.list_shows_within_a_minute and hidden:
             return
+        # What is written while the service must know the key is executed while it does.
+        if phase == Phase.EXPIRED and any(each.in_flight and each.key == index + 1 for each in state.calls):
+            return
         older = call._replace(phase=phase, in_flight=call.in_flight and not too_late)
         yield f"the row of call {index + 1} {PHASES[phase - 1]}", state.put(index, older)
 
     def _service(self, state: State, index: int, call: Call) -> Steps:
         request = f"the request of call {index + 1}"
         name, call = f"the service executes {request}", call._replace(in_flight=False)
-        done = state._replace(payments=(*state.payments, Payment()))
+        done, made = self._executed(state, index, call)
         yield f"{name}, and its answer is lost", done.put(index, call)
         if not self._is_payout:
             yield f"{request} never arrives", state.put(index, call)
@@ -76,7 +79,7 @@ class Surroundings:
             return
         answered = call._replace(at="record")
         refused = answered._replace(outcome=JournalState.REFUSED)
-        yield name, done.put(index, answered._replace(outcome=JournalState.ACCEPTED, number=len(done.payments)))
+        yield name, done.put(index, answered._replace(outcome=JournalState.ACCEPTED, number=made))
         yield f"the service refuses {request}", state.put(index, refused)
         if not self._is_payout:
             for look in (Look.EXACT, Look.NEAR) if self._world.careless else ():
@@ -88,6 +91,18 @@ class Surroundings:
         yield again, state.put(index, call._replace(at="fence"))
         if not self._world.refusals_are_true:
             yield f"{name}, and refuses it with a known code", done.put(index, refused)
+
+    def _executed(self, state: State, index: int, call: Call) -> tuple[State, int]:
+        """Return the state after the service executed a request, and the number of its payment."""
+        key = call.key or index + 1
+        if call.key and not self._rules.resend_keeps_the_key:
+            key = index + 1
+        is_known = self._world.keys_are_honoured and state.calls[key - 1].phase < Phase.EXPIRED
+        for number, payment in enumerate(state.payments, start=1):
+            if is_known and payment.key == key:
+                return state, number
+        made = Payment(key=key if self._world.payout_keys else 0)
+        return state._replace(payments=(*state.payments, made)), len(state.payments) + 1
 
     def _list(self, state: State) -> Steps:
         for number, payment in enumerate(state.payments, start=1):

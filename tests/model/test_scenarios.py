@@ -23,6 +23,7 @@ IN_PAYOUTS = {
     "later_read_compared": PAYOUTS["bare ids"],
     "contradiction_compares_the_id": replace(PAYOUTS["bare ids"], calls=3, releases=0),
     "reread_row_after_a_second": PAYOUTS["clocks"],
+    **dict.fromkeys(("resend_keeps_the_key", "resend_in_time", "resend_stays_unclear"), PAYOUTS["keys"]),
 }
 IN_ORDERS = {
     "begin_needs_the_row_it_read": replace(COLLECTIONS["careless"], calls=3),
@@ -33,7 +34,7 @@ IN_ORDERS = {
 }
 AT_ONCE = {
     "one release": replace(PAYOUTS["payouts"], releases=1),
-    **{n: SCENARIOS[n] for n in ("clocks", "collections")},
+    **{n: SCENARIOS[n] for n in ("clocks", "keys", "collections")},
 }
 """Scenarios that the default tests explore."""
 
@@ -77,7 +78,7 @@ def test_a_rule_that_is_off_breaks_a_property(scenario: Scenario, rule: str) -> 
 
 @pytest.mark.parametrize("assumption", ASSUMPTIONS)
 def test_an_assumption_that_does_not_hold_breaks_a_property(assumption: str) -> None:
-    model = PAYOUTS["payouts"].model(without=assumption)
+    model = PAYOUTS["keys" if assumption == "keys_are_honoured" else "payouts"].model(without=assumption)
     if assumption == "list_shows_within_a_minute":
         # What follows from a release that trusted such a list is excused elsewhere.
         model = replace(model, violation=_paid_twice)
@@ -114,7 +115,7 @@ LEFT_OUT = {Cause.CONTRADICTION: {JournalState.ACCEPTED}, Cause.SIGHTING: {Journ
 def test_the_model_takes_every_transition_and_step_of_the_code(kind: EntryKind) -> None:
     """What the model never does, it does not check."""
     is_order = kind is EntryKind.COLLECTION
-    models = [replace(PAYOUTS["payouts"], releases=1).model(without="refusals_are_true")]
+    models = [replace(PAYOUTS["payouts"], releases=1).model(without="refusals_are_true"), PAYOUTS["keys"].model()]
     if is_order:
         models = [COLLECTIONS[name].model() for name in ("careless", "abandoning")]
     taken = set[tuple[JournalState | None, JournalState | None]]()
