@@ -118,10 +118,10 @@ def test_a_copy_for_another_key_has_that_keys_own_budget_pause_and_waits() -> No
     assert session_of(merchant).budget is not session_of(client).budget
     assert session_of(merchant).stk_pause is not session_of(client).stk_pause
     assert session_of(merchant).backend is session_of(client).backend
-    assert merchant._coordinator is not client._coordinator
+    assert merchant._poll_loops is not client._poll_loops
     assert session_of(merchant.with_options(api_key="pk_test_platform")).budget is session_of(client).budget
     same = client.with_options(api_key="pk_test_platform", timeout=1)
-    assert (session_of(same).budget, same._coordinator) == (session_of(client).budget, client._coordinator)
+    assert (session_of(same).budget, same._poll_loops) == (session_of(client).budget, client._poll_loops)
 
 
 def test_whose_budget_a_copy_for_another_key_has(tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ class BaseClient(Generic[BackendT, TransportT]):
             arguments = (None, load("_transport.connections.route_of")(proxy, verify, transport))
         path = "_transport.async_backend.AsyncBackend" if self._is_async else "_transport.sync_backend.SyncBackend"
         self._backend: Once[BackendT] = once(path, *arguments)
-        self._coordinator = once("_polling.wait.Coordinators")  # lets all waits on one key poll together
+        self._poll_loops = once("_polling.wait.PollLoops")  # lets all waits on one key poll together
 
     @cached_property
     def _session(self) -> Session[BackendT]:
@@ -128,7 +128,7 @@ class BaseClient(Generic[BackendT, TransportT]):
     @property
     def transactions(self) -> momopay.types.Transactions[BackendT]:
         """Transactions: read, listed, waited for."""
-        transactions = self._resource("transactions.Transactions", self._coordinator)
+        transactions = self._resource("transactions.Transactions", self._poll_loops)
         return cast("momopay.types.Transactions[BackendT]", transactions)
 
     @property
@@ -233,7 +233,7 @@ class BaseClient(Generic[BackendT, TransportT]):
             copy._journal = None if journal is None else ClientJournal(journal)
         if api_key is not UNCHANGED and api_key != self._account.api_key:
             copy._account = Account(api_key or "", self._account.base_url)  # None would mean the environment's
-            copy._coordinator = once("_polling.wait.Coordinators")
+            copy._poll_loops = once("_polling.wait.PollLoops")
             if hasattr(self._budget, "reserve"):  # a `RateBudget` is for one key; the others keep keys apart
                 copy._budget = SHARED_BUDGET
         if budget is not UNCHANGED:

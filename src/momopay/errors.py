@@ -54,9 +54,11 @@ class MomoPayError(Exception):
         message: What happened and what to do about it; keys and phones in it are masked.
         may_have_executed: Whether the request may have taken effect, so that money may have moved.
         remedy: What a person at a terminal can do about an error of this class, in one line.
+        pending: From a wait: the ids of all transactions whose end it did not return.
     """
 
     may_have_executed: bool = False
+    pending: tuple[str, ...] = ()
     remedy: str = "read the message; `momopay --debug ...` shows more"
 
     def __init__(self, message: str) -> None:
@@ -222,13 +224,10 @@ class ProtocolError(MomoPayError):
 
 
 class WaitTimeoutError(MomoPayError, TimeoutError):
-    """The limit of a wait passed and the transaction has not ended.
-
-    The service calls it likely failed then. It may still succeed, so read it again later.
+    """The limit of a wait passed and the transaction has not ended. It may still succeed, so read it again later.
 
     Attributes:
         last: The last Transaction read, None if no read succeeded.
-        pending: The ids of the transactions that have not ended.
     """
 
     remedy = "it may still succeed: `momopay transactions wait` waits on; do not pay it again"
@@ -237,7 +236,7 @@ class WaitTimeoutError(MomoPayError, TimeoutError):
     def __init__(self, message: str, *, last: momopay.Transaction | None, pending: Sequence[str]) -> None:
         super().__init__(message)
         self.last = last
-        self.pending: tuple[str, ...] = tuple(pending)
+        self.pending = tuple(pending)
 
 
 class DuplicatePayoutError(MomoPayError):

@@ -22,7 +22,7 @@ from docs.blocks import Block, blocks_in
 from drivers import unique_key
 from momopay import AsyncClient, Client, Journal, PollSchedule, RateBudget, RedisRateBudget
 from momopay._core import session
-from momopay._polling.wait import TransactionWait
+from momopay._polling.wait import WaitCall
 from momopay.sandbox import Sandbox
 from patience import until
 from served import asgi_served, wsgi_served
@@ -79,14 +79,14 @@ def run_page(page: Path, sandbox: Sandbox) -> None:
 
 def waits_scaled(speed: float) -> AbstractContextManager[Any]:
     """Run all waits that begin in this context so much faster than real time."""
-    begin: Any = TransactionWait.__init__
+    begin: Any = WaitCall.__init__
 
-    def begin_scaled(watch: TransactionWait, *arguments: Any) -> None:
+    def begin_scaled(watch: WaitCall, *arguments: Any) -> None:
         others, schedule = arguments[:-1], arguments[-1]
         scaled = PollSchedule(schedule.first / speed, schedule.every / speed, schedule.limit / speed * EXTRA_TIME)
         begin(watch, *others, scaled)
 
-    return patch.object(TransactionWait, "__init__", begin_scaled)
+    return patch.object(WaitCall, "__init__", begin_scaled)
 
 
 def let_leases_end(file: str) -> None:

@@ -63,6 +63,8 @@ class Service:
         self.requests.append((round(self.clock(), 2), f"{path}?{cursor}" if cursor else path))
         if self.failures:
             return self.failures.pop(0)
+        if method == "POST":  # a prompt: it is the first transaction
+            return 200, envelope(self.record(next(iter(self.moves))))
         if path == "/transactions":
             assert query == {"limit": ["100"]}  # a page of the newest, whatever their status
             return 200, envelope(self.page(int(cursor or 0)))
@@ -119,16 +121,20 @@ class Sdk(Driver):
         self._backend.at(seconds, waking(lambda: action(self.client)))
 
     def ends(self, *ids: Any, **options: Any) -> list[tuple[float, Transaction]]:
-        """Wait for many, and return when each one ended."""
+        """Wait for many, and return when each one ended; `ended` has them even if the iteration raises."""
         ends = self.client.transactions.wait_all(ids, **options)
+        self.ended = list[tuple[float, Transaction]]()
         if self.client_kind == "blocking":
-            return [(self._clock(), each) for each in ends]
+            for each in ends:
+                self.ended.append((self._clock(), each))
+            return self.ended
 
-        async def collect(_client: Any) -> list[tuple[float, Transaction]]:
-            return [(self._clock(), each) async for each in ends]
+        async def collect(_client: Any) -> None:
+            async for each in ends:
+                self.ended.append((self._clock(), each))
 
-        seen: list[tuple[float, Transaction]] = self(collect)
-        return seen
+        self(collect)
+        return self.ended
 
 
 def in_trio(
@@ -153,7 +159,7 @@ def in_trio(
 
 def callers(client: Any, kind: str = "waits") -> list[Any]:
     """Return the calls that take part in polling. Nothing public shows that a thread waits already."""
-    of_kind: list[Any] = getattr(client._coordinator.get(), kind).callers()
+    of_kind: list[Any] = getattr(client._poll_loops.get(), kind).calls
     return of_kind
 
 

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from momopay import Client, MomoPayError, PollSchedule, parse_callback
-from momopay._polling.poll_round import Caller
+from momopay._polling.loop import PollLoop
 from polling.kit import BASE, Service, callback
 from strikes import MARKS, Striker
 
@@ -49,7 +49,7 @@ def struck_client(count: int) -> tuple[bool, int]:
             try:
                 while striker.strikes < count and others_end:
                     striker.strike(use)
-            except MomoPayError:  # a wait that found the turn taken until its limit
+            except MomoPayError:  # a wait that found the lock held until its limit
                 others_end = False
         stop.set()
         other.join(timeout=10.0)
@@ -60,25 +60,25 @@ def test_no_strike_keeps_other_calls_from_polling() -> None:
     assert struck_client(STRIKES) == (True, STRIKES), SEED
 
 
-def test_a_turn_that_is_released_in_a_finally_clause_would_be_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lock_that_is_released_in_a_finally_clause_would_be_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     """The negative control: what is right with a lock that is taken in one step is not with two."""
-    turns: dict[Any, Lock] = {}
+    locks: dict[Any, Lock] = {}
 
-    async def poll(self: Any, until: float) -> None:
-        turn = turns.setdefault(self._coordinator, Lock())
-        taken = turn.acquire(blocking=False)
+    async def read_or_wait(self: Any, call: Any) -> None:
+        lock = locks.setdefault(self, Lock())
+        is_held = lock.acquire(blocking=False)
         time.sleep(0.0)  # noqa: ASYNC251  a blocking client: here the handler is called
         try:
-            if taken:
-                await self._run_round()
+            if is_held:
+                await self._read_what_is_due(call)
         finally:
-            if taken:
-                turn.release()
-                for caller in self._coordinator.callers():
-                    caller.signal.set()
-        if not taken:
-            await self.signal.wait(max(0.0, min(until - self.now(), 0.5)))
+            if is_held:
+                lock.release()
+                for each in self.calls:
+                    each.signal.set()
+        if not is_held:
+            await call.signal.wait(max(0.0, min(call.answers_by - call.now(), 0.5)))
 
-    monkeypatch.setattr(Caller, "poll", poll)
+    monkeypatch.setattr(PollLoop, "read_or_wait", read_or_wait)
     all_end, _ = struck_client(10 * STRIKES)
     assert not all_end, SEED

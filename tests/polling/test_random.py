@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from momopay import AsyncClient, PollSchedule, RateBudget, WaitTimeoutError, parse_callback
-from momopay._polling.poll_round import Coordinator
+from momopay._polling.loop import PollLoop
 from polling.kit import Concurrent, Service, callback, in_trio
 from virtual import refusal
 
@@ -103,21 +103,21 @@ def test_waits_keep_their_promises(seed: int, no_backoff: None) -> None:
 
 
 def test_two_turns_at_once_would_be_noticed(monkeypatch: pytest.MonkeyPatch, no_backoff: None) -> None:
-    def always(coordinator: Coordinator, held: Lock) -> bool:
+    def always(loop: PollLoop, held: Lock) -> bool:
         return True
 
-    monkeypatch.setattr(Coordinator, "take_turn", always)
+    monkeypatch.setattr(PollLoop, "_replace_lock", always)
     assert any("at once" in each for seed in (5, 7) for each in World(seed).broken_promises())
 
 
 def test_a_turn_that_nobody_hands_over_would_be_noticed(monkeypatch: pytest.MonkeyPatch, no_backoff: None) -> None:
     taken = set[int]()
 
-    def once(coordinator: Coordinator, held: Lock) -> bool:
-        if id(coordinator) in taken:
+    def once(loop: PollLoop, held: Lock) -> bool:
+        if id(loop) in taken:
             return False
-        taken.add(id(coordinator))
+        taken.add(id(loop))
         return True
 
-    monkeypatch.setattr(Coordinator, "take_turn", once)
+    monkeypatch.setattr(PollLoop, "_replace_lock", once)
     assert any("gave up" in each for seed in SEEDS for each in World(seed).broken_promises())

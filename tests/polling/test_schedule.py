@@ -1,10 +1,12 @@
-"""What a schedule accepts, and which statuses are ends."""
+"""What a schedule accepts, which statuses are ends, and which failures may pass."""
 
 from typing import Any
 
 import pytest
 
-from momopay import ConfigurationError, PollSchedule, Transaction, settled, terminal
+import momopay
+from momopay import APIError, ConfigurationError, InvalidApiKeyError, PollSchedule, Transaction, settled, terminal
+from momopay._polling.schedule import is_transient
 from virtual import transaction
 
 
@@ -35,3 +37,18 @@ def test_which_statuses_are_ends(status: str, kind: str, *, is_terminal: bool, i
     seen = Transaction.model_validate(transaction("a", status, type=kind))
     assert terminal(seen) is is_terminal
     assert settled(seen) is is_settled
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        *((momopay.APIConnectionError("no answer"), True), (momopay.ProtocolError("a proxy's page"), True)),
+        (momopay.BudgetExhaustedError("no slot", retry_after=1.0), True),
+        (momopay.ServerError("no", code=None, status_code=500), True),
+        *((APIError("no", code="BUSY", status_code=429), True), (APIError("no", code="BUSY", status_code=500), True)),
+        (APIError("no", code="LOCKED", status_code=499), False),
+        *((InvalidApiKeyError("no", code="INVALID_API_KEY", status_code=401), False), (KeyboardInterrupt(), False)),
+    ],
+)
+def test_which_failures_a_wait_outlives(error: BaseException, *, expected: bool) -> None:
+    assert is_transient(error) is expected

@@ -2,7 +2,7 @@
 
 import gc
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import partial
 from typing import Any
 
@@ -11,7 +11,15 @@ import httpx
 import pytest
 
 import momopay
-from momopay import PollSchedule, ProtocolError, RequestValidationError, WaitTimeoutError, parse_callback, settled
+from momopay import (
+    PollSchedule,
+    ProtocolError,
+    RequestValidationError,
+    TransactionNotFoundError,
+    WaitTimeoutError,
+    parse_callback,
+    settled,
+)
 from momopay.events import Event, WaitEnded
 from polling.kit import Concurrent, MakeSdk, Service, callback, in_trio, waiting_client
 from virtual import envelope, refusal, transaction
@@ -77,14 +85,14 @@ def test_transient_failures_and_429s_do_not_end_a_wait(sdk: MakeSdk) -> None:
 
 
 @pytest.mark.parametrize(
-    "between", [[(503, b"")] * 4, [(429, refusal("TOO_MANY_REQUESTS"))], []], ids=["5xx", "429", "a record"]
+    "between", [[(503, b"")], [(429, refusal("TOO_MANY_REQUESTS"))], []], ids=["5xx", "429", "a record"]
 )
 def test_malformed_answers_that_are_not_in_a_row_do_not_end_a_wait(between: list[Any]) -> None:
     service = Service()
     service.add("a", (40.0, "SUCCESS"))
     record = [(200, {"success": True, "data": service.record("a"), "requestId": "r"})]
     service.failures = [HTML, *(between or record), HTML]
-    client, _ = waiting_client(service)
+    client, _ = waiting_client(service, max_attempts=1)
     assert client.transactions.wait("a").status == "SUCCESS"
 
 
@@ -114,19 +122,6 @@ def test_a_known_end_is_returned_even_if_its_reason_cannot_be_read(sdk: MakeSdk)
     ends = sdk(service, max_attempts=1).ends("t0", "t1", "t2")
     assert [(each.status, each.result_desc) for _, each in ends] == [("FAILED", None)] * 3
     assert sorted(set(service.paths)) == ["/transactions", *(f"/transactions/t{number}" for number in range(3))]
-
-
-def test_a_known_end_is_returned_though_two_reads_in_a_row_are_malformed() -> None:
-    service = Service()
-    for identity, status in (("t0", "SUCCESS"), ("t1", "FAILED"), ("b", "SUCCESS")):
-        service.add(identity, (0.0, status))
-    service.broken["t1"] = HTML
-    client, _ = waiting_client(service)
-    ends = iter(client.transactions.wait_all(["t0", "t1"]))
-    assert next(ends).transaction_id == "t0"
-    client.transactions.notify(parse_callback(callback("t1", "FAILED")))
-    client.transactions.wait("b")
-    assert (next(ends).status, service.paths.count("/transactions/t1")) == ("FAILED", 2)
 
 
 @pytest.mark.parametrize("status", ["SUCCESS", "FAILED"])
@@ -226,38 +221,63 @@ def test_a_failed_payout_is_read_in_full_once_for_each_status_and_not_after_ever
     assert reads == ([15.0, 25.0, 35.0, 45.0, 55.0, 65.0] if failing_until else [15.0, 65.0])
 
 
-@pytest.mark.parametrize("later", ["FAILED", "REVERSED"])
-def test_a_list_row_of_that_status_does_not_replace_a_full_read_while_the_caller_is_busy(later: str) -> None:
-    service = Service()
+def test_what_ends_one_wait_does_not_end_the_others_and_one_error_names_each(sdk: MakeSdk) -> None:
+    service, seen = Service(), list[Event]()
     service.add("a", (0.0, "SUCCESS"))
-    service.add("b", (0.0, "FAILED"), (17.0, later), type="B2C")
-    client, _ = waiting_client(service)
-    ends = iter(client.transactions.wait_all(["a", "b"], until=lambda seen: seen.status in {"SUCCESS", later}))
-    assert next(ends).transaction_id == "a"  # the page also showed that b failed
-    client.transactions.notify(parse_callback(callback("b", "FAILED")))
-    schedule = PollSchedule(first=0.0, every=4.0)
-    service.add("c", (18.0, "SUCCESS"))
-    service.add("d", (18.0, "SUCCESS"))
-    assert len(list(client.transactions.wait_all(["c", "d"], schedule=schedule))) == 2
-    ended = next(ends)
-    assert (ended.status, ended.result_desc, service.clock()) == (later, "done", 19.0)
-    assert service.paths.count("/transactions/b") == (1 if later == "FAILED" else 2)
-    assert "/transactions" in service.paths[service.paths.index("/transactions/b") :]
-
-
-def test_a_wait_for_many_names_those_that_did_not_end(sdk: MakeSdk) -> None:
-    service = Service()
-    service.add("a", (0.0, "SUCCESS"))
+    service.add("late", (40.0, "FAILED"))
     service.add_many(2)
-    seen = list[Event]()
+    service.broken["t1"] = HTML
+    service.unlisted.add("t1")
     driver = sdk(service, on_event=seen.append)
-    with pytest.raises(WaitTimeoutError, match="2 transactions have not ended") as caught:
-        driver.ends("a", "t0", "t1")
-    assert caught.value.pending == ("t0", "t1")
+    with pytest.raises(WaitTimeoutError, match="3 transactions have not ended: ") as caught:
+        driver.ends("gone", "a", "t0", "t1", "late")
+    assert sorted(caught.value.pending) == ["gone", "t0", "t1"]
+    assert all(identity in str(caught.value) for identity in caught.value.pending)
     assert caught.value.last is not None
     assert caught.value.last.transaction_id == "t0"
+    assert [(when, each.transaction_id) for when, each in driver.ended] == [(15.0, "a"), (45.0, "late")]
     reported = {each.transaction_id: (each.error, each.seconds) for each in seen if isinstance(each, WaitEnded)}
-    assert reported == {"a": (None, 15.0)} | dict.fromkeys(("t0", "t1"), (WaitTimeoutError, 300.0))
+    assert reported == {
+        "a": (None, 15.0),
+        "late": (None, 45.0),
+        "gone": (TransactionNotFoundError, 15.0),
+        "t1": (ProtocolError, 25.0),
+        "t0": (WaitTimeoutError, 300.0),
+    }
+
+
+@pytest.mark.parametrize("answer", [(404, refusal("TRANSACTION_NOT_FOUND")), (400, refusal("INVALID_UUID"))])
+def test_a_single_transaction_that_is_not_found_is_named(sdk: MakeSdk, answer: tuple[int, Any]) -> None:
+    service = Service()
+    service.add("a", (40.0, "SUCCESS"))
+    service.broken["gone"] = answer
+    driver = sdk(service)
+    for use in (lambda: driver(lambda client: client.transactions.wait("gone")), lambda: driver.ends("a", "gone")):
+        with pytest.raises(TransactionNotFoundError, match="transaction gone: ") as caught:
+            use()
+        assert (caught.value.pending, caught.value.code) == (("gone",), answer[1]["error"]["code"])
+    assert [each.transaction_id for _, each in driver.ended] == ["a"]
+
+
+@pytest.mark.parametrize("by_record", [True, False], ids=["a record", "an id"])
+@pytest.mark.parametrize(("found_from", "ends"), [(50.0, 55.0), (1000.0, 65.0)], ids=["in time", "too late"])
+def test_what_the_service_has_accepted_may_be_missing_for_a_minute(
+    sdk: MakeSdk, found_from: float, ends: float, *, by_record: bool
+) -> None:
+    service = Service()
+    service.unlisted.add(service.add(f"t-{found_from}-{by_record}", (0.0, "SUCCESS")))
+    service.broken = dict.fromkeys([*service.moves, "typed"], (404, refusal("TRANSACTION_NOT_FOUND")))
+    driver = sdk(service)
+    driver.at(found_from, lambda _client: service.broken.clear())
+    prompt = driver(lambda client: client.stk.initiate(amount=100, phone="0712345678", account_reference="INV-1"))
+    given = prompt if by_record else prompt.transaction_id
+    with nullcontext() if ends < 60.0 else pytest.raises(TransactionNotFoundError):
+        assert driver(lambda client: client.transactions.wait(given)).status == "SUCCESS"
+    assert service.times[-1] == ends
+    service.broken["typed"] = (404, refusal("TRANSACTION_NOT_FOUND"))
+    with pytest.raises(TransactionNotFoundError):  # an id that is wrong is refused at once
+        driver(lambda client: client.transactions.wait("typed"))
+    assert service.times[-1] == ends + 15.0
 
 
 @pytest.mark.parametrize("wrong", ["", "..", "x" * 300, 7, None])
@@ -296,24 +316,6 @@ def test_each_wait_keeps_its_own_interval() -> None:
     assert service.clock() < 1.5
     with pytest.raises(WaitTimeoutError):
         next(slow)
-
-
-def test_a_search_takes_no_longer_than_the_shortest_interval() -> None:
-    service = Service()
-    service.add("slow")
-    service.add("quick", (10.0, "SUCCESS"))
-    service.unlisted.update(service.moves)
-    client, backend = waiting_client(service)
-    _slow = begun(client, "slow", first=1.0, every=60.0)  # it waits all the time
-
-    def respond(method: str, path: str) -> tuple[int, Any]:
-        backend.clock += 3.0
-        return service(method, path)
-
-    backend.handler = respond
-    quick = PollSchedule(first=1.0, every=5.0)
-    assert client.transactions.wait("quick", schedule=quick).status == "SUCCESS"
-    assert service.requests == [(4.0, LIST), (7.0, f"{LIST}/slow"), (15.0, f"{LIST}/quick")]
 
 
 def test_waits_that_are_over_cost_no_request() -> None:

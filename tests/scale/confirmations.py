@@ -11,7 +11,7 @@ from statistics import median
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from momopay._polling.wait import Confirmation
+from momopay._polling.wait import ConfirmCall
 from momopay.models.transactions import Transaction
 from scale.simulation import Plan, simulate
 
@@ -19,10 +19,10 @@ CEILING = 58.0
 """Payments a minute: what a key could begin if nothing had to be read."""
 
 
-async def one_by_one(confirmation: Confirmation) -> Transaction:
+async def one_by_one(confirmation: ConfirmCall) -> Transaction:
     """Confirm without sharing: the negative control."""
-    (waiter,) = confirmation.pending.values()
-    return await confirmation.read_by_id(waiter.transaction_id, waiter.deadline)
+    (wait,) = confirmation.waits.values()
+    return await confirmation.read_by_id(wait.transaction_id, wait.deadline)
 
 
 HEAD = (
@@ -48,9 +48,9 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     sys.stdout.write(f"seed {options.seed}, {options.minutes:g} minutes of steady state each, virtual time\n{HEAD}\n")
-    shared = Confirmation.read
+    shared = ConfirmCall.read
     for shares in (True, False):
-        setattr(Confirmation, "read", shared if shares else one_by_one)  # noqa: B010  mypy forbids an assignment
+        setattr(ConfirmCall, "read", shared if shares else one_by_one)  # noqa: B010  mypy forbids an assignment
         for kind in ("STK", "B2C"):
             for payers, waits in ((4, False), (200, True)):
                 plan = Plan(payers, kind, waits, confirms=True, seed=options.seed, minutes=options.minutes)

@@ -10,7 +10,7 @@ import pytest
 
 from journal.kit import fill
 from momopay import Journal, RateBudget
-from momopay._polling.wait import Confirmation
+from momopay._polling.wait import ConfirmCall
 from momopay._ratelimit.budget import Slots
 from momopay._ratelimit.slot_log import Lane, SlotLog
 from scale import accounts, confirmations, lanes, simulation
@@ -47,7 +47,7 @@ def test_a_key_settles_what_it_can_begin_with_every_callback_confirmed(kind: str
 
 
 def test_without_sharing_a_key_settles_half(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Confirmation, "read", confirmations.one_by_one)
+    monkeypatch.setattr(ConfirmCall, "read", confirmations.one_by_one)
     assert simulate(Plan(200, one_by_one=True, confirms=True, minutes=10.0)).settled <= 0.5 * confirmations.CEILING
     assert simulate(Plan(confirms=True, minutes=10.0)).unconfirmed > 0
 

@@ -311,9 +311,9 @@ class Call(Generic[R]):
             record, self.request_id = parsed.data, parsed.request_id
         elapsed = self.session.backend.now() - self.started
         if isinstance(record, Record):  # what `client.request` returns may be anything
-            note_response(
-                record, ResponseInfo(self.request_id, response.status, response.headers, self.attempts, elapsed)
-            )
+            info = ResponseInfo(self.request_id, response.status, response.headers, self.attempts, elapsed)
+            note_response(record, info)
+            self.session.note_record(record)
         return record
 
     async def _apply_pauses(self, failure: AttemptFailed) -> None:

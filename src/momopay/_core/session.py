@@ -17,6 +17,7 @@ from momopay._core.wiring import BackendT
 from momopay._ratelimit.budget import BaseBudget, Lane, RateBudget
 from momopay._transport.attempt import Headers, common_headers, now
 from momopay.errors import BudgetExhaustedError, ConfigurationError, StkTempBannedError, ThrottledError
+from momopay.models.transactions import Payout, StkTransaction
 
 if TYPE_CHECKING:  # a client without an observer does not load it
     from momopay._core.events import CallEvents, Observer
@@ -122,6 +123,7 @@ class KeyState:
     def __init__(self) -> None:
         self.budget = RateBudget()
         self.stk_pause = StkPause()
+        self.given_ids = RecentlySeen()  # of payments that the service accepted
 
 
 _key_states: dict[str, KeyState] = {}
@@ -152,6 +154,9 @@ class RecentlySeen:
             self._newer, self._older = set(), self._newer
         return new
 
+    def __contains__(self, identity: str) -> bool:
+        return identity in self._newer or identity in self._older
+
 
 class Session(Generic[BackendT]):
     """The context of every call of one client. Safe to use from as many threads or tasks as its backend is."""
@@ -173,6 +178,7 @@ class Session(Generic[BackendT]):
         self.account = account
         self.budget: BaseBudget | None = key_state.budget if budget is SHARED_BUDGET else budget
         self.stk_pause: StkPause = key_state.stk_pause
+        self.given_ids: RecentlySeen = key_state.given_ids
         self.clock: ServiceClock = ServiceClock(on_loopback=account.on_loopback)
         self.unread = RecentlySeen()  # items of the list that a WARNING has named
         self.observer = observer
@@ -203,6 +209,11 @@ class Session(Generic[BackendT]):
         of_call = copy(self)
         of_call.events = events
         return of_call
+
+    def note_record(self, record: object) -> None:
+        """Remember that the service gave the id of a payment: it may not find the transaction at once."""
+        if isinstance(record, StkTransaction | Payout):
+            self.given_ids.add([record.transaction_id])
 
     def without_max_wait(self) -> Self:
         """Return a copy for work in the background, which may wait for the rate budget for any time."""

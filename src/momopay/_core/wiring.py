@@ -83,7 +83,7 @@ class ClassResource(property):
         if client is None:  # a client whose operations have their signatures and cannot be called
             client = object.__new__(kind)
             client._session = _NoSession(is_async=hasattr(kind, "aclose"))
-            client._coordinator = once("_polling.wait.Coordinators")
+            client._poll_loops = once("_polling.wait.PollLoops")
         return super().__get__(client, kind)
 
 

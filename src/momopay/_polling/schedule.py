@@ -20,6 +20,8 @@ from momopay.models.transactions import Transaction
 
 # A thread cannot wait much longer.
 _LONGEST: Final = 1e9
+# Seconds in which the service may not find a transaction whose id it has just given.
+NOT_FOUND_GRACE: Final = 60.0
 _TRANSIENT = (APIConnectionError, BudgetExhaustedError, ProtocolError, ServerError, ThrottledError)
 
 
@@ -60,7 +62,7 @@ def settled(transaction: Transaction) -> bool:
 def is_transient(error: BaseException) -> bool:
     """Return whether a wait continues after the failure: no answer, no slot, or 408, 429 or 5xx with any code.
 
-    It also continues after a malformed answer, but not after two in a row; see `Waiter`.
+    It also continues after a malformed answer, but not after two in a row; see `Wait`.
     """
     if isinstance(error, _TRANSIENT):
         return True

@@ -1,10 +1,9 @@
-"""The two kinds of callers: a wait for one transaction or many, and the confirmation of a callback.
+"""The two kinds of calls that poll: a wait for one transaction or many, and the confirmation of a callback.
 
 Invariants:
-- A caller ends by its own deadline, whatever others do: it never sleeps past it, and never blocks for the turn.
+- A call ends by its own deadline, whatever others do: it never sleeps past it, and never blocks for the lock.
 - Only the owner of a wait judges its transactions, so the user's `until` runs in the user's own thread or task.
-- An end without success is returned with its result code, or without it after `RESULT_POLLS` intervals: learning late
-  that a payment failed costs more than not learning why.
+- What ends one wait of a call does not end the others.
 - A page may confirm a callback but never contradict it. The list may lag, so a mismatch needs a read by id.
 
 Times are in seconds, on the backend's monotonic clock.
@@ -15,14 +14,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from copy import copy
 from math import inf
 from typing import Any, Final
+from uuid import UUID
 
 from momopay._core.operation import OperationIterator, as_operation
 from momopay._core.session import Session
 from momopay._core.wiring import BackendT
-from momopay._polling.poll_round import Caller, Coordinator, Observation, Waiter
-from momopay._polling.schedule import PollSchedule, is_transient
+from momopay._polling.loop import PollingCall, PollLoop, Wait
+from momopay._polling.schedule import NOT_FOUND_GRACE, PollSchedule, is_transient
 from momopay.callbacks import check_agreement
 from momopay.errors import APIConnectionError, CallbackMismatchError, MomoPayError, WaitTimeoutError
 from momopay.models.callbacks import Callback
@@ -30,172 +31,169 @@ from momopay.models.transactions import Transaction
 
 logger = logging.getLogger("momopay")
 
-# Poll intervals to wait for a failure's result code.
-RESULT_POLLS: Final = 3
+# Transactions that the message of one error names.
+_MOST_NAMED: Final = 5
 
 
-class Coordinators:
-    """The coordinators of one key. A client shares them with its copies for the same key."""
+class PollLoops:
+    """The loops of one key. A client shares them with its copies for the same key."""
 
     def __init__(self) -> None:
-        self.waits: Coordinator = Coordinator()
-        # The service waits 30 s for the answer to a callback, so it must not queue behind a walk down the list.
-        self.confirmations: Coordinator = Coordinator()
+        self.waits = PollLoop()
+        # The service waits 30 s for the answer to a callback, so it must not queue behind a walk down the list. Three
+        # pages show every payment of the last five minutes, even if a key spends its whole rate limit on payments.
+        # Callbacks are not signed, and a forged one must not cost a walk of the list.
+        self.confirmations = PollLoop(most_pages=3)
 
 
-class TransactionWait(Caller):
-    """A wait. `wanted` maps transaction ids to what the user passed: an id, or a record that carries one."""
+class WaitCall(PollingCall):
+    """A call of `wait` or `wait_all`. `wanted` maps transaction ids to what the user passed: an id, or a record."""
 
     def __init__(
         self,
-        coordinator: Coordinator,
+        loop: PollLoop,
         session: Session[Any],
         wanted: Mapping[str, object],
         until: Callable[[Transaction], bool],
         schedule: PollSchedule,
     ) -> None:
-        now = session.backend.now()
-        super().__init__(coordinator, session, now + schedule.limit)
+        super().__init__(loop, session)
         self._until = until
-        self._started = now
-        self._schedule = schedule
-        # After a failed round, it leaves polling to other callers for one interval.
-        self._no_poll_before = now
+        self._limit = schedule.limit
+        self._started = now = self.now()
+        self._errors: dict[str, MomoPayError] = {}  # what ended waits, by transaction id
         for identity, given in wanted.items():
-            waiter = Waiter(identity, self.signal, schedule.every, self._deadline, next_poll_at=now + schedule.first)
-            if isinstance(given, Transaction) and until(given):
-                waiter.record(Observation(given, is_full=True), now)  # it has ended already: no request
-            self.pending[identity] = waiter
+            wait = Wait(identity, self.signal, now + schedule.first, schedule.every, now + schedule.limit)
+            wait.known = known = getattr(given, "transaction", given)  # a payment has the service's record
+            if identity in session.given_ids or not isinstance(given, str | UUID):  # else somebody may have typed it
+                wait.not_found_until = now + NOT_FOUND_GRACE
+            # A record that has ended needs no request. A payment's may be older than its status, by a callback.
+            if isinstance(known, Transaction) and known.status == getattr(given, "status", None) and until(known):
+                wait.show(known, now, by_id=True)
+            self.waits[identity] = wait
 
     async def next(self) -> list[Transaction] | None:
         """Return the next transaction as `end` does, with the events of an operation of its own."""
-        ended = await as_operation(self.session, "transactions.wait_all", self.end) if self.pending else None
+        if not self.waits and not self._errors:
+            return None
+        ended = await as_operation(self.session, "transactions.wait_all", self.end)
         return None if ended is None else [ended]
 
     async def end(self, session: Session[Any]) -> Transaction | None:
-        """Return the next transaction that has ended, or None if all have been returned. Report how each wait ends.
+        """Return the next transaction that has ended, or None after the last one. Report how each wait ends.
 
-        Raises `WaitTimeoutError` at the schedule's limit, `ProtocolError` after two malformed answers in a row, and
-        `APIError` for a refusal that is not transient.
+        If waits ended otherwise, raise one error that names them after the last one: `WaitTimeoutError` at the
+        schedule's limit, `ProtocolError` after two malformed responses in a row, and `APIError` for a refusal that is
+        not transient.
         """
         self.session = session
         try:
-            return await self._next()
+            while self.waits:
+                for wait in list(self.waits.values()):
+                    if self._is_over(wait):
+                        return wait.seen
+                if self.waits:
+                    await self._poll()
         except Exception as error:
-            for waiter in self.pending.values():  # the wait for each of them is over
-                self._report(waiter, _last_seen(waiter), error)
+            for wait in self.waits.values():  # the wait for each of them is over
+                self._report(wait, error)
             raise
-
-    async def _next(self) -> Transaction | None:
-        while self.pending:
-            now = self.now()
-            waiters = list(self.pending.values())
-            for waiter in waiters:
-                ended = self._judge(waiter, now)
-                if ended is not None:
-                    del self.pending[waiter.transaction_id]
-                    self._report(waiter, ended, None)
-                    return ended
-            if now >= self._deadline:
-                raise self._timeout()
-            answers_by = min(waiter.answers_by for waiter in waiters)
-            at_once = any(waiter.notified or waiter.needs_full_read for waiter in waiters)
-            poll_at = now if at_once else min(waiter.next_poll_at for waiter in waiters)
-            poll_at = max(poll_at, self._no_poll_before)
-            if poll_at > now:
-                await self.signal.wait(min(poll_at, answers_by) - now)
-                continue
-            try:
-                await self.poll(answers_by)
-            except MomoPayError as error:
-                if not is_transient(error):
-                    raise
-                logger.info("a wait continues: %s", error)
-                self._no_poll_before = now + self._schedule.every
+        if self._errors:
+            errors, self._errors = self._errors, {}
+            raise _combined(errors)
         return None
 
-    def _judge(self, waiter: Waiter, now: float) -> Transaction | None:
-        """Return the transaction if the wait for it has ended."""
-        if waiter.failure is not None:
-            raise waiter.failure
-        observation = waiter.observation
-        if observation is None or observation is waiter.judged:
-            return waiter.ended if now >= waiter.answers_by else None
-        # The observation is not cleared, because that could drop one that is recorded at the same moment.
-        waiter.judged = observation
-        seen = observation.transaction
-        ended = seen if self._until(seen) else None
-        if observation.is_full:
-            return ended or waiter.ended
-        if not seen.status.ended_without_success:
-            return ended
-        # A list row has no result code. A full read follows even if the row ends no wait: `until` may need the code.
-        if waiter.ended is None and (ended is not None or seen.status != waiter.full_read_status):
-            waiter.full_read_status = seen.status
-            waiter.ended = ended
-            waiter.result_deadline = min(waiter.deadline, now + RESULT_POLLS * waiter.every)
-            waiter.needs_full_read = True
-        return None
+    def _is_over(self, wait: Wait) -> bool:
+        """Return whether a transaction has ended. Note what else ends its wait."""
+        now = self.now()
+        wait.give_up_row(now)
+        if wait.is_new:
+            wait.is_new = False
+            if wait.seen is not None and self._until(wait.seen):
+                self._report(self.waits.pop(wait.transaction_id), None)
+                return True
+        if wait.error is None and now >= wait.deadline:
+            text = f"transaction {wait.transaction_id} has not ended after {self._limit:g} s, and may still succeed"
+            wait.error = WaitTimeoutError(f"{text}: read again later", last=wait.seen, pending=[wait.transaction_id])
+        if wait.error is not None:
+            self._errors[wait.transaction_id] = wait.error
+            self._report(self.waits.pop(wait.transaction_id), wait.error)
+        return False
 
-    def _timeout(self) -> WaitTimeoutError:
-        pending = list(self.pending)
-        who = f"transaction {pending[0]} has" if len(pending) == 1 else f"{len(pending)} transactions have"
-        return WaitTimeoutError(
-            f"{who} not ended after {self._schedule.limit:g} s, and may still succeed: read again later",
-            last=_last_seen(self.pending[pending[0]]),
-            pending=pending,
-        )
+    async def _poll(self) -> None:
+        """Read for all if something is due; else sleep until then, or until another call has read something."""
+        now = self.now()
+        read_at = min(wait.next_read_at for wait in self.waits.values())
+        if read_at > now:
+            await self.signal.wait(min(read_at, self.answers_by) - now)
+            return
+        try:
+            await self.loop.read_or_wait(self)
+        except MomoPayError as error:
+            if not is_transient(error):
+                raise
+            logger.info("a wait continues: %s", error)
+            # There is no time for a request. Another call may have more.
+            answers_by = self.answers_by
+            for wait in self.waits.values():
+                wait.give_up_row(answers_by)
+            await self.signal.wait(answers_by - self.now())
 
-    def _report(self, waiter: Waiter, seen: Transaction | None, error: Exception | None) -> None:
+    def _report(self, wait: Wait, error: Exception | None) -> None:
         events = self.session.events
         if events is not None:  # the client has an observer
-            events.wait_ended(waiter.transaction_id, self.now() - self._started, waiter.reads, seen, error)
+            events.wait_ended(wait.transaction_id, self.now() - self._started, wait.reads, wait.seen, error)
 
 
-def _last_seen(waiter: Waiter) -> Transaction | None:
-    return None if waiter.observation is None else waiter.observation.transaction
+def _combined(errors: Mapping[str, MomoPayError]) -> MomoPayError:
+    """Return one error for waits that failed, by transaction id: of the class of a timeout, or else of the first."""
+    timeouts = [each for each in errors.values() if isinstance(each, WaitTimeoutError)]
+    texts = [each.message if each in timeouts else f"transaction {of}: {each.message}" for of, each in errors.items()]
+    count = f"{len(texts)} transactions have not ended: " if len(texts) > 1 else ""
+    error = copy([*timeouts, *errors.values()][0])  # a copy, because calls share what one of them has read
+    MomoPayError.__init__(error, count + "; ".join(texts[:_MOST_NAMED]))
+    error.pending = tuple(errors)
+    return error
 
 
-class Confirmation(Caller):
+class ConfirmCall(PollingCall):
     """Reads the service's own record of a callback's transaction.
 
-    A confirmation alone is read by id. Those that come meanwhile wait for the turn and share pages of the list: a read
+    A confirmation alone is read by id. Those that come meanwhile wait for the lock and share pages of the list: a read
     for each would halve what a key can settle, because initiating the payment cost a request, too. If the pages do not
-    confirm a callback, its own caller reads by id, outside of the turn, so that nobody else waits for it.
+    confirm a callback, its own call reads by id, without the lock, so that nobody else waits for it.
     """
 
-    confirms = True
-
-    def __init__(self, coordinator: Coordinator, session: Session[Any], callback: Callback) -> None:
-        now = session.backend.now()
-        super().__init__(coordinator, session, now + session.limits.deadline)
+    def __init__(self, loop: PollLoop, session: Session[Any], callback: Callback) -> None:
+        super().__init__(loop, session)
+        now = self.now()
         self._callback = callback
-        self._waiter = Waiter(
-            callback.transaction_id, self.signal, every=inf, deadline=self._deadline, next_poll_at=now
-        )
-        self.pending[callback.transaction_id] = self._waiter
+        self._wait = Wait(callback.transaction_id, self.signal, now, inf, now + session.limits.deadline)
+        self.waits[callback.transaction_id] = self._wait
 
     async def read(self) -> Transaction:
         """Return the service's record, which may differ from the callback.
 
-        Raises `APIConnectionError` if its turn did not come before the deadline, and what a read by id raises.
+        Raise `APIConnectionError` if the lock was not free before the deadline, and what a read by id raises.
         """
-        waiter = self._waiter
-        while waiter.is_due(self.now()):
-            if self.now() >= self._deadline:
-                raise APIConnectionError("the callback was not confirmed in time: other reads took too long; not sent")
-            await self.poll(self._deadline)
-        if waiter.failure is not None:
-            raise waiter.failure
-        seen = waiter.observation
-        if seen is not None and seen.is_full:
-            return seen.transaction
+        wait = self._wait
+        while self.is_waiting():
+            await self.loop.read_or_wait(self)
+        if wait.error is not None:
+            raise wait.error
+        if wait.seen is not None and (wait.status_by_id is not None or self._is_confirmed_by(wait.seen)):
+            return wait.seen
+        if self.now() >= wait.deadline:
+            raise APIConnectionError("the callback was not confirmed in time: other reads took too long; not sent")
+        return await self.read_by_id(self._callback.transaction_id, wait.deadline)
+
+    def _is_confirmed_by(self, row: Transaction) -> bool:
         # Of a list row, only an end counts. An open payment may have ended since the list was made.
-        if seen is not None and self._callback.transaction.status.is_terminal:
+        if self._callback.transaction.status.is_terminal:
             with suppress(CallbackMismatchError):
-                check_agreement(self._callback, seen.transaction)
-                return seen.transaction
-        return await self.read_by_id(self._callback.transaction_id, self._deadline)
+                check_agreement(self._callback, row)
+                return True
+        return False
 
 
 class WaitIterator(OperationIterator[BackendT, Transaction]):

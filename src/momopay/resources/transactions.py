@@ -17,10 +17,9 @@ from momopay._core.search import read_unread, search
 from momopay._core.session import Session
 from momopay._core.wiring import BackendT
 from momopay._polling.schedule import PollSchedule, terminal
-from momopay._polling.wait import Confirmation, Coordinators, TransactionWait, WaitIterator
+from momopay._polling.wait import ConfirmCall, PollLoops, WaitCall, WaitIterator
 from momopay._redaction import clears_frames, redacted_repr
 from momopay.callbacks import check_agreement
-from momopay.durable.payment import Payment
 from momopay.durable.reconcile import BookedOrder, DayReport, reconcile_days
 from momopay.durable.sweep import AsyncTransactionHandler, Sweep, SweepReport, TransactionHandler
 from momopay.errors import ConfigurationError, RequestValidationError
@@ -42,9 +41,9 @@ class Transactions(Resource[BackendT]):
     Pass a transaction as its id, or as a record that has it. Any call that failed can be repeated.
     """
 
-    def __init__(self, session: Session[BackendT], coordinators: Coordinators) -> None:
+    def __init__(self, session: Session[BackendT], poll_loops: PollLoops) -> None:
         self._session = session
-        self._coordinators = coordinators
+        self._poll_loops = poll_loops
 
     @operation
     async def get(self, transaction_id: TransactionRef) -> Transaction:
@@ -212,7 +211,7 @@ class Transactions(Resource[BackendT]):
             raise RequestValidationError({"callback": "must be a Callback, from parse_callback"})
         events = self._session.events
         with nullcontext() if events is None else events.confirming(callback):
-            transaction = await Confirmation(self._coordinators.confirmations, self._session, callback).read()
+            transaction = await ConfirmCall(self._poll_loops.confirmations, self._session, callback).read()
             check_agreement(callback, transaction)
             mark_confirmed(callback, transaction)
             return transaction
@@ -243,7 +242,7 @@ class Transactions(Resource[BackendT]):
         Raises:
             WaitTimeoutError: The schedule's limit passed; ``.last`` is the last state read. The payment may still
                 succeed and move money: read it again later.
-            TransactionNotFoundError: The account has no such transaction.
+            TransactionNotFoundError: The account has no such transaction. A record's may be missing for a minute.
             ProtocolError: Two responses in a row were malformed, such as a proxy's page, or showed another
                 transaction. Check the base URL. The payment continues without the wait.
             APIError: A refusal that waiting does not change, such as a revoked key.
@@ -261,12 +260,14 @@ class Transactions(Resource[BackendT]):
     ) -> WaitIterator[BackendT]:
         """Wait for many transactions, each as by `wait`, and return them as they end.
 
+        What ends the wait for one does not end it for the others: the error comes after all that ended.
+
         Returns:
             An iterable for ``for`` or, from an `AsyncClient`, ``async for``.
 
         Raises:
-            WaitTimeoutError: During the iteration, when the limit passed; ``.pending`` has those that did not end.
-            MomoPayError: During the iteration, as for `wait`.
+            WaitTimeoutError: After the last one, if the limit passed; ``.pending`` has the ids of all that did not end.
+            MomoPayError: As for `wait`, if no other one timed out; ``.pending`` as above.
         """
         # The iterator may run later or more than once, so the ids are read and checked now.
         if isinstance(ids, str):  # each character would pass for an id
@@ -341,19 +342,14 @@ class Transactions(Resource[BackendT]):
         """
         # A failure makes the wait read by id. The callback is not signed, so its status decides nothing else.
         failed = isinstance(callback, Callback) and callback.transaction.status.ended_without_success
-        self._coordinators.waits.notify(transaction_id_of(callback), failed=failed)
+        self._poll_loops.waits.notify(transaction_id_of(callback), failed=failed)
 
     def _start_wait(
         self, ids: Iterable[TransactionRef], until: Callable[[Transaction], bool], schedule: PollSchedule
-    ) -> TransactionWait:
+    ) -> WaitCall:
         if not callable(until) or is_async(until):  # a coroutine would count as true at once
             raise ConfigurationError("until must be a function of a transaction, such as momopay.settled, not async")
         if not isinstance(schedule, PollSchedule):
             raise ConfigurationError("schedule must be a PollSchedule, such as PollSchedule(limit=60)")
-        # A transaction that has ended is returned without a request; so is a payment's, unless a callback knew better.
-        wanted: dict[str, object] = {}
-        for each in ids:
-            wanted[transaction_id_of(each)] = each
-            if isinstance(each, Payment) and each.transaction is not None and each.transaction.status == each.status:
-                wanted[each.transaction_id] = each.transaction
-        return TransactionWait(self._coordinators.waits, self._session, wanted, until, schedule)
+        wanted = {transaction_id_of(each): each for each in ids}
+        return WaitCall(self._poll_loops.waits, self._session, wanted, until, schedule)

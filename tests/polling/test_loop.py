@@ -1,4 +1,4 @@
-"""A poll round: what it reads and for whom, what it leaves to the next, and who runs it when callers come and go."""
+"""The loop: what is read and for whom, in which order, and which call reads when calls come and go."""
 
 import os
 import threading
@@ -14,35 +14,18 @@ import trio
 
 import momopay
 from forked import succeeds_in_child
-from momopay import APIError, AsyncClient, Client, InvalidApiKeyError, PollSchedule, RateBudget, parse_callback
-from momopay._polling.schedule import is_transient
+from momopay import AsyncClient, Client, InvalidApiKeyError, PollSchedule, RateBudget, parse_callback
 from momopay.events import BudgetWaited
 from momopay.types import Lane
 from patience import until
 from polling import kit
 from polling.kit import BASE, WINDOW, Concurrent, Service, callback, callers, in_trio, wait_for_each, waiting_client
-from virtual import refusal, waking
+from virtual import refusal
 
 LIST = "/transactions"
 
 
-@pytest.mark.parametrize(
-    ("error", "expected"),
-    [
-        *((momopay.APIConnectionError("no answer"), True), (momopay.ProtocolError("a proxy's page"), True)),
-        (momopay.BudgetExhaustedError("no slot", retry_after=1.0), True),
-        (momopay.ServerError("no", code=None, status_code=500), True),
-        *((APIError("no", code="BUSY", status_code=429), True), (APIError("no", code="BUSY", status_code=500), True)),
-        (APIError("no", code="LOCKED", status_code=499), False),
-        *((InvalidApiKeyError("no", code="INVALID_API_KEY", status_code=401), False), (KeyboardInterrupt(), False)),
-    ],
-)
-def test_which_failures_a_wait_outlives(error: BaseException, *, expected: bool) -> None:
-    assert is_transient(error) is expected
-
-
-def test_many_waits_share_one_page(sdk: kit.MakeSdk, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("DEBUG", "momopay")
+def test_many_waits_share_one_page(sdk: kit.MakeSdk) -> None:
     service = Service()
     for number in range(50):
         service.add(f"t{number}", (float(number), "SUCCESS"))
@@ -52,7 +35,6 @@ def test_many_waits_share_one_page(sdk: kit.MakeSdk, caplog: pytest.LogCaptureFi
     expected = {f"t{number}": next(when for when in polls if when >= number) for number in range(50)}
     assert {each.transaction_id: when for when, each in driver.ends(*service.moves)} == expected
     assert service.requests == [(when, LIST) for when in polls]
-    assert "polling for 50 due by schedule and 0 notified" in caplog.text
 
 
 def test_one_that_is_due_shares_a_page_with_those_due_within_an_interval() -> None:
@@ -168,23 +150,35 @@ def test_the_walk_goes_down_to_the_oldest_and_no_further(
     assert sorted(service.paths[pages:]) == [f"{LIST}/t{number}" for number in by_id]
 
 
-@pytest.mark.parametrize(("items", "pages"), [(1, 2), (0, 1)], ids=["a repeated cursor", "an empty page"])
-def test_a_list_that_leads_nowhere_ends_the_walk(items: int, pages: int) -> None:
+@pytest.mark.parametrize(
+    ("items", "cursors", "pages"),
+    [(1, ["1"] * 9, 2), (0, ["1"], 1), (100, [f"c{number}" for number in range(50)], 2)],
+    ids=["a repeated cursor", "an empty page", "a cursor that is always new, and nothing else"],
+)
+def test_a_list_that_leads_nowhere_ends_the_walk(items: int, cursors: list[str], pages: int) -> None:
     service = Service()
     service.add_many(150, (0.0, "SUCCESS"))
     client, backend = waiting_client(service)
 
     def stuck(method: str, path: str) -> tuple[int, Any]:
-        assert len(service.requests) < 50
-        status, answer = service(method, path)
+        status, answer = service(method, path.partition("&cursor=c")[0])
         if "items" in answer["data"]:
-            answer["data"] |= {"items": answer["data"]["items"][:items], "nextCursor": "1"}
+            answer["data"] |= {"items": answer["data"]["items"][:items], "nextCursor": cursors.pop(0)}
         return status, answer
 
     backend.handler = stuck
     assert len(list(client.transactions.wait_all([f"t{number}" for number in range(20)]))) == 20
-    assert service.paths[:pages] == [LIST, f"{LIST}?1"][:pages]
     assert [path for path in service.paths[pages:] if f"{LIST}/" not in path] == []
+    assert len(service.paths) == pages + 20
+
+
+def test_an_item_of_the_list_that_cannot_be_read_is_read_by_id(sdk: kit.MakeSdk) -> None:
+    service = Service()
+    service.add("damaged", (0.0, "SUCCESS"), phone=None)
+    service.add_many(150, (0.0, "SUCCESS"))
+    ends = sdk(service).ends("damaged", "t0", "t149")
+    assert sorted(each.transaction_id for _, each in ends) == ["damaged", "t0", "t149"]
+    assert service.paths == [LIST, f"{LIST}?100", f"{LIST}/damaged"]
 
 
 def test_one_whose_reads_always_fail_holds_back_the_others_for_one_interval_at_most() -> None:
@@ -198,30 +192,6 @@ def test_one_whose_reads_always_fail_holds_back_the_others_for_one_interval_at_m
     assert service.times[-1] <= 25.0
 
 
-@pytest.mark.parametrize("answer", [(400, refusal("INVALID_ID")), (404, refusal("TRANSACTION_NOT_FOUND"))])
-@pytest.mark.parametrize(("begins", "ends"), [(0.0, 15.0), (16.0, 25.0)])
-def test_a_refusal_of_one_transaction_ends_its_own_wait_alone(
-    answer: tuple[int, Any], begins: float, ends: float
-) -> None:
-    service = Service()
-    service.add("good", (20.0, "SUCCESS"))
-    service.unlisted.add(service.add("bad"))
-
-    async def refuse() -> None:
-        await anyio.sleep(begins)
-        service.broken["bad"] = answer
-
-    async def work(client: AsyncClient) -> None:
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(refuse)
-            tasks.start_soon(client.transactions.wait, "good")
-            with pytest.raises(APIError, match=answer[1]["error"]["code"]):
-                await client.transactions.wait("bad")
-            assert service.clock() == ends
-
-    assert in_trio(service, work) == pytest.approx(25.0)
-
-
 def test_a_refusal_of_the_page_ends_every_wait() -> None:
     service = Service()
     service.add_many(3)
@@ -230,20 +200,6 @@ def test_a_refusal_of_the_page_ends_every_wait() -> None:
     waits = Concurrent(service)
     assert in_trio(service, waits.wait_for_all) == 15.0
     assert [type(error) for error in waits.errors.values()] == [InvalidApiKeyError] * 3
-
-
-def test_a_refusal_of_a_further_page_ends_the_wait_too() -> None:
-    service, refused = Service(), (401, refusal("INVALID_API_KEY"))
-    service.add_many(150)
-    client, backend = waiting_client(service)
-
-    def respond(method: str, path: str) -> tuple[int, Any]:
-        return refused if "cursor=" in path else service(method, path)
-
-    backend.handler = respond
-    with pytest.raises(InvalidApiKeyError):
-        list(client.transactions.wait_all(["t0", "t1"]))
-    assert service.requests == [(15.0, LIST)]
 
 
 @pytest.mark.parametrize("failed", [False, True], ids=["success", "failure"])
@@ -340,30 +296,6 @@ def test_a_cancelled_poll_keeps_the_notifications() -> None:
     assert len(waits.seen) == 2
 
 
-def test_notified_waits_far_down_the_list_are_all_read_although_requests_take_long() -> None:
-    service = Service()
-    service.add("new")
-    pending = service.add_many(3)
-    service.unlisted.update(pending)
-    client, backend = waiting_client(service)
-
-    def respond(method: str, path: str) -> tuple[int, Any]:
-        backend.clock += 9.0
-        return service(method, path)
-
-    def notify() -> None:
-        for identity in pending:
-            client.transactions.notify(identity)
-
-    backend.handler = respond
-    backend.at(35.0, waking(notify))
-    with pytest.raises(momopay.WaitTimeoutError):
-        list(client.transactions.wait_all(service.moves))
-    # Each round ends after one read, for lack of time. The others that were notified need not wait for the next.
-    assert service.times[:6] == [24.0, 33.0, 44.0, 53.0, 62.0, 71.0]
-    assert service.paths[:6] == [LIST, f"{LIST}/t0", LIST, *(f"{LIST}/t{number}" for number in (1, 0, 2))]
-
-
 def test_polls_use_the_lane_that_gives_way(sdk: kit.MakeSdk) -> None:
     """One request fits into the window, so that each has to wait for its slot, and tells its lane."""
     service, seen = Service(), list[Any]()
@@ -377,14 +309,14 @@ def test_polls_use_the_lane_that_gives_way(sdk: kit.MakeSdk) -> None:
     assert set(lanes) == {Lane.POLL.value}
 
 
-def test_a_turn_that_ended_without_waking_anybody_is_found_half_a_minute_later() -> None:
+def test_a_lock_that_was_released_without_waking_anybody_is_found_half_a_minute_later() -> None:
     """As where an exception of a signal handler ended it between the two."""
-    service, turn = Service(), threading.Lock()
+    service, lock = Service(), threading.Lock()
     service.add("a", (0.0, "SUCCESS"))
     client, backend = waiting_client(service)
-    turn.acquire()
-    assert client._coordinator.get().waits.take_turn(turn)
-    backend.at(20.0, turn.release)
+    lock.acquire()
+    assert client._poll_loops.get().waits._replace_lock(lock)
+    backend.at(20.0, lock.release)
     assert client.transactions.wait("a").status == "SUCCESS"
     assert service.times == [45.0]
 
@@ -455,43 +387,6 @@ def test_a_wait_that_gives_up_before_the_next_slot_leaves_polling_to_one_that_do
     in_trio(service, work, budget)
     assert ended["brief"] == pytest.approx(30.0, abs=0.2)
     assert ended["long"] == pytest.approx(60.0, abs=0.2)
-
-
-def test_notifications_without_a_pause_do_not_hold_back_full_reads() -> None:
-    service = Service()
-    service.add("failed", (0.0, "FAILED"))
-    pending = service.add_many(2)
-    client, backend = waiting_client(service)
-
-    def respond(method: str, path: str) -> tuple[int, Any]:
-        backend.clock += 3.0
-        for each in pending:
-            client.transactions.notify(each)
-        return service(method, path)
-
-    backend.handler = respond
-    assert next(iter(client.transactions.wait_all(service.moves))).result_desc == "done"
-    assert service.paths == ["/transactions", "/transactions/failed"]
-
-
-def test_the_newest_failure_is_read_in_full_first() -> None:
-    service = Service()
-    service.add_many(3, (0.0, "FAILED"), prefix="early")
-    service.add("late", (30.0, "FAILED"))
-    service.add("pending")
-    client, backend = waiting_client(service)
-
-    def respond(method: str, path: str) -> tuple[int, Any]:
-        backend.clock += 7.0
-        return service(method, path)
-
-    backend.handler = respond
-    ends = iter(client.transactions.wait_all(service.moves, schedule=PollSchedule(every=8.0)))
-    # The last early one would have its result code too late, so the slot goes to one that still has time.
-    assert [(next(ends).result_desc) for _ in range(4)] == ["done", "done", None, "done"]
-    assert service.paths == [
-        *("/transactions", "/transactions/early0", "/transactions/early1", "/transactions", "/transactions/late"),
-    ]
 
 
 def test_a_wait_is_woken_by_the_first_page_while_the_search_goes_on() -> None:
