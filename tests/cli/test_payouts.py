@@ -356,6 +356,18 @@ def test_another_spelling_in_the_journal_is_found_for_every_row_of_a_long_file(p
     assert payroll.posts == 0
 
 
+def test_one_that_cannot_be_read_does_not_end_the_wait_for_the_others(payroll: PayrollShell, client: Client) -> None:
+    payroll.write(3)
+    assert payroll.run("--yes").code == 0
+    payroll.sandbox.advance(900)
+    refused = next(each for each in client.transactions.list().items if each.account_reference == "SAL-1")
+    payroll.sandbox.spoil(refused, "phone")  # so that it is read by id
+    payroll.sandbox.fail_next("GET", "/transactions/{id}", code="ACCOUNT_INACTIVE", status=403)
+    done = payroll.run("--yes", "--wait", "--every", "0.1", "--json")
+    assert {line["reference"] for line in done.lines if line["event"] == "settled"} == {"SAL-0", "SAL-2"}
+    assert (done.code, refused.transaction_id in done.lines[-1]["stopped_by"]["message"]) == (6, True)
+
+
 def test_all_are_followed_to_their_end_and_a_reversed_one_is_reported(payroll: PayrollShell) -> None:
     payroll.write(2)
     payroll.file.write_text(payroll.file.read_text() + f"BACK,{phone_for(Outcome.insufficient_funds)},500,November\n")

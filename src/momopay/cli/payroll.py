@@ -235,10 +235,12 @@ class PayrollRun:
         """Wait until accepted rows have settled; record each end in the journal and yield it."""
         from momopay.durable.payment import payment_of
 
-        waiting = {each.payment.transaction_id: each.row for each in self.open() if each.payment is not None}
-        for ended in self._client.transactions.wait_all(waiting, until=momopay.settled, schedule=schedule):
+        waiting = [(each.payment, each.row) for each in self.open() if each.payment is not None]
+        rows = {payment.transaction_id: row for payment, row in waiting}
+        payments = [payment for payment, _ in waiting]
+        for ended in self._client.transactions.wait_all(payments, until=momopay.settled, schedule=schedule):
             self._journal.settle(ended)
-            row = waiting[ended.transaction_id]
+            row = rows[ended.transaction_id]
             payment = payment_of(momopay.EntryKind.PAYOUT, row.reference, ended)
             outcome = RowOutcome(row, momopay.JournalState.ACCEPTED, payment)
             self.outcomes[row.reference] = outcome
