@@ -10,10 +10,10 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.test import override_settings
 
-from integrations.django.conftest import Project, collect
+from integrations.django.conftest import ALIAS, Project, collect
 from momopay import ConfigurationError
 from momopay.integrations.django import clients
-from momopay.integrations.django.models import create_tables
+from momopay.integrations.django.models import Payment, create_tables
 
 SETTINGS = """
 SECRET_KEY = "a test's own, which signs nothing"
@@ -22,7 +22,7 @@ INSTALLED_APPS = ["django.contrib.contenttypes", "django.contrib.auth", "momopay
 MIDDLEWARE = ["django.middleware.security.SecurityMiddleware", "django.middleware.csrf.CsrfViewMiddleware"]
 SECURE_SSL_REDIRECT = True
 ROOT_URLCONF = "urls"
-USE_TZ = True
+USE_TZ, TIME_ZONE = {use_tz}, "Africa/Nairobi"
 MOMOPAY = {{"API_KEY": "pk_test_x", "BASE_URL": "http://127.0.0.1:1/v1", "TIMEOUT": 20}}
 """
 URLS = """
@@ -30,10 +30,16 @@ from django.urls import include, path
 urlpatterns = [path("momopay/", include("momopay.integrations.django.urls"))]
 """
 TESTS = """
+from datetime import timedelta
+
 from django.contrib.auth.models import User
 from django.test import LiveServerTestCase, TestCase, TransactionTestCase
 
+from django.utils import timezone
+
 from momopay.integrations.django import client, payment_ended
+from momopay.integrations.django.clients import database
+from momopay.integrations.django.models import Payment
 from momopay.integrations.django.test import SandboxMixin
 
 
@@ -71,6 +77,13 @@ class Checkout(SandboxMixin):
         assert self.account.kyc_approved
         self.account.kyc_approved = False
 
+    def test_sees_times_of_its_zone(self):
+        client.stk.collect_once(reference="INV-1", amount=100, phone="0712345678")
+        payments = Payment.objects.using(database())
+        minute, now = timedelta(minutes=1), timezone.now()
+        assert now - minute < payments.get().created_at < now + minute
+        assert payments.filter(created_at__range=(now - minute, now + minute)).exists()
+
 
 def fail(**_):
     raise LookupError("no order")
@@ -92,8 +105,8 @@ class OnAServer(SandboxMixin, LiveServerTestCase):
 """
 
 
-def make(folder: Path, engine: dict[str, Any]) -> None:
-    (folder / "settings.py").write_text(SETTINGS.format(engine=engine))
+def make(folder: Path, engine: dict[str, Any], *, use_tz: bool) -> None:
+    (folder / "settings.py").write_text(SETTINGS.format(engine=engine, use_tz=use_tz))
     (folder / "urls.py").write_text(URLS)
     (folder / "tests.py").write_text(TESTS)
 
@@ -111,15 +124,25 @@ def run(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize(
-    ("engine", "runs"),
-    [("sqlite", 2), ("memory", 1), pytest.param("postgresql", 2, marks=pytest.mark.whole)],
+    ("engine", "runs", "use_tz"),
+    [("sqlite", 2, False), ("memory", 1, True), pytest.param("postgresql", 2, False, marks=pytest.mark.whole)],
     indirect=["engine"],
 )
-def test_djangos_own_runner_starts_clean_each_time(engine: dict[str, Any], runs: int, tmp_path: Path) -> None:
-    make(tmp_path, engine)
+def test_djangos_own_runner_starts_clean_each_time(
+    engine: dict[str, Any], runs: int, tmp_path: Path, *, use_tz: bool
+) -> None:
+    make(tmp_path, engine, use_tz=use_tz)
     for _ in range(runs):
         done = run(tmp_path, "test", "--no-input")
-        assert (done.returncode, "Ran 9 tests" in done.stderr) == (0, True), done.stderr
+        assert (done.returncode, "Ran 11 tests" in done.stderr) == (0, True), done.stderr
+
+
+def test_a_dump_leaves_the_view_out(project: Project) -> None:
+    assert collect().is_new
+    assert Payment.objects.using(ALIAS).count() == 1
+    dumped = StringIO()
+    call_command("dumpdata", "momopay", database=ALIAS, stdout=dumped)
+    assert dumped.getvalue().strip() == "[]"
 
 
 def test_a_database_that_was_made_anew_is_explained_and_reset_by_command(

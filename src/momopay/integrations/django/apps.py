@@ -15,7 +15,7 @@ from django.core.checks import ERROR, WARNING, CheckMessage, register
 from django.core.handlers.base import BaseHandler
 from django.core.handlers.wsgi import WSGIRequest
 from django.core.signals import setting_changed
-from django.db import connections
+from django.db import connections, router
 from django.http import HttpResponse
 from django.http.response import HttpResponseBase
 from django.urls import is_valid_path, set_urlconf
@@ -37,9 +37,17 @@ class MomopayConfig(AppConfig):
     def ready(self) -> None:
         """Register the checks and the handlers."""
         register(check_settings)
+        router.routers.insert(0, _ViewRouter())
         setting_changed.connect(clients.forget_clients, dispatch_uid="momopay")
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(before=_close_files)
+
+
+class _ViewRouter:
+    """Keeps the payments, which are a database view, out of what ``dumpdata`` writes and ``loaddata`` reads."""
+
+    def allow_migrate(self, _db: str, app_label: str, model_name: str | None = None, **_hints: Any) -> bool | None:
+        return False if (app_label, model_name) == ("momopay", "payment") else None
 
 
 def _close_files() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Final
 
+from django.conf import settings
 from django.db import models, transaction
 
 from momopay import EntryKind, JournalState, TransactionStatus
@@ -18,7 +19,7 @@ from momopay.integrations.django import clients
 _VIEW: Final = """
     CREATE VIEW momopay_admin_payments AS
     SELECT p.kind || ':' || p.reference AS id, p.kind, p.reference, CAST(p.amount AS NUMERIC) AS amount, p.phone,
-        p.state, t.status, t.receipt, {time} AS created_at,
+        p.state, t.status, t.receipt, {time} AS created_at, {local} AS created_local,
         '+' || p.phone || ' 0' || substr(p.phone, 4) || COALESCE((
             SELECT {join}(' +' || o.phone || ' 0' || substr(o.phone, 4) || ' ' || COALESCE(o.receipt, ''), '')
             FROM momopay_transactions o
@@ -39,10 +40,12 @@ def create_tables(connection: Any) -> None:
     if connection.alias != clients.database():
         return
     # The journal stores times as text, in UTC.
-    view = _VIEW.format(time="CAST(p.created_at AS timestamp with time zone)", join="string_agg")
+    time = "CAST(p.created_at AS timestamp with time zone)"
+    view = _VIEW.format(time=time, local=time, join="string_agg")
     with connection.cursor() as cursor:
         if connection.vendor == "sqlite":
-            view = _VIEW.format(time="strftime('%Y-%m-%d %H:%M:%f', p.created_at)", join="group_concat")
+            time = "strftime('%Y-%m-%d %H:%M:%f', p.created_at"
+            view = _VIEW.format(time=f"{time})", local=f"{time}, 'localtime')", join="group_concat")
             cursor.execute("PRAGMA journal_mode=WAL")  # now, while nobody else uses the file
         with transaction.atomic(using=connection.alias):
             has_journal = "momopay_journal" in connection.introspection.table_names(cursor)  # made by `Journal`
@@ -61,7 +64,10 @@ class Payment(models.Model):
     state: models.Field[str, str] = models.TextField(choices=[(each, each) for each in JournalState])
     status: models.Field[Any, Any] = models.TextField(choices=[(each, each) for each in TransactionStatus], null=True)
     receipt: models.Field[Any, Any] = models.TextField(null=True)
-    created_at: models.Field[Any, Any] = models.DateTimeField("created")
+    # Without USE_TZ, Django takes what SQLite has for a time in TIME_ZONE.
+    created_at: models.Field[Any, Any] = models.DateTimeField(
+        "created", db_column="created_at" if settings.USE_TZ else "created_local"
+    )
     search_text: models.Field[str, str] = models.TextField()
 
     class Meta:
