@@ -13,7 +13,7 @@ FILES = sorted(SOURCE.rglob("*.py"))
 
 # Top to bottom, as in docs/contributing.md. A package may import its own layer and those below it.
 LAYERS = [
-    {"__main__", "cli"},
+    {"__main__", "_pyinstaller", "cli"},
     {"pytest_plugin"},
     {"integrations"},
     {"probe"},

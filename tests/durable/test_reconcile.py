@@ -59,7 +59,7 @@ def remedies(report: DayReport) -> dict[str, str]:
 
 
 def booked(**orders: Any) -> list[BookedOrder]:
-    return [BookedOrder(reference, Decimal(500), state) for reference, state in orders.items()]
+    return [BookedOrder(reference, 500, state) for reference, state in orders.items()]
 
 
 @over_both_clients
@@ -352,8 +352,15 @@ def test_orders_are_read_from_csv(tmp_path: Path) -> None:
     path.write_text("\ufeffreference,amount,state\nA, 500.50 ,paid\nB,5,WAITING\n", encoding="utf-8")
     assert BookedOrder.read_csv(path) == [
         BookedOrder("A", Decimal("500.50"), "PAID"),
-        BookedOrder("B", Decimal(5), "WAITING"),
+        BookedOrder("B", 5, "WAITING"),
     ]
+
+
+@pytest.mark.parametrize("amount", [500.0, True, "500", Decimal("1.005"), -1, None])
+def test_an_order_has_an_amount_that_is_exact(amount: Any) -> None:
+    assert BookedOrder("A", 4500, "PAID").amount == Decimal(4500)
+    with pytest.raises(RequestValidationError, match="amount"):
+        BookedOrder("A", amount, "PAID")
 
 
 NAMES = b"reference,amount,state\n"
