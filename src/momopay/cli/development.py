@@ -90,7 +90,7 @@ def send(
     transaction: Annotated[str | None, Option(metavar="ID", help="Report this one, as read from the service.")] = None,
     reference: Annotated[str, Option(metavar="TEXT", callback=not_blank, help="Of a made-up payment.")] = "INV-42",
     amount_: Annotated[
-        Decimal, kes_option("--amount", "Of a made-up payment.", callback=checked("StkRequest", "amount"))
+        Decimal, kes_option("--amount", "Of a made-up payment.", callback=checked("StkRequest.amount"))
     ] = Decimal(100),
     phone: Annotated[str, Option(metavar="PHONE", callback=whole_phone, help="Of a made-up payment.")] = "254712345678",
     kind: Annotated[str, word_option("STK|B2C", lambda: ("STK", "B2C"), "Of a made-up payment.", "--type")] = "STK",

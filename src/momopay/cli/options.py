@@ -51,11 +51,12 @@ def amount(value: str | Decimal) -> Decimal:
         raise typer.BadParameter(str(error)) from error
 
 
-def checked(request: str, name: str) -> Callable[[Any], Any]:
-    """Return a callback of options that refuses what a request of the library would refuse as its argument `name`.
+def checked(field: str) -> Callable[[Any], Any]:
+    """Return a callback of options that refuses what the library would refuse as this field of a request.
 
     So one error has every fault of a command line, and not those first that can be seen without the library.
     """
+    request, _, name = field.partition(".")
 
     def check(value: Any) -> Any:
         if value is not None:
@@ -136,6 +137,11 @@ def kes_option(name: str, text: str, **more: Any) -> Any:
 def seconds_option(text: str, least: float = 1) -> Any:
     """Return an option that takes seconds, named after its parameter."""
     return Option(metavar="SECONDS", min=least, callback=finite, help=text)
+
+
+def request_option(field: str, metavar: str, text: str) -> Any:
+    """Return an option that refuses what the library would refuse as this field, such as ``StkRequest.phone``."""
+    return Option(metavar=metavar, callback=checked(field), help=text)
 
 
 def file_option(text: str) -> Any:

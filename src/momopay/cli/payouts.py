@@ -35,6 +35,7 @@ from momopay.cli.options import (
     kes_option,
     login_name,
     not_blank,
+    request_option,
     word_option,
 )
 from momopay.cli.output import Output, kes, moment, plain, stderr
@@ -197,20 +198,12 @@ def refund(
     of: Annotated[str, Argument(metavar="REFERENCE", callback=not_blank, help="Of the collection, as in the journal.")],
     amount_: Annotated[
         Decimal | None,
-        kes_option("--amount", "By default all that is left to refund.", callback=checked("PayoutRequest", "amount")),
+        kes_option("--amount", "By default all that is left to refund.", callback=checked("PayoutRequest.amount")),
     ] = None,
     reference: Annotated[
-        str | None,
-        Option(
-            metavar="TEXT",
-            callback=checked("PayoutRequest", "reference"),
-            help="Of the refund; by default REFERENCE-R1.",
-        ),
+        str | None, request_option("PayoutRequest.reference", "TEXT", "Of the refund; by default REFERENCE-R1.")
     ] = None,
-    description: Annotated[
-        str | None,
-        Option(metavar="TEXT", callback=checked("PayoutRequest", "description"), help="A short purpose."),
-    ] = None,
+    description: Annotated[str | None, request_option("PayoutRequest.description", "TEXT", "A short purpose.")] = None,
     yes: Yes = False,
     confirm_live: ConfirmLive = None,
 ) -> None:

@@ -27,6 +27,7 @@ from momopay.cli.options import (
     flag,
     kes_option,
     not_blank,
+    request_option,
     statuses,
     time_option,
     whole_phone,
@@ -59,38 +60,28 @@ TransactionId = Annotated[str, Argument(metavar="ID", help="The transaction's id
 
 def collect(
     options: AccountOptions,
-    amount_: Annotated[Decimal, kes_option("--amount", "At least 1.", callback=checked("StkRequest", "amount"))],
+    amount_: Annotated[Decimal, kes_option("--amount", "At least 1.", callback=checked("StkRequest.amount"))],
     phone: Annotated[
-        str, Option(metavar="PHONE", callback=whole_phone, help="The customer's: 07..., 01..., +254... or 254...")
+        str, request_option("StkRequest.phone", "PHONE", "The customer's: 07..., 01..., +254... or 254...")
     ],
     reference: Annotated[
         str | None,
-        Argument(metavar="REFERENCE", callback=checked("OrderRequest", "reference"), help="Your own, of the order."),
+        Argument(metavar="REFERENCE", callback=checked("OrderRequest.reference"), help="Your own, of the order."),
     ] = None,
     no_journal: Annotated[bool, flag("--no-journal", "Send one prompt each time, and record nothing.")] = False,
     description: Annotated[
         str | None,
-        Option(
-            metavar="TEXT",
-            callback=checked("StkRequest", "transaction_desc"),
-            help="At most 13 characters; on the PIN prompt.",
-        ),
+        request_option("StkRequest.transaction_desc", "TEXT", "At most 13 characters; on the PIN prompt."),
     ] = None,
     callback_url: Annotated[
-        str | None,
-        Option(metavar="URL", callback=checked("StkRequest", "callback_url"), help="Public HTTPS; gets the result."),
+        str | None, request_option("StkRequest.callback_url", "URL", "Public HTTPS; gets the result.")
     ] = None,
     channel: Annotated[
-        str | None,
-        Option(metavar="ID", callback=checked("StkRequest", "channel_id"), help="A channel other than the default."),
+        str | None, request_option("StkRequest.channel_id", "ID", "A channel other than the default.")
     ] = None,
     abandon_after: Annotated[
         float | None,
-        Option(
-            metavar="SECONDS",
-            callback=checked("OrderRequest", "abandon_after"),
-            help="Prompt again although a prompt is still open after this long.",
-        ),
+        request_option("OrderRequest.abandon_after", "SECONDS", "Prompt again although one is still open then."),
     ] = None,
     wait: Wait = False,
     timeout: Timeout = 300,
