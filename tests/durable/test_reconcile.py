@@ -356,13 +356,6 @@ def test_orders_are_read_from_csv(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("amount", [500.0, True, "500", Decimal("1.005"), -1, None])
-def test_an_order_has_an_amount_that_is_exact(amount: Any) -> None:
-    assert BookedOrder("A", 4500, "PAID").amount == Decimal(4500)
-    with pytest.raises(RequestValidationError, match="amount"):
-        BookedOrder("A", amount, "PAID")
-
-
 NAMES = b"reference,amount,state\n"
 
 

@@ -26,7 +26,7 @@ from momopay.journal.journal import Journal, parts_of
 from momopay.models.enums import TransactionStatus, TransactionType
 from momopay.models.requests import Fit, TransactionQuery, oldest_time
 from momopay.models.transactions import TransactionSummary, UnreadTransaction
-from momopay.money import format_amount, parse_amount
+from momopay.money import format_amount
 
 OrderState = Literal["PAID", "FAILED", "WAITING"]
 _STATES: Final = frozenset({"PAID", "FAILED", "WAITING"})
@@ -45,19 +45,13 @@ class BookedOrder:
 
     Attributes:
         reference: The collection's reference.
-        amount: KES, also as an `int`.
+        amount: KES.
         state: ``PAID`` if you shipped it, ``WAITING`` if it waits for its payment, ``FAILED`` if you gave it up.
     """
 
     reference: str
     amount: Decimal | int
     state: OrderState
-
-    def __post_init__(self) -> None:
-        try:
-            object.__setattr__(self, "amount", parse_amount(self.amount, 0))
-        except ValueError as error:
-            raise RequestValidationError({"amount": str(error)}) from error
 
     @classmethod
     def read_csv(cls, path: str | PathLike[str]) -> list[Self]:
@@ -79,10 +73,10 @@ class BookedOrder:
         for number, row in rows:
             reference, state = (row.get("reference") or "").strip(), (row.get("state") or "").strip().upper()
             try:
-                amount = parse_amount(Decimal((row.get("amount") or "").strip()), 0)
-            except (InvalidOperation, ValueError):
-                amount = None
-            if not reference or reference in orders or state not in _STATES or amount is None:
+                amount = Decimal((row.get("amount") or "").strip())
+            except InvalidOperation:
+                amount = Decimal("NaN")
+            if not reference or reference in orders or state not in _STATES or not amount.is_finite():
                 problem = "needs a reference of its own, an amount, and a state: PAID, FAILED or WAITING"
                 shown = ", ".join(redacted_repr(row[each.name]) for each in fields(cls))
                 raise RequestValidationError({"orders": f"line {number} {problem}; it has {shown}"})
