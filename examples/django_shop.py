@@ -123,18 +123,17 @@ def move(order: str, state: str, *before: str) -> None:
 
 
 @receiver(payment_ended)
-def on_end(payment: Payment, reference: str, kind: EntryKind, **_: object) -> None:
+def on_end(payment: Payment, **_: object) -> None:
     """Act on the end of a payment. Callbacks and sweeps bring each end here once."""
-    if kind is EntryKind.COLLECTION:
+    if payment.kind is EntryKind.COLLECTION:
         if payment.is_paid:
             # NOT PAID: the PIN came after the prompt had ended.
-            move(reference, "PAID", "WAITING", "NOT PAID")
+            move(payment.reference, "PAID", "WAITING", "NOT PAID")
         else:
-            move(reference, "NOT PAID", "WAITING")
-    else:  # a refund: the admin takes -R1, -R2 and so on
-        order = reference.rpartition("-R")[0]
+            move(payment.reference, "NOT PAID", "WAITING")
+    elif payment.refund_of is not None:
         ended = "REFUNDED" if payment.is_paid else "REFUND CAME BACK"
-        move(order, ended, "PAID", "REFUND CAME BACK")
+        move(payment.refund_of, ended, "PAID", "REFUND CAME BACK")
 
 
 def pay(request: HttpRequest) -> HttpResponse:

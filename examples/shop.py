@@ -30,7 +30,6 @@ from fastapi.responses import HTMLResponse
 from pydantic import BaseModel, Field
 
 from momopay import (
-    Callback,
     CallbackSigner,
     Client,
     DuplicateCollectionError,
@@ -38,7 +37,6 @@ from momopay import (
     Journal,
     MomoPayError,
     Payment,
-    Transaction,
 )
 from momopay.integrations.fastapi import callback_endpoint
 from momopay.sandbox import Sandbox
@@ -108,25 +106,19 @@ def pay(press: Press) -> None:
             raise HTTPException(422, str(error)) from error
 
 
-def on_callback(callback: Callback) -> None:
-    """Act on the service's own record. After an error, the callback comes again."""
-    on_end(client.transactions.confirm(callback))
-
-
-def on_end(transaction: Transaction) -> None:
-    """Act on the end of a payment. Callbacks and sweeps bring each end here once."""
-    entry = journal.settle(transaction)  # None: this shop did not ask for it
-    if entry is not None and entry.kind is EntryKind.COLLECTION:
-        if transaction.status == "SUCCESS":
+def on_end(payment: Payment) -> None:
+    """Act on the end of a payment. Callbacks and sweeps bring each end here once; after an error, again."""
+    if payment.kind is EntryKind.COLLECTION:
+        if payment.is_paid:
             # NOT PAID: the PIN came after the prompt had ended.
-            move(entry.reference, "PAID", "WAITING", "NOT PAID")
-        elif transaction.status.ended_without_success:
-            move(entry.reference, "NOT PAID", "WAITING")
-    elif entry is not None and entry.refund_of is not None:
-        if transaction.status == "SUCCESS":
-            move(entry.refund_of, "REFUNDED", "REFUNDING", "REFUND CAME BACK")
-        elif transaction.status == "REVERSED":
-            move(entry.refund_of, "REFUND CAME BACK", "REFUNDING")
+            move(payment.reference, "PAID", "WAITING", "NOT PAID")
+        else:
+            move(payment.reference, "NOT PAID", "WAITING")
+    elif payment.refund_of is not None:
+        if payment.is_paid:
+            move(payment.refund_of, "REFUNDED", "REFUNDING", "REFUND CAME BACK")
+        elif payment.status == "REVERSED":
+            move(payment.refund_of, "REFUND CAME BACK", "REFUNDING")
 
 
 def sweep() -> None:
@@ -181,7 +173,7 @@ app = FastAPI(lifespan=lifespan)
 app.get("/")(front)
 app.post("/pay")(pay)
 app.get("/orders/{order}")(show)
-app.post("/momo")(callback_endpoint(on_callback, signer=signer, journal=journal))
+app.post("/momo")(callback_endpoint(on_end, client=client, signer=signer))
 
 PAGE = Template("""<!doctype html><html lang="en"><meta charset="utf-8"><title>Kahawa, the corner coffee shop</title>
 <meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,"><style>

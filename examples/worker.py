@@ -33,10 +33,10 @@ from momopay import (
     JournalEntry,
     JournalError,
     OutcomeUnknownError,
+    Payment,
     RedisRateBudget,
     ServerError,
     ThrottledError,
-    Transaction,
 )
 
 REDIS_URL = os.environ.get("REDIS_URL", "redis://localhost")
@@ -106,9 +106,9 @@ def sweep() -> None:
         logger.warning("%d payouts are unresolved: `momopay payouts status`", report.unknown)
 
 
-def on_end(transaction: Transaction) -> None:
+def on_end(payment: Payment) -> None:
     """Act on an end: tell the winner, or pay what was sent back under a new reference. A callback may use it too."""
-    logger.warning("%s ended: %s", transaction.account_reference, transaction.status)
+    logger.warning("%s ended: %s", payment.reference, payment.status)
 
 
 def demonstrate() -> int:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from codecs import BOM_UTF8
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 from unicodedata import normalize
 
 from pydantic import ValidationError
@@ -23,12 +23,6 @@ from momopay.phones import same_phone
 
 if TYPE_CHECKING:  # not needed to parse callbacks
     from momopay.models.transactions import Transaction
-
-CallbackHandler: TypeAlias = Callable[[Callback], object]
-"""A function that is called with each callback. What it returns is ignored."""
-
-AsyncCallbackHandler: TypeAlias = Callable[[Callback], Coroutine[Any, Any, object]]
-"""An ``async def`` function that is awaited with each callback."""
 
 MAX_BODY_BYTES: Final = 64 * 1024
 

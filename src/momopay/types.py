@@ -10,11 +10,10 @@ from momopay._core.reads import TransactionIterator, TransactionPages
 from momopay._polling.wait import WaitIterator
 from momopay._ratelimit.budget import Lane
 from momopay._ratelimit.redis_budget import RedisClient
-from momopay.callbacks import AsyncCallbackHandler, CallbackHandler
 from momopay.durable.pay_all import PayoutIterator
-from momopay.durable.payment import PayoutOutcome
+from momopay.durable.payment import AsyncPaymentHandler, PaymentHandler, PayoutOutcome
 from momopay.durable.reconcile import BookedOrder, DayReport, Difference
-from momopay.durable.sweep import AsyncTransactionHandler, SweepReport, TransactionHandler
+from momopay.durable.sweep import SweepReport
 from momopay.journal import JournalCheck, JournalTransaction
 from momopay.models.arguments import ChannelRef, HasId, HasTransactionId, TransactionRef
 from momopay.models.callbacks import CallbackTransaction
@@ -31,10 +30,8 @@ __all__ = [
     "SHARED_BUDGET",
     "UNCHANGED",
     "UNSET",
-    "AsyncCallbackHandler",
-    "AsyncTransactionHandler",
+    "AsyncPaymentHandler",
     "BookedOrder",
-    "CallbackHandler",
     "CallbackTransaction",
     "ChannelRef",
     "Channels",
@@ -45,6 +42,7 @@ __all__ = [
     "JournalCheck",
     "JournalTransaction",
     "Lane",
+    "PaymentHandler",
     "PayoutIterator",
     "PayoutOutcome",
     "Payouts",
@@ -52,7 +50,6 @@ __all__ = [
     "ResponseInfo",
     "Stk",
     "SweepReport",
-    "TransactionHandler",
     "TransactionIterator",
     "TransactionOverview",
     "TransactionPage",

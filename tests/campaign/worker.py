@@ -19,7 +19,6 @@ from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count, cycle
 from typing import Any
-from urllib.parse import urlsplit
 
 from campaign import controls
 from campaign.clocks import SKEWS, Clock, own_time
@@ -27,7 +26,6 @@ from campaign.judge import Order, Said, Word
 from campaign.orders import Ear, asking, heard, orders_of
 from campaign.settings import DEADLINE, LANES, SIGNER, TIMEOUT, Log, Settings
 from momopay import AsyncClient, Client, EntryKind, Journal, JournalEntry, JournalError, JournalState, MomoPayError
-from momopay.integrations._receiver import CallbackReceiver
 from strikes import Striker
 
 PASSES = 2
@@ -307,12 +305,12 @@ def sweep(settings: Settings) -> None:
 def receive(settings: Settings) -> None:
     """Hear callbacks, as a process of its own: check the token, confirm at the service, settle the row."""
     with at_work(settings) as worker:
-        receiver = CallbackReceiver(ignore, SIGNER, worker.journal, client=worker.client(Client, max_attempts=2))
+        client = worker.client(Client, max_attempts=2, journal=worker.journal)
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["content-length"]))
-                status = receiver.receive("POST", urlsplit(self.path).query, body)
+                status = client.transactions.receive(self.path, body, ignore, signer=SIGNER)
                 worker.log.event(f"callback: {status}")
                 with suppress(ConnectionError):
                     self.send_response(status)

@@ -127,7 +127,7 @@ def test_an_awaitable_is_not_awaited(caplog: pytest.LogCaptureFixture) -> None:
         return returned.pop()
 
     for _ in range(2):
-        Observer(on_event).deliver(CallStarted(operation="stk.initiate", call_id=1, at=0.0))
+        Observer(on_event)(CallStarted(operation="stk.initiate", call_id=1, at=0.0))
     assert [record.message.partition("\n")[0].split(": ")[1] for record in caplog.records] == ["TypeError"] * 2
 
 
@@ -232,7 +232,7 @@ def test_the_trace_of_an_observer_shows_no_secret(caplog: pytest.LogCaptureFixtu
     def on_event(_event: object) -> None:
         raise ValueError(f"{KEY} {PHONE}")
 
-    Observer(on_event).deliver(CallStarted(operation="stk.initiate", call_id=1, at=0.0))
+    Observer(on_event)(CallStarted(operation="stk.initiate", call_id=1, at=0.0))
     assert "on_event failed on CallStarted: ValueError" in caplog.text
     assert KEY not in caplog.text
     assert PHONE not in caplog.text

@@ -12,7 +12,7 @@ import pytest
 
 from drivers import Driver
 from journal.kit import PHONE, execute, found
-from momopay import EntryKind, Journal, JournalEntry, JournalState, RateBudget, Transaction
+from momopay import EntryKind, Journal, JournalEntry, JournalState, Payment, RateBudget
 from momopay.sandbox import Account, Fault, Outcome, Sandbox, phone_for
 from momopay.types import Lane, SweepReport
 from virtual import envelope
@@ -239,12 +239,12 @@ class Handler:
     """Remembers what it was called with, and raises what it is given first."""
 
     def __init__(self, *troubles: BaseException) -> None:
-        self.ends: list[tuple[str | None, str]] = []
-        self.transactions: list[Transaction] = []
+        self.ends: list[tuple[str, str]] = []
+        self.payments: list[Payment] = []
         self._troubles = list(troubles)
 
-    def __call__(self, transaction: Transaction) -> None:
+    def __call__(self, payment: Payment) -> None:
         if self._troubles:
             raise self._troubles.pop(0)
-        self.transactions.append(transaction)
-        self.ends.append((transaction.account_reference, str(transaction.status)))
+        self.payments.append(payment)
+        self.ends.append((payment.reference, str(payment.status)))

@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from email.utils import format_datetime
@@ -25,6 +26,7 @@ from durable.kit import (
     Calls,
     Service,
     Shop,
+    balance,
     collect,
     listed,
     of_both_kinds,
@@ -45,6 +47,7 @@ from journal.kit import (
     before_each,
     begin,
     execute,
+    found,
     lease_of,
     put,
 )
@@ -57,6 +60,7 @@ from momopay import (
     Journal,
     OutcomeUnknownError,
     RequestValidationError,
+    Transaction,
 )
 from momopay.sandbox import Fault, Outcome, phone_for
 
@@ -416,3 +420,26 @@ def test_a_read_that_masks_the_phone_does_not_hide_an_open_prompt_on_another(dri
     execute(journal, "UPDATE momopay_payments SET phone = ''")  # anonymised: nothing else shows the phone
     execute(journal, "UPDATE momopay_transactions SET phone = '', status = 'SUCCESS'")
     assert drive(transport=service.transport)(collect(journal, phone=PHONE)).is_paid
+
+
+@over_both_clients
+@of_both_kinds
+@pytest.mark.parametrize("answer", ["lost", "another's"])
+def test_an_answer_that_was_lost_while_its_callback_came_is_no_error(
+    drive: Drive, journal: Journal, calls: Calls, answer: str
+) -> None:
+    """The journal knows by then what the answer would have said. One that names another payment stays in doubt."""
+
+    def respond(request: httpx.Request) -> httpx.Response:
+        if request.method != "POST":
+            return httpx.Response(200, json=balance())
+        shown = {"status": "SUCCESS", "accountReference": "r", **calls.fields}
+        journal.settle(Transaction.model_validate(record(**shown)))
+        text = b"<html>" if answer == "lost" else b'{"success": true, "data": {"transactionId": "t-9"'
+        return httpx.Response(200, content=text)
+
+    sdk = drive(transport=httpx.MockTransport(respond))
+    with nullcontext() if answer == "lost" else pytest.raises(OutcomeUnknownError):
+        payment = sdk(calls.once(journal))
+        assert (payment.transaction_id, payment.is_paid, payment.is_new) == ("t-1", True, True)
+    assert found(journal).transaction_id == "t-1"

@@ -37,7 +37,7 @@ from momopay import (
     JournalState,
     MomoPayError,
     OutcomeUnknownError,
-    Transaction,
+    Payment,
     parse_callback,
 )
 from momopay.sandbox import Fault
@@ -173,7 +173,7 @@ def test_what_a_page_shows_with_the_fee_in_its_amount_is_read_by_id(shop: Shop) 
     handler = Handler()
     assert shop.sweep(handler) == SweepReport(settled=2, handled=2)
     assert (shop.entry().status, shop.entry("s").status) == ("SUCCESS", "SUCCESS")
-    assert [each.amount for each in handler.transactions] == [10, 10]
+    assert [each.amount for each in handler.payments] == [10, 10]
 
 
 def test_what_the_service_does_not_know_stops_nothing(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
@@ -336,7 +336,7 @@ def test_each_end_is_delivered_once(shop: Shop) -> None:
     shop.later(HOUR)
     assert shop.sweep(handler) == SweepReport(settled=4, handled=4)
     assert sorted(handler.ends) == [("o", "CANCELLED"), *((f"r{number}", "SUCCESS") for number in range(3))]
-    assert [each.result_code for each in handler.transactions if each.status == "CANCELLED"] == ["1032"]
+    assert [each.result_code for each in handler.payments if each.status == "CANCELLED"] == ["1032"]
     assert shop.sweep(handler).handled == 0
     shop.sandbox.cancel(shop.collect("p"))
     shop.collect("p")
@@ -362,7 +362,7 @@ def test_a_payouts_failure_is_delivered_once_it_is_reversed(shop: Shop) -> None:
     shop.later(HOUR)
     assert shop.sweep(handler) == SweepReport(settled=1, handled=1)
     assert handler.ends == [("r", "REVERSED")]
-    assert handler.transactions[-1].result_code is not None
+    assert handler.payments[-1].result_code is not None
 
 
 def test_a_payouts_failure_is_no_end_if_its_callback_had_no_type(drive: Drive, journal: Journal) -> None:
@@ -474,11 +474,11 @@ def test_an_async_handler_is_awaited_by_an_async_client_only(shop: Shop) -> None
     shop.later(HOUR)
     handler = Handler(RuntimeError("once"))
 
-    async def handle(transaction: Transaction) -> None:
-        handler(transaction)
+    async def handle(payment: Payment) -> None:
+        handler(payment)
 
-    def forget_to_await(transaction: Transaction) -> object:
-        return handle(transaction)
+    def forget_to_await(payment: Payment) -> object:
+        return handle(payment)
 
     if shop.sdk.client_kind == "blocking":
         with pytest.raises(ConfigurationError, match="async def"):
@@ -499,8 +499,8 @@ def test_a_callback_error_of_the_handler_is_its_own_failure(
     mismatch = CallbackMismatchError("too early", transaction_id="x", fields=["status"])
     handler = Handler(CallbackError("do not act on it"), mismatch)
 
-    async def handle(transaction: Transaction) -> None:
-        handler(transaction)
+    async def handle(payment: Payment) -> None:
+        handler(payment)
 
     given = handle if kind == "async def" else handler
     assert shop.sweep(given) == SweepReport(settled=1, failed=1)

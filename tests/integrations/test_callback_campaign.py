@@ -14,9 +14,9 @@ from uuid import UUID
 
 import pytest
 
-from integrations.kit import awaited, blocking
+from durable.receiving import awaited, blocking
 from journal.kit import in_threads
-from momopay import Callback, CallbackSigner, Journal
+from momopay import CallbackSigner, Journal, Payment
 from test_callbacks import EVENT_OF, STATED
 
 Key: TypeAlias = tuple[str, str]
@@ -42,16 +42,16 @@ class Effects:
     counted: Counter[Key] = field(default_factory=Counter[Key])
     _lock: Lock = field(default_factory=Lock)
 
-    def handle(self, callback: Callback) -> None:
-        key = (callback.transaction.id, str(callback.transaction.status))
+    def handle(self, payment: Payment) -> None:
+        key = (payment.transaction_id, str(payment.status))
         with self._lock:
             if key in self.failing:
                 self.failing.remove(key)
                 raise RuntimeError("the shop's database is away")
             self.counted[key] += 1
 
-    async def handle_async(self, callback: Callback) -> None:
-        self.handle(callback)
+    async def handle_async(self, payment: Payment) -> None:
+        self.handle(payment)
 
 
 class Storm:

@@ -11,9 +11,9 @@ import pytest
 from django.db import connection, connections
 from django.test import RequestFactory
 
+from durable.receiving import BODY, client_of, handle_later, unreachable
 from integrations.apps import django_wsgi_app
-from integrations.kit import BODY, handle_later, unreachable
-from momopay import Callback, Journal
+from momopay import Callback, Journal, Payment
 from momopay.integrations import django
 from momopay.types import TransactionSummary
 
@@ -24,24 +24,24 @@ def post(app: Any, query: str = "", body: bytes = BODY) -> Any:
 
 
 def test_an_async_handler_makes_an_async_view() -> None:
-    view = django.callback_endpoint(handle_later)
+    view = django.callback_endpoint(handle_later, client=client_of())
     assert inspect.iscoroutinefunction(view)
     assert asyncio.run(view(RequestFactory().post("/momo", BODY, content_type="text/plain"))).status_code == 200
-    assert not inspect.iscoroutinefunction(django.callback_endpoint(unreachable))
+    assert not inspect.iscoroutinefunction(django.callback_endpoint(unreachable, client=client_of()))
 
 
 def test_without_atomic_requests_or_for_an_async_handler_no_transaction_opens(monkeypatch: pytest.MonkeyPatch) -> None:
     atomic = list[bool]()
 
-    def handle(_callback: Callback) -> None:
+    def handle(_payment: Payment) -> None:
         atomic.append(connection.in_atomic_block)
 
     with closing(connection):
-        post(django_wsgi_app(handle))
+        post(django_wsgi_app(handle, client=client_of()))
         assert atomic == [False]
         monkeypatch.setitem(connections.settings["default"], "ATOMIC_REQUESTS", True)
-        assert post(django_wsgi_app(handle_later)).status_code == 200
-        assert inspect.iscoroutinefunction(django.callback_endpoint(handle_later))
+        assert post(django_wsgi_app(handle_later, client=client_of())).status_code == 200
+        assert inspect.iscoroutinefunction(django.callback_endpoint(handle_later, client=client_of()))
 
 
 def test_the_handler_commits_before_the_journal_marks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -57,7 +57,7 @@ def test_the_handler_commits_before_the_journal_marks(monkeypatch: pytest.Monkey
 
     troubles: list[Exception] = [RuntimeError("after the insert")]
 
-    def handle(_callback: Callback) -> None:
+    def handle(_payment: Payment) -> None:
         atomic.append(connection.in_atomic_block)
         with connection.cursor() as cursor:
             cursor.execute("INSERT INTO orders VALUES ('INV-42')")
@@ -70,9 +70,9 @@ def test_the_handler_commits_before_the_journal_marks(monkeypatch: pytest.Monkey
             return int(cursor.fetchone()[0])
 
     with closing(connection), Watched(f"sqlite:///{tmp_path / 'shop.db'}") as journal:
-        app = django_wsgi_app(handle, journal=journal)
+        app = django_wsgi_app(handle, client=client_of(journal))
         with connection.cursor() as cursor:
             cursor.execute("CREATE TABLE orders (reference TEXT)")
         assert (post(app).status_code, paid(), atomic) == (500, 0, [True])
         assert (post(app).status_code, paid(), atomic) == (200, 1, [True, True, False])
-        assert (post(app).status_code, paid(), atomic) == (200, 1, [True, True, False, False])
+        assert (post(app).status_code, paid(), atomic) == (200, 1, [True, True, False])

@@ -3,7 +3,6 @@
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable
-from functools import partial
 from typing import Any
 
 import anyio
@@ -12,7 +11,7 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import Response
 
-from integrations.kit import BODY, QUERY, SIGNER, Handler, unreachable
+from durable.receiving import BODY, QUERY, SIGNER, Handler, client_of, unreachable
 from momopay import Journal
 from momopay._transport import threads
 from momopay.integrations import fastapi
@@ -28,7 +27,7 @@ async def deliver(endpoint: Callable[[Request], Awaitable[Response]], query: byt
 
 
 def test_a_query_that_is_not_ascii_is_forged() -> None:
-    endpoint = fastapi.callback_endpoint(unreachable, signer=SIGNER)
+    endpoint = fastapi.callback_endpoint(unreachable, client=client_of(), signer=SIGNER)
     assert asyncio.run(deliver(endpoint, b"momo_token=\xff")).status_code == 403
 
 
@@ -47,7 +46,7 @@ def assert_comes_again(handler: Handler, endpoint: Callable[[Request], Awaitable
 def test_cancelled_before_its_thread(journal: Journal, monkeypatch: pytest.MonkeyPatch, loop: str, kind: str) -> None:
     monkeypatch.setattr(threads, "CANCELLED_WAIT", 0.05)  # seconds that a cancelled task waits for its thread
     handler = Handler()
-    endpoint = fastapi.callback_endpoint(getattr(handler, kind), signer=SIGNER, journal=journal)
+    endpoint = fastapi.callback_endpoint(getattr(handler, kind), client=client_of(journal), signer=SIGNER)
     busy, go = threading.Event(), threading.Event()
 
     def occupy() -> None:
@@ -72,40 +71,6 @@ def test_cancelled_before_its_thread(journal: Journal, monkeypatch: pytest.Monke
     assert_comes_again(handler, endpoint)
 
 
-@each_loop
-def test_a_thread_that_begins_late_holds_nothing(journal: Journal, monkeypatch: pytest.MonkeyPatch, loop: str) -> None:
-    """The operating system was late to run it: by then nobody is left who would release the callback."""
-    monkeypatch.setattr(threads, "CANCELLED_WAIT", 0.05)
-    handler = Handler()
-    endpoint = fastapi.callback_endpoint(handler.handle_async, signer=SIGNER, journal=journal)
-    begun, go, done = threading.Event(), threading.Event(), threading.Event()
-    run_in_time, late = anyio.to_thread.run_sync, [True]
-
-    def begin_late(work: Callable[[], object]) -> object:
-        begun.set()
-        go.wait(30)
-        try:
-            return work()
-        finally:
-            done.set()
-
-    async def run_sync(work: Callable[[], object], **options: Any) -> object:
-        return await run_in_time(partial(begin_late, work) if late and late.pop() else work, **options)
-
-    async def main() -> None:
-        async with anyio.create_task_group() as request:
-            request.start_soon(deliver, endpoint)
-            while not begun.is_set():  # noqa: ASYNC110  a thread sets it
-                await anyio.sleep(0.001)
-            request.cancel_scope.cancel()
-        go.set()
-        await run_in_time(done.wait, 30)
-
-    monkeypatch.setattr(anyio.to_thread, "run_sync", run_sync)
-    anyio.run(main, backend=loop)
-    assert_comes_again(handler, endpoint)
-
-
 def test_at_most_64_kib_of_a_body_are_read() -> None:
     chunks = 0
 
@@ -115,11 +80,11 @@ def test_at_most_64_kib_of_a_body_are_read() -> None:
         return {"type": "http.request", "body": b" " * 16_384, "more_body": True}
 
     async def run() -> Response:
-        return await fastapi.callback_endpoint(unreachable)(Request(SCOPE, receive))
+        return await fastapi.callback_endpoint(unreachable, client=client_of())(Request(SCOPE, receive))
 
     assert asyncio.run(run()).status_code == 400
     assert chunks == 5
 
 
 def test_the_endpoint_is_named_after_its_handler() -> None:
-    assert getattr(fastapi.callback_endpoint(unreachable), "__name__", "") == "unreachable"
+    assert getattr(fastapi.callback_endpoint(unreachable, client=client_of()), "__name__", "") == "unreachable"

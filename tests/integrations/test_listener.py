@@ -12,7 +12,7 @@ from flask import Flask
 import momopay
 import wire
 from in_turn import in_turn
-from momopay import Callback, CallbackSigner, Client, InvalidApiKeyError, Journal, MomoPayError, RequestValidationError
+from momopay import CallbackSigner, Client, InvalidApiKeyError, Journal, MomoPayError, Payment, RequestValidationError
 from momopay._transport.sync_backend import SyncBackend
 from momopay.integrations._listener import EndWatch, ForwardedEnd, Listener, post_callback
 from momopay.integrations.flask import callback_endpoint
@@ -101,12 +101,11 @@ def test_the_callback_is_the_service_s_own_without_its_receipt(
 
 @contextmanager
 def shop(client: Client, journal: Journal, confirmed: list[tuple[str, str]]) -> Generator[str]:
-    def handle(callback: Callback) -> None:
-        transaction = client.transactions.confirm(callback)
-        confirmed.append((str(transaction.account_reference), transaction.status))
+    def handle(payment: Payment) -> None:
+        confirmed.append((payment.reference, payment.status))
 
-    app = Flask("shop")
-    app.post("/momo")(callback_endpoint(handle, signer=CallbackSigner(SECRET), journal=journal))
+    app, own = Flask("shop"), client.with_options(journal=journal)
+    app.post("/momo")(callback_endpoint(handle, client=own, signer=CallbackSigner(SECRET)))
     with wsgi_served(app) as address:
         yield f"{address}/momo"
 

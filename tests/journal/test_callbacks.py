@@ -27,7 +27,6 @@ from journal.kit import (
 )
 from momopay import Callback, CallbackError, CallbackMismatchError, Journal, JournalState, Payout, Transaction
 from momopay.journal.journal import parts_of
-from momopay.models.callbacks import mark_confirmed
 
 ANSWER = Payout.model_validate(
     {"transactionId": "the-id", "status": "PENDING", "amount": 10, "phone": PHONE, "reference": "r"}
@@ -172,7 +171,7 @@ def test_an_unresolved_payout_needs_amount_and_phone(journal: Journal, missing: 
     assert found(journal) == entry
 
 
-def test_a_prompt_that_the_journal_does_not_know_needs_a_confirmed_callback(
+def test_a_prompt_that_the_journal_does_not_know_is_recorded_from_a_read_alone(
     journal: Journal, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Whoever has the URL could invent prompts, and raise the limit of refunds."""
@@ -181,12 +180,9 @@ def test_a_prompt_that_the_journal_does_not_know_needs_a_confirmed_callback(
     assert journal.record(invented) == found(journal, "o") == order
     assert "'o'" in caplog.text
     assert journal.record(callback("o", "o-0", "CANCELLED", type="STK", amount=100)) == found(journal, "o")
-    mark_confirmed(invented, payout("o", transactionId="invented", type="STK", amount=100))
-    entry = journal.record(invented)
+    entry = journal.settle(invented)
     assert entry is not None
     assert sorted(entry.transaction_ids) == ["invented", "o-0"]
-    changed = invented.model_copy(update={"transaction": callback("o", "x", type="STK", amount=100).transaction})
-    assert journal.record(changed) == entry, "a copy that was changed is not confirmed"
 
 
 def test_a_foreign_id_of_a_broken_answer_is_no_mismatch_of_its_owner(journal: Journal) -> None:
@@ -194,11 +190,11 @@ def test_a_foreign_id_of_a_broken_answer_is_no_mismatch_of_its_owner(journal: Jo
     put(journal, "r", transaction_id="the-id")
     put(journal, "s", UNKNOWN, amount=20)
     fits = callback("s", amount=20)
-    assert parts_of(journal).recorder.check(fits) == found(journal, "s")
+    assert parts_of(journal).recorder.check(fits.transaction) == found(journal, "s")
     put(journal, "t", amount=20)
     for other in (callback("s", amount=30), callback("t", amount=20)):
         with pytest.raises(CallbackMismatchError):
-            parts_of(journal).recorder.check(other)
+            parts_of(journal).recorder.check(other.transaction)
 
 
 @pytest.mark.parametrize(("status", "kept"), [("SUCCESS", True), ("FAILED", False)])

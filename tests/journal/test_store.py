@@ -681,7 +681,7 @@ def test_orders_share_a_reference_while_their_amounts_differ_or_one_has_ended(jo
     statements = list[str]()
     with before_each(statements.append, journal):
         send(journal, "april", 300)
-        parts_of(journal).recorder.check(callback("METER", "t-april", type="STK", amount=300))
+        parts_of(journal).recorder.check(callback("METER", "t-april", type="STK", amount=300).transaction)
     reads = [each for each in statements if ".wire_reference = " in each]
     assert [".amount = " in each for each in reads] == [True], "a shop may have one reference for all its orders"
 

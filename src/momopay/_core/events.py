@@ -40,7 +40,7 @@ _call_ids = itertools.count(1)
 
 
 class Observer:
-    """Passes events to `on_event`. As thread-safe as `on_event` is."""
+    """Passes events to `on_event`. As thread-safe as `on_event` is. It can be an `on_event` itself."""
 
     def __init__(self, on_event: object) -> None:
         if not callable(on_event) or is_async(on_event):
@@ -48,7 +48,7 @@ class Observer:
         self._on_event: Callable[[events.Event], object] = on_event
         self._failed = set[type[events.Event]]()
 
-    def deliver(self, event: events.Event) -> None:
+    def __call__(self, event: events.Event) -> None:
         """Call the observer. Log what it raises, with a traceback once for each kind of event."""
         try:
             raise_if_awaitable(self._on_event(event))
@@ -60,6 +60,11 @@ class Observer:
 
     def start(self, name: str, clock: Callable[[], float], reference: object = None) -> CallEvents:
         return CallEvents(self, name, clock, reference)
+
+
+def observer_of(on_event: object) -> Observer:
+    """Return the observer that an `on_event` is, or a new one for it."""
+    return on_event if isinstance(on_event, Observer) else Observer(on_event)
 
 
 class CallEvents:
@@ -92,7 +97,7 @@ class CallEvents:
 
     def flush(self) -> None:
         while self._held:
-            self._observer.deliver(self._held.pop(0))
+            self._observer(self._held.pop(0))
 
     def call_started(self) -> None:
         self._emit(events.CallStarted, reference=self._reference)
@@ -148,6 +153,11 @@ class CallEvents:
     def sweep_ended(self, **counts: int) -> None:
         self._emit(events.SweepEnded, **counts)
 
+    @staticmethod
+    def outcome_of(error: BaseException) -> events.CallbackOutcome:
+        """Return the outcome to report for the error of a callback."""
+        return outcome_of(error)
+
     @contextmanager
     def confirming(self, callback: object) -> Generator[None]:
         try:
@@ -183,7 +193,7 @@ class CallEvents:
             fields["error"] = type(error)  # the error itself would keep frames alive, and with them the payment
         event = event_class(operation=self.name, call_id=self.call_id, at=datetime.now(UTC).timestamp(), **fields)
         if self._held is None:
-            self._observer.deliver(event)
+            self._observer(event)
         else:
             self._held.append(event)
 

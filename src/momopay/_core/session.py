@@ -234,6 +234,10 @@ class Session(Generic[BackendT]):
             )
         return self._open_journal()
 
+    def own_journal(self) -> momopay.Journal | None:
+        """Return the client's journal, or None if it has none."""
+        return None if self._open_journal is None else self._open_journal()
+
     def callback_url(self, given: str | None, reference: str | None) -> str | None:
         """Return a payment's callback URL: the given one, or else the one that an integration makes."""
         return self.make_callback_url(reference) if given is None and reference is not None else given

@@ -21,7 +21,7 @@ from momopay._core.session import Session
 from momopay._core.wiring import BackendT
 from momopay._redaction import mask_phone, redacted_repr
 from momopay.durable.lookup import PaymentLookup
-from momopay.durable.payment import Payment, outcome_unknown, payment_of
+from momopay.durable.payment import Payment, outcome_unknown, payment_in, payment_of
 from momopay.durable.send import ENDPOINTS, JournalAccess, Sender, learn_tenant
 from momopay.journal.entries import MAY_BE_SENT, EntryKind, JournalEntry, JournalTransaction
 from momopay.journal.evidence import Draft, KeyIdentity
@@ -97,7 +97,10 @@ class DurableCall(Generic[BackendT]):
             while True:
                 payment = await (self._send(None) if entry is None else self._take_next_step(entry))
                 if payment is not None:
-                    return payment
+                    if payment.is_new or not payment.is_paid or entry is None:
+                        return payment
+                    refunded = await self._journal.run(self._store.refunded, entry)
+                    return payment.model_copy(update={"refunded": refunded})
                 self._call.has_slot = False  # by now it may be too old to send
                 entry = await self._journal.run(self._store.get, self._kind, self._reference)
         except errors.MomoPayError as error:
@@ -133,8 +136,7 @@ class DurableCall(Generic[BackendT]):
                     return self._existing_if_blocking(entry, found)
             record = await self._sender.try_to_send(self._draft, entry)
         except errors.OutcomeUnknownError as error:
-            await self._search_after(error)
-            return None
+            return await self._after_unclear(error)
         except errors.RequestValidationError:
             # As far as the journal knows, another order is open under this account_reference. It may have ended since.
             if self._kind is EntryKind.PAYOUT or self._has_read_others:
@@ -144,7 +146,9 @@ class DurableCall(Generic[BackendT]):
                 if other.kind is EntryKind.COLLECTION and other.reference != self._reference:
                     await PaymentLookup(self._journal).refresh(other)
             return None
-        return None if record is None else payment_of(self._kind, self._reference, record, is_new=True)
+        if record is None:
+            return None
+        return payment_of(self._kind, self._reference, record, is_new=True, entry=self._draft)
 
     async def _read_blocking(self, entry: JournalEntry) -> Payment | None:
         """Read the paid transaction, else those that block another attempt. Return one that still does, else None."""
@@ -177,9 +181,22 @@ class DurableCall(Generic[BackendT]):
         try:
             record = await self._sender.resend(self._draft, entry, seconds)
         except errors.OutcomeUnknownError as error:
+            return await self._after_unclear(error)
+        if record is None:
+            return None
+        return payment_of(self._kind, self._reference, record, is_new=True, entry=self._draft)
+
+    async def _after_unclear(self, error: errors.OutcomeUnknownError) -> Payment | None:
+        """Return the payment if a callback has shown meanwhile what a lost answer would have said.
+
+        Else return None if this call searches for the payment, or raise the error.
+        """
+        row = await self._journal.run_or_log(self._store.get, self._kind, self._reference)
+        payment = None if row is None else payment_in(row)
+        if payment is None or error.transaction_id not in {None, payment.transaction_id}:
             await self._search_after(error)
             return None
-        return None if record is None else payment_of(self._kind, self._reference, record, is_new=True)
+        return payment.model_copy(update={"is_new": self._call.may_have_been_sent})
 
     async def _search_after(self, error: errors.OutcomeUnknownError) -> None:
         """Return if this call searches for the payment whose request raised the error; else raise the error."""

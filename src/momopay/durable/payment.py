@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from decimal import Decimal
-from typing import Any, Final, Literal, TypeGuard
+from typing import Any, Final, Literal, TypeAlias, TypeGuard
 
 from pydantic import Field
 
@@ -13,6 +13,7 @@ from momopay._core.search import Matches
 from momopay._redaction import mask_phone, redact, redacted_repr
 from momopay.errors import MomoPayError, OutcomeUnknownError, RequestValidationError
 from momopay.journal.entries import EntryKind, JournalEntry, JournalState
+from momopay.journal.evidence import Draft
 from momopay.models.arguments import ChannelRef
 from momopay.models.enums import ResultCode, TransactionStatus, TransactionType
 from momopay.models.records import MaskedModel
@@ -33,6 +34,9 @@ class Payment(MaskedModel):
         fee: The service's fee, KES, if it was reported.
         receipt: The provider's receipt, once a callback or a read has shown it.
         is_new: Whether this call sent it.
+        metadata: Your own JSON object, as the journal has it.
+        refund_of: For a refund, the reference of the collection that it pays back.
+        refunded: For a collection, what was paid back so far, refunds under way included, in KES.
         transaction: The service's record, unchanged; None if no request was needed.
     """
 
@@ -45,7 +49,10 @@ class Payment(MaskedModel):
     result_code: ResultCode | None = None
     fee: Decimal | None = None
     receipt: str | None = None
-    is_new: bool
+    is_new: bool = False
+    metadata: dict[str, Any] | None = None
+    refund_of: str | None = None
+    refunded: Decimal = Decimal(0)
     transaction: Payout | StkTransaction | Transaction | None = Field(default=None, repr=False)
 
     @property
@@ -61,17 +68,25 @@ class Payment(MaskedModel):
         return False if self.status.is_terminal else None
 
 
+PaymentHandler: TypeAlias = Callable[[Payment], object]
+"""A function that is called with each payment that has ended. Its result is ignored."""
+
+AsyncPaymentHandler: TypeAlias = Callable[[Payment], Coroutine[Any, Any, object]]
+"""An ``async def`` function that is awaited with each payment that has ended."""
+
+
 def payment_of(
     kind: EntryKind,
     reference: str,
     record: Payout | StkTransaction | Transaction,
     *,
     is_new: bool = False,
-    entry: JournalEntry | None = None,
+    entry: JournalEntry | Draft | None = None,
+    refunded: Decimal = Decimal(0),
 ) -> Payment:
     """Return the payment for a record of the service, with what only the journal's `entry` has."""
     status, result_code, fee, receipt = record.status, record.result_code, record.transaction_fee, record.receipt
-    for known in () if entry is None else entry.transactions:
+    for known in entry.transactions if isinstance(entry, JournalEntry) else ():
         if known.transaction_id == record.transaction_id:
             # A page of the list has no result code, and a read no fee. Most reads have no receipt.
             result_code, receipt = result_code or known.result_code, receipt or known.receipt
@@ -90,6 +105,9 @@ def payment_of(
         fee=fee,
         receipt=receipt,
         is_new=is_new,
+        metadata=None if entry is None or entry.metadata is None else dict(entry.metadata),
+        refund_of=None if entry is None else entry.refund_of,
+        refunded=refunded,
         transaction=record,
     )
 
@@ -99,7 +117,7 @@ def payment_in(entry: JournalEntry) -> Payment | None:
     known = entry.transaction
     if known is None or entry.state is not JournalState.ACCEPTED:
         return None
-    of_entry = {"kind": entry.kind, "reference": entry.reference, "is_new": False}
+    of_entry = {name: getattr(entry, name) for name in ("kind", "reference", "metadata", "refund_of")}
     status = known.status or TransactionStatus.PENDING
     return Payment.model_validate({**vars(known), **of_entry, "status": status})
 

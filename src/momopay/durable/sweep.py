@@ -15,16 +15,18 @@ from datetime import UTC, datetime
 from functools import partial
 from itertools import chain, zip_longest
 from random import sample
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
 from momopay import errors
-from momopay._core.handlers import is_async, raise_if_awaitable, trace_of
+from momopay._core.handlers import trace_of
 from momopay._core.reads import EVERYTHING, PageWalk, read_page, read_transaction
 from momopay._core.search import Matches, search
 from momopay._core.session import Session
 from momopay._ratelimit.budget import Lane
 from momopay._redaction import redacted_repr
 from momopay.durable.lookup import describe, forget_known, record_made, search_for
+from momopay.durable.payment import AsyncPaymentHandler, Payment, PaymentHandler
+from momopay.durable.receive import check_handler, deliver, payment_for
 from momopay.durable.send import check_account, report_change
 from momopay.journal.entries import JournalEntry, JournalState
 from momopay.journal.evidence import differences, report_of
@@ -45,12 +47,6 @@ if TYPE_CHECKING:  # at run time it needs SQLAlchemy
     from momopay.journal.reports import Followed
 
 logger: logging.Logger = logging.getLogger("momopay")
-
-TransactionHandler: TypeAlias = Callable[[Transaction], object]
-"""A function that is called with each transaction that has ended. Its result is ignored."""
-
-AsyncTransactionHandler: TypeAlias = Callable[[Transaction], Coroutine[Any, Any, object]]
-"""An ``async def`` function that is awaited with each transaction that has ended."""
 
 # Requests of one pass. Fewer of them are for pages, so that some reads by id are left.
 _REQUESTS: Final = 14
@@ -87,13 +83,13 @@ class Sweep:
         self,
         session: Session[Any],
         journal: Journal,
-        handler: TransactionHandler | AsyncTransactionHandler | None = None,
+        handler: PaymentHandler | AsyncPaymentHandler | None = None,
     ) -> None:
-        if handler is not None and (not callable(handler) or (is_async(handler) and not session.backend.is_async)):
-            raise errors.ConfigurationError("handler must be a function, and may be async def with an AsyncClient only")
+        if handler is not None:
+            check_handler(session, handler)
         self._session = session
         self._journal = journal
-        self._handler: Callable[[Transaction], Any] | None = handler
+        self._handler = handler
         self._since: str | None = None  # ends from then on are for the handler
         self._parts = parts_of(journal)
         self._followed: dict[str, Followed] = {}  # by id; all that this pass wants to read
@@ -128,7 +124,7 @@ class Sweep:
                 status = each.transaction.status
                 # The next pass delivers the ends that this one did not read.
                 if transaction is not None and status is not None and end_of(transaction.status) is end_of(status):
-                    await self._deliver(transaction, self._handler)
+                    await self._deliver(each.entry, transaction, self._handler)
         if failure is not None:
             raise failure
         opened, unknown = await in_thread(lambda: (reports.count_open()[0], len(self._journal.unresolved())))
@@ -338,37 +334,22 @@ class Sweep:
             self._without_code.add(record.transaction_id)
         self._ends[record.transaction_id] = transaction_from(record)
 
-    async def _deliver(self, transaction: Transaction, handler: Callable[[Transaction], Any]) -> None:
-        """Call the handler, unless the end is or was handled elsewhere. A blocking handler runs in a thread."""
+    async def _deliver(
+        self, entry: JournalEntry, transaction: Transaction, handler: PaymentHandler | AsyncPaymentHandler
+    ) -> None:
+        """Call the handler, unless the end is or was handled elsewhere."""
         try:
-            if is_async(handler):
-                self._handled += await self._await(transaction, handler)
-            else:
-                self._handled += await self._session.backend.in_thread(self._call, transaction, handler)
+            self._handled += await deliver(self._session, partial(self._held, entry, transaction), handler)
         except Exception as error:  # noqa: BLE001  whatever a handler raises, the other ends are delivered
             self._failed += 1
             text = "the handler failed on the end of %s; the next sweep delivers it again\n%s"
             logger.error(text, transaction.transaction_id, trace_of(error))  # noqa: TRY400  see `trace_of`
 
-    def _call(self, transaction: Transaction, handler: Callable[[Transaction], Any]) -> bool:
-        with self._held(transaction) as is_first:
-            if is_first:
-                raise_if_awaitable(handler(transaction))
-        return is_first
-
-    async def _await(self, transaction: Transaction, handler: Callable[[Transaction], Any]) -> bool:
-        from momopay._transport.threads import entered_in_thread  # noqa: PLC0415  blocking clients need no anyio
-
-        async with entered_in_thread(self._held(transaction)) as is_first:
-            if is_first:
-                await handler(transaction)
-        return is_first
-
     @contextmanager
-    def _held(self, transaction: Transaction) -> Generator[bool]:
-        """Hold an end while it is handled. Yield whether it is to be handled here."""
+    def _held(self, entry: JournalEntry, transaction: Transaction) -> Generator[Payment | None]:
+        """Hold an end while it is handled. Yield the payment, or None if it is not to be handled here."""
         with ExitStack() as stack:
             is_first = False
             with suppress(errors.CallbackError):  # on entering: another call is handling it
                 is_first = stack.enter_context(self._journal.handling(transaction))
-            yield is_first
+            yield payment_for(self._journal, entry, transaction) if is_first else None

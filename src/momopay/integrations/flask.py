@@ -10,54 +10,49 @@ from flask import Response, current_app, request
 from werkzeug.exceptions import RequestEntityTooLarge
 
 from momopay._core.handlers import is_async
-from momopay.callbacks import AsyncCallbackHandler, CallbackHandler
-from momopay.client import AsyncClient, Client
+from momopay.client import Client
+from momopay.durable.payment import AsyncPaymentHandler, Payment, PaymentHandler
 from momopay.errors import ConfigurationError
 from momopay.events import Event
-from momopay.integrations._receiver import HEADERS, READ_LIMIT, CallbackReceiver, view_name
-from momopay.journal import Journal
-from momopay.models.callbacks import Callback
+from momopay.integrations._receiver import HEADERS, READ_LIMIT, CallbackView, view_name
 from momopay.signing import CallbackSigner
 
 __all__ = ["callback_endpoint"]
 
 
 def callback_endpoint(
-    handler: AsyncCallbackHandler | CallbackHandler,
+    handler: AsyncPaymentHandler | PaymentHandler,
     *,
-    client: Client | AsyncClient | None = None,
+    client: Client,
     signer: CallbackSigner | None = None,
-    journal: Journal | None = None,
     on_event: Callable[[Event], object] | None = None,
 ) -> Callable[[], Response]:
-    """Return the view for a route, as in ``app.post("/momo")(callback_endpoint(handle, signer=signer))``.
+    """Return the view for a route, as in ``app.post("/momo")(callback_endpoint(handle, client=client))``.
 
     Its arguments and responses are those of `momopay.integrations.fastapi`. It reads at most 64 KiB of a body. The
     handler may be ``async def`` if Flask's extra for that is installed.
 
     Raises:
         ConfigurationError: The handler is ``async def`` and the extra is missing: ``pip install 'flask[async]'``;
-            or `on_event` cannot be called or is async.
+            or `client` is no `Client`, or `on_event` cannot be called or is async.
     """
-    receiver = CallbackReceiver(
-        _blocking(handler) if is_async(handler) else handler, signer, journal, on_event, client, blocks=True
-    )
+    of_all = CallbackView(_blocking(handler) if is_async(handler) else handler, client, signer, on_event, blocks=True)
 
     def view() -> Response:
-        status = receiver.receive(request.method, request.query_string.decode("latin-1"), _body())
+        status = of_all.respond(request.method, request.query_string.decode("latin-1"), _body())
         return Response(status.phrase, status, HEADERS, content_type="text/plain; charset=utf-8")
 
     view.__name__ = view_name(handler)
     return view
 
 
-def _blocking(handler: AsyncCallbackHandler) -> CallbackHandler:
+def _blocking(handler: AsyncPaymentHandler) -> PaymentHandler:
     if find_spec("asgiref") is None:
         raise ConfigurationError("Flask needs an extra to await a handler: pip install 'flask[async]'")
 
     @wraps(handler)
-    def handle(callback: Callback) -> object:
-        return current_app.async_to_sync(handler)(callback)
+    def handle(payment: Payment) -> object:
+        return current_app.async_to_sync(handler)(payment)
 
     return handle
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final, TypeAlias
 
@@ -23,13 +24,13 @@ from momopay._redaction import redacted_repr
 from momopay.errors import CallbackError, CallbackMismatchError, MomoPayError
 from momopay.journal.database import insert_new
 from momopay.journal.entries import UNRESOLVED, EntryKind, JournalEntry, JournalState
-from momopay.journal.evidence import ServiceRecord, differences, is_keepable, reference_of, report_of
+from momopay.journal.evidence import Report, ServiceRecord, differences, is_keepable, reference_of, report_of
 from momopay.journal.leases import Lease
 from momopay.journal.schema import TAKE_LEASE, callbacks
 from momopay.journal.store import Store
-from momopay.models.callbacks import Callback, as_read, record_of
+from momopay.models.callbacks import Callback, CallbackTransaction
 from momopay.models.enums import TransactionStatus, end_of, outranks
-from momopay.models.transactions import TransactionSummary
+from momopay.models.transactions import Transaction, TransactionSummary
 
 logger: logging.Logger = logging.getLogger("momopay")
 
@@ -51,7 +52,7 @@ class Recorder:
         if entry is None:
             return None
         if _fits(entry, record):
-            return self._record(entry, record)
+            return self._record(entry, report_of(record))
         if "type" not in differences(entry, record):  # a collection may have the same reference
             shown = redacted_repr(record.transaction_id), redacted_repr(entry.reference)
             logger.warning("transaction %s has reference %s, and another amount or phone", *shown)
@@ -66,9 +67,8 @@ class Recorder:
         entry = self._of_reference(record)
         return entry if entry is not None and _fits(entry, record) else None
 
-    def check(self, callback: Callback) -> JournalEntry | None:
-        """Return the entry that a callback belongs to, or None; raise CallbackMismatchError if they differ."""
-        record = callback.transaction
+    def check(self, record: CallbackTransaction | TransactionSummary) -> JournalEntry | None:
+        """Return the entry that a record belongs to, or None; raise CallbackMismatchError if they differ."""
         # By the transaction first, so that another reference than its entry's is a mismatch. The exception: a broken
         # response gave that entry the id of another payment, which is still unresolved and which the callback fits.
         entry = self._store.by_transaction(record.transaction_id)
@@ -80,19 +80,19 @@ class Recorder:
                 entry, differing = owner, others
         if differing:
             raise CallbackMismatchError(
-                f"the callback for {record.id} and the journal's entry differ in {', '.join(differing)}",
-                transaction_id=record.id,
+                f"the callback for {record.transaction_id} and the journal's entry differ in {', '.join(differing)}",
+                transaction_id=record.transaction_id,
                 fields=differing,
             )
         return entry
 
     def record(self, callback: Callback) -> JournalEntry | None:
         """Record what a callback says that the caller vouches for; see `Journal.record`."""
-        entry, record = self.check(callback), as_read(callback).transaction
+        record = callback.transaction
+        entry = self.check(record)
         if entry is None or not _fits(entry, record):
             return None
-        is_new_prompt = entry.kind is EntryKind.COLLECTION and record.id not in entry.transaction_ids
-        if is_new_prompt and record_of(callback) is None:
+        if entry.kind is EntryKind.COLLECTION and record.id not in entry.transaction_ids:
             # Anybody who knows the URL could invent paid prompts, and so raise the limit of refunds.
             logger.warning(
                 "order %s: a callback is about a prompt that the journal does not know; it is recorded once a read of"
@@ -100,17 +100,37 @@ class Recorder:
                 redacted_repr(entry.reference),
             )
             return entry
-        return self._record(entry, record)
+        return self._record(entry, report_of(record))
+
+    def record_read(
+        self, read: Transaction, stated: CallbackTransaction, service_now: datetime | None
+    ) -> JournalEntry | None:
+        """Record the record with which a callback was confirmed, and what that lacks of the callback's own.
+
+        Return the entry, or None if the record belongs to none.
+        """
+        entry = self.check(read)
+        if entry is None or not _fits(entry, read):
+            return None
+        report, said = report_of(read, service_now), report_of(stated)
+        if end_of(read.status) is end_of(stated.status):
+            # A receipt that is known stays: anybody may have sent a later callback.
+            known = {each.transaction_id: each.receipt for each in entry.transactions}.get(read.transaction_id)
+            receipt = None if known else report.receipt or said.receipt
+            code, fee = report.result_code or said.result_code, report.fee or said.fee
+            report = replace(report, receipt=receipt, result_code=code, fee=fee)
+        return self._record(entry, report)
 
     def add_receipt(self, callback: Callback) -> None:
         """Record the receipt of an end that a sweep recorded before the callback came."""
-        entry, record = self.check(callback), callback.transaction
+        record = callback.transaction
+        entry = self.check(record)
         if entry is None:
             return
         for known in entry.transactions:
             is_its_end = known.status is not None and end_of(known.status) is end_of(record.status)
             if known.transaction_id == record.id and known.receipt is None and is_its_end:
-                self._record(entry, record)
+                self._record(entry, report_of(record))
 
     def _of_reference(self, record: ServiceRecord) -> JournalEntry | None:
         reference = reference_of(record)
@@ -131,9 +151,9 @@ class Recorder:
             default=None,
         )
 
-    def _record(self, entry: JournalEntry, record: ServiceRecord) -> JournalEntry | None:
-        if not is_keepable(record.transaction_id) or not self._store.record(entry, report_of(record)):
-            shown = redacted_repr(record.transaction_id), redacted_repr(entry.reference)
+    def _record(self, entry: JournalEntry, report: Report) -> JournalEntry | None:
+        if not is_keepable(report.transaction_id) or not self._store.record(entry, report):
+            shown = redacted_repr(report.transaction_id), redacted_repr(entry.reference)
             logger.error("transaction %s fits reference %s, and is already that of another reference", *shown)
         return self._store.get(entry.kind, entry.reference)
 

@@ -14,7 +14,7 @@ import momopay
 from momopay._redaction import clears_frames, redacted_repr
 from momopay.errors import ConfigurationError, RequestValidationError
 from momopay.journal.entries import EntryKind, JournalCheck, JournalEntry, JournalState
-from momopay.models.callbacks import Callback, as_read
+from momopay.models.callbacks import Callback
 from momopay.models.enums import TransactionStatus
 from momopay.models.transactions import Payout, TransactionSummary
 
@@ -180,7 +180,7 @@ class Journal:
     def record(self, callback: Callback) -> JournalEntry | None:
         """Record what a callback says: receipt, status, result code, fee and end.
 
-        A prompt that the journal does not know is recorded only if ``transactions.confirm`` confirmed this callback.
+        A prompt that the journal does not know is not recorded: pass what ``transactions.confirm`` returns to `settle`.
 
         Returns:
             The updated entry. None if no entry has the callback's transaction or reference, or if its transaction is
@@ -202,8 +202,7 @@ class Journal:
             The updated entry; None if the transaction belongs to none. A transaction with another amount or phone, or a
             new one that lacks either, does not belong to the entry of its reference.
         """
-        record = as_read(evidence).transaction if isinstance(evidence, Callback) else evidence
-        return self._parts.recorder.settle(record)
+        return self._parts.recorder.settle(evidence.transaction if isinstance(evidence, Callback) else evidence)
 
     def first_seen(self, callback: Callback | TransactionSummary) -> bool:
         """Record that an end was seen; return True the first time, and False afterwards, in all processes.

@@ -171,9 +171,14 @@ class Refundable:
         return [each for each in self.refunds if each.reference != self.excluding and refunded(each)]
 
     @property
+    def paid_back(self) -> Decimal:
+        """The amount of the refunds that were paid, or may be, in KES."""
+        return sum(map(refunded, self.counted_refunds), Decimal(0))
+
+    @property
     def left(self) -> Decimal:
         """The amount that may still be refunded, in KES."""
-        return self.paid - sum(map(refunded, self.counted_refunds), Decimal(0))
+        return self.paid - self.paid_back
 
     @property
     def phone(self) -> str:

@@ -15,6 +15,7 @@ import logging
 from collections.abc import Container, Iterable, Mapping
 from contextlib import AbstractContextManager, suppress
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from operator import attrgetter, itemgetter
 from typing import Any, Final
 
@@ -236,6 +237,12 @@ class Store:
             raise RequestValidationError({"of": "is no collection in this journal; check the reference"})
         refunds = self.entries(connection, _row.refund_of == of)
         return Refundable(order, refunds, besides)
+
+    def refunded(self, entry: JournalEntry) -> Decimal:
+        """Return what was paid back of a collection, refunds under way included, in KES; 0 for a payout."""
+        if entry.kind is EntryKind.PAYOUT:
+            return Decimal(0)
+        return Refundable(entry, self.select(_row.refund_of == entry.reference)).paid_back
 
     def record(
         self,

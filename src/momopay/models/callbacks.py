@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import ClassVar, Final
+from typing import ClassVar
 
 from pydantic import ConfigDict
 
 from momopay.models.enums import EventType, TransactionStatus, TransactionType
-from momopay.models.records import Id, ProviderCode, Record, Timestamp, receipt_in, receipt_names
-from momopay.models.transactions import Transaction
-
-_OF_THE_END: Final = ("transaction_fee", "result_code", "result_desc")
-# A read may mask the phone. The id and the reference agree.
-_SHARED: Final = ("type", "status", "amount", "transaction_fee", "result_code", "result_desc", "updated_at")
+from momopay.models.records import Id, ProviderCode, Record, Timestamp, receipt_in
 
 
 class CallbackTransaction(Record):
@@ -91,32 +86,3 @@ class Callback(Record):
     def receipt(self) -> str | None:
         """The receipt of the transaction."""
         return self.transaction.receipt
-
-
-def mark_confirmed(callback: Callback, record: Transaction) -> None:
-    """Note that a callback agrees with the service's own record, and keep that."""
-    # Not in a field, so that dumps and comparisons have only the service's fields. What was compared is kept, too,
-    # because a copy that was changed must not count as confirmed.
-    vars(callback)["_confirmed"] = callback.transaction, record
-
-
-def record_of(callback: Callback) -> Transaction | None:
-    """Return the record with which ``transactions.confirm`` found that this very object agrees; None if it did not."""
-    compared, record = vars(callback).get("_confirmed", (None, None))
-    return record if compared is callback.transaction else None
-
-
-def as_read(callback: Callback) -> Callback:
-    """Return a confirmed callback with what the service's own record says; any other as it is."""
-    record, stated = record_of(callback), callback.transaction
-    if record is None:
-        return callback
-    # What the record lacks, such as the receipt, is true only of an end that the callback states as it is.
-    is_same = record.status == stated.status
-    fields = dict[str, object]() if is_same else dict[str, object].fromkeys(_OF_THE_END)
-    receipt = record.receipt or (stated.receipt if is_same else None)
-    fields |= dict.fromkeys([*receipt_names(stated), "momo_receipt"], receipt)
-    fields |= {name: value for name in _SHARED if (value := getattr(record, name)) is not None}
-    read = callback.model_copy(update={"transaction": stated.model_copy(update=fields)})
-    mark_confirmed(read, record)
-    return read

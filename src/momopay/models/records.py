@@ -169,17 +169,12 @@ def _use_other_name(record: Record) -> None:
             fields[own] = others[0]
 
 
-def receipt_names(record: Record) -> list[str]:
-    """Return the names of the fields that may be the receipt: those that end in "receipt", in any case style."""
-    return [name for name in record.model_extra or {} if name.lower().endswith("receipt")]
-
-
 def receipt_in(record: Record) -> str | None:
     """Return the receipt of a record. Its field's name begins with the provider's brand.
 
     Two such fields with different texts give None, and not a wrong receipt.
     """
-    values = [(record.model_extra or {})[name] for name in receipt_names(record)]
+    values = [value for name, value in (record.model_extra or {}).items() if name.lower().endswith("receipt")]
     found = {text for value in values if isinstance(value, str) and (text := value.strip())}
     return found.pop() if len(found) == 1 else None
 

@@ -9,26 +9,31 @@ from contextlib import nullcontext
 from datetime import date, datetime
 from decimal import Decimal
 from functools import partial
+from http import HTTPStatus
 
 from momopay._core.handlers import is_async
 from momopay._core.operation import Resource, as_operation, operation
 from momopay._core.reads import TransactionIterator, read_page, read_transaction
 from momopay._core.search import read_unread, search
 from momopay._core.session import Session
-from momopay._core.wiring import BackendT
+from momopay._core.wiring import BackendT, load
 from momopay._polling.schedule import PollSchedule, terminal
 from momopay._polling.wait import ConfirmCall, PollLoops, WaitCall, WaitIterator
 from momopay._redaction import clears_frames, redacted_repr
 from momopay.callbacks import check_agreement
+from momopay.durable.payment import AsyncPaymentHandler, PaymentHandler
+from momopay.durable.receive import Receiver
 from momopay.durable.reconcile import BookedOrder, DayReport, reconcile_days
-from momopay.durable.sweep import AsyncTransactionHandler, Sweep, SweepReport, TransactionHandler
+from momopay.durable.sweep import Sweep, SweepReport
 from momopay.errors import ConfigurationError, RequestValidationError
+from momopay.events import Event
 from momopay.journal import Journal
 from momopay.models.arguments import ChannelRef, TransactionRef
-from momopay.models.callbacks import Callback, mark_confirmed
+from momopay.models.callbacks import Callback
 from momopay.models.enums import TransactionStatus, TransactionType
 from momopay.models.requests import Search, TransactionQuery, transaction_id_of
 from momopay.models.transactions import Transaction, TransactionPage, TransactionSummary
+from momopay.signing import CallbackSigner
 
 logger: logging.Logger = logging.getLogger("momopay")
 
@@ -211,10 +216,50 @@ class Transactions(Resource[BackendT]):
             raise RequestValidationError({"callback": "must be a Callback, from parse_callback"})
         events = self._session.events
         with nullcontext() if events is None else events.confirming(callback):
-            transaction = await ConfirmCall(self._poll_loops.confirmations, self._session, callback).read()
-            check_agreement(callback, transaction)
-            mark_confirmed(callback, transaction)
-            return transaction
+            return await self._confirm(callback)
+
+    async def _confirm(self, callback: Callback) -> Transaction:
+        transaction = await ConfirmCall(self._poll_loops.confirmations, self._session, callback).read()
+        check_agreement(callback, transaction)
+        return transaction
+
+    @operation
+    async def receive(
+        self,
+        url: str,
+        body: bytes,
+        handler: PaymentHandler | AsyncPaymentHandler,
+        *,
+        signer: CallbackSigner | None = None,
+        on_event: Callable[[Event], object] | None = None,
+    ) -> HTTPStatus:
+        """Receive a callback (webhook), in any web framework; the views of FastAPI, Flask and Django call this.
+
+        Checks the URL's token, parses the body, and confirms it as `confirm` does. Then records the service's record in
+        the client's journal, calls the handler, and records that the end was delivered. The handler gets the service's
+        word, and each end once: FAILED, CANCELLED and EXPIRED are one end, which does not follow SUCCESS or REVERSED. A
+        client without a journal cannot know repeats. See the service page, "Callbacks".
+
+        Args:
+            url: The request's whole URL, or its raw query string, as it was received and not decoded.
+            body: The request's body; of a longer one than 64 KiB, its first 65,537 bytes.
+            handler: Called with each `Payment` that has ended, whoever asked for it; ``async def`` only with an
+                `AsyncClient`, where a plain function runs in a thread. The service waits 30 seconds for the response.
+            signer: Checks the URL's token, and that the callback is of the payment that it was signed for.
+            on_event: Called with a `CallbackReceived`, and with a `JournalChanged` if the journal's entry changed, as
+                the client's own `on_event` is.
+
+        Returns:
+            The status to respond with: 200 if the end was handled, now or before, or if it is none; 400 if the body is
+            no callback; 403 if it is forged; 503 if it could not be confirmed or recorded, if the end is being handled
+            elsewhere, or if the handler raised an error of momopay; 500 if the handler raised any other error. After
+            any but 200, the service sends the callback again. Nothing in the request makes this raise.
+        """
+        observers = [] if self._session.events is None else [self._session.events]
+        if on_event is not None:
+            observer = load("_core.events.observer_of")(on_event)
+            observers.append(observer.start("transactions.receive", self._session.backend.now))
+        return await Receiver(self._session, self._confirm, handler, signer, observers).receive(url, body)
 
     @operation
     async def wait(
@@ -311,7 +356,7 @@ class Transactions(Resource[BackendT]):
 
     @operation
     async def sweep(
-        self, *, handler: TransactionHandler | AsyncTransactionHandler | None = None, journal: Journal | None = None
+        self, *, handler: PaymentHandler | AsyncPaymentHandler | None = None, journal: Journal | None = None
     ) -> SweepReport:
         """Follow everything in the journal that has not ended, for example because a response or a callback was lost.
 
@@ -324,7 +369,7 @@ class Transactions(Resource[BackendT]):
         page, "GET /transactions" and "GET /transactions/{id}".
 
         Args:
-            handler: Called with each transaction that has settled; ``async def`` only with an `AsyncClient`. If it
+            handler: Called with each `Payment` that has settled; ``async def`` only with an `AsyncClient`. If it
                 raises, the error is logged, and the next pass delivers the end again. Fields that only a single read
                 has may be None. The first sweep with a handler delivers no ends older than a day.
             journal: The account's journal, by default the client's.

@@ -40,7 +40,7 @@ class Project:
     """A Django project in this process."""
 
     sandbox: Sandbox
-    ended: list[dict[str, Any]]
+    ended: list[Payment]
 
     @property
     def database(self) -> Any:
@@ -109,10 +109,10 @@ def project(
     request: pytest.FixtureRequest, sandbox: Sandbox, account: Account, key: str, engine: dict[str, Any]
 ) -> Generator[Project]:
     """A project; with the parameter False, nobody ran migrate."""
-    ended = list[dict[str, Any]]()
+    ended = list[Payment]()
 
-    def receive(**arguments: Any) -> None:
-        ended.append(arguments)
+    def receive(payment: Payment, **_arguments: Any) -> None:
+        ended.append(payment)
 
     payment_ended.connect(receive)
     settings.ROOT_URLCONF = (path("momopay/", include("momopay.integrations.django.urls")),)

@@ -155,7 +155,7 @@ def test_read_again_records_what_the_service_says_and_sends_the_signal_once(shop
     for reference in ("INV-2", "INV-3", "INV-4", "INV-2", "INV-3"):
         assert f"{reference} is SUCCESS" in act(browser, "read_again", f"COLLECTION:{reference}", confirmed="yes")
     shop.sweep()
-    assert [each["reference"] for each in shop.ended] == ["INV-1", "SAL-1", "INV-2", "INV-3"]
+    assert [each.reference for each in shop.ended] == ["INV-1", "SAL-1", "INV-2", "INV-3"]
 
 
 def test_an_action_runs_in_no_transaction(shop: Project, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -142,7 +142,7 @@ def test_a_project_that_asks_everybody_for_a_login_gets_callbacks(project: Proje
     assert collect().is_new
     project.sandbox.advance(60)
     assert project.deliver() == 200
-    view = callback_endpoint(lambda _callback: None)
+    view = callback_endpoint(lambda _payment: None, client=client)
     assert view.login_required is False  # type: ignore[attr-defined]  # pyright: ignore[reportFunctionMemberAccess]
 
 

@@ -43,8 +43,8 @@ from momopay.integrations.django.models import Payment
 from momopay.integrations.django.test import SandboxMixin
 
 
-def on_end(payment, reference, **_):
-    User.objects.create(username=reference, is_active=payment.is_paid)
+def on_end(payment, **_):
+    User.objects.create(username=payment.reference, is_active=payment.is_paid)
 
 
 class Checkout(SandboxMixin):

@@ -31,10 +31,9 @@ def test_an_end_is_signalled_once_whoever_brings_it(project: Project, first: str
         project.sweep()
     assert [project.deliver(), project.deliver()] == [200, 200]
     project.sweep()
-    (ended,) = project.ended
-    payment = ended["payment"]
-    assert (payment.is_paid, payment.reference, payment.amount) == (True, LONG, 100)
-    assert (ended["reference"], ended["kind"], ended["metadata"]) == (LONG, EntryKind.COLLECTION, {"cart": 7})
+    (payment,) = project.ended
+    assert [payment.is_paid, payment.reference, payment.amount] == [True, LONG, 100]
+    assert (payment.kind, payment.metadata) == (EntryKind.COLLECTION, {"cart": 7})
     assert (payment.receipt is None) == (first == "sweep")  # only a callback has it
     assert client.journal is not None
     entry = client.journal.get(LONG)
@@ -65,7 +64,7 @@ def test_a_receiver_that_raises_is_called_again(project: Project, monkeypatch: p
     finally:
         payment_ended.disconnect(fail_once)
         shipped.execute("DROP TABLE shipped")
-    assert [each["payment"].is_paid for each in project.ended] == [True, True]  # this one was called twice, too
+    assert [each.is_paid for each in project.ended] == [True, True]  # this one was called twice, too
 
 
 @pytest.mark.parametrize("first", ["callback", "sweep", "reversal"])
@@ -82,7 +81,7 @@ def test_a_payout_has_ended_when_it_is_reversed(project: Project, first: str) ->
     for number in range(len(project.sandbox.callbacks)):
         project.deliver(number)
     project.sweep()
-    assert [(each["kind"], each["payment"].status) for each in project.ended] == [(EntryKind.PAYOUT, "REVERSED")]
+    assert [(each.kind, each.status) for each in project.ended] == [(EntryKind.PAYOUT, "REVERSED")]
 
 
 def test_a_reversal_that_no_read_shows_is_neither_signalled_nor_recorded(project: Project) -> None:
@@ -93,7 +92,7 @@ def test_a_reversal_that_no_read_shows_is_neither_signalled_nor_recorded(project
     for seconds, status, ends in ((0, 503, []), (600, 200, ["REVERSED"])):
         project.sandbox.advance(seconds)
         assert project.deliver() == status
-        assert [each["payment"].status for each in project.ended] == ends
+        assert [each.status for each in project.ended] == ends
         assert project.status("SAL-1") == (ends[0] if ends else "PENDING")
 
 
@@ -122,7 +121,7 @@ def test_an_order_ends_once_for_each_prompt(project: Project) -> None:
     collect()
     project.sandbox.advance(60)
     project.deliver()
-    assert [each["payment"].is_paid for each in project.ended] == [False, True]
+    assert [each.is_paid for each in project.ended] == [False, True]
 
 
 def test_a_payment_without_the_journal_is_signalled_too(project: Project) -> None:
@@ -130,7 +129,7 @@ def test_a_payment_without_the_journal_is_signalled_too(project: Project) -> Non
     client.payouts.initiate(amount=50, phone="0712345678", reference="SAL-0")
     project.sandbox.advance(60)
     assert [project.deliver(number) for number in range(2)] == [200, 200]
-    found = [(each["kind"], each["reference"], each["metadata"]) for each in project.ended]
+    found = [(each.kind, each.reference, each.metadata) for each in project.ended]
     assert sorted(found) == [(EntryKind.COLLECTION, "METER-1", None), (EntryKind.PAYOUT, "SAL-0", None)]
 
 

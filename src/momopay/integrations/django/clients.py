@@ -206,8 +206,8 @@ async_client: Final = cast("AsyncClient", _Current(AsyncClient, the_async_client
 payment_ended: Final = Signal()
 """Sent once for each final end of a payment, whether a callback or a sweep reported it.
 
-Arguments: ``payment`` (`momopay.Payment`), ``reference`` (yours), ``kind`` (`momopay.EntryKind`) and ``metadata`` (what
-the call was given, or None). A payout that FAILED ends only when it is REVERSED. If a receiver raises, those after it
+Its argument is ``payment``, a `momopay.Payment`: with your reference, the kind, and the metadata that the call was
+given. A payout that FAILED ends only when it is REVERSED. If a receiver raises, those after it
 are not called, and the next sweep or callback calls all of them again. An order may end several times, for example with
 a cancelled prompt and then with a paid one.
 """

@@ -1,0 +1,230 @@
+"""Receive a callback (webhook): confirm it, record what the service's record says, and call the handler once.
+
+| what came | status | what the service does |
+|---|---|---|
+| an end that was handled, now or before; a transaction that has not ended | 200 | stops |
+| a body that is not a callback | 400 | repeats it, without effect |
+| no valid token, or one for another payment; an id that no transaction can have | 403 | repeats it, without effect |
+| an end that is being handled elsewhere, or that the service's record or the journal contradicts | 503 | repeats it |
+| an end whose handler raised an error of momopay; one that could not be read or recorded | 503 | repeats it |
+| an end whose handler raised any other error | 500 | repeats it |
+
+Invariants:
+
+* A callback only says that it is time to look. The record that the service shows is recorded and handled; a callback
+  adds what the record lacks, such as the receipt, if both state the same end.
+* The end is recorded before the handler is called, and counts as delivered once the handler has returned. If the
+  handler fails or is cancelled, the end is free to be delivered again.
+* One handler for each transaction runs at a time. An end that was delivered, or is outranked by one, is not delivered.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Coroutine, Generator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from unicodedata import normalize
+
+from momopay import errors
+from momopay._core.handlers import is_async, raise_if_awaitable, trace_of
+from momopay._core.session import Session
+from momopay._redaction import redacted_repr
+from momopay.callbacks import parse_callback
+from momopay.durable.payment import AsyncPaymentHandler, Payment, PaymentHandler, payment_of
+from momopay.journal.entries import EntryKind, JournalEntry
+from momopay.journal.evidence import reference_of
+from momopay.journal.journal import Journal, parts_of
+from momopay.models.callbacks import Callback
+from momopay.models.enums import TransactionType, end_of
+from momopay.models.transactions import Transaction
+from momopay.signing import CallbackSigner
+
+if TYPE_CHECKING:  # loaded only for an observer
+    from momopay._core.events import CallEvents
+
+logger: logging.Logger = logging.getLogger("momopay")
+
+Held: TypeAlias = AbstractContextManager[Payment | None]
+"""Holds an end while it is handled; gives the payment, or None if the end needs no handling."""
+
+_OTHER_REFERENCE: Final = "the callback URL was signed for another payment"
+
+
+def check_handler(session: Session[Any], handler: object) -> None:
+    """Raise ConfigurationError if a client cannot call a handler."""
+    if not callable(handler) or (is_async(handler) and not session.backend.is_async):
+        raise errors.ConfigurationError("handler must be a function, and may be async def with an AsyncClient only")
+
+
+async def deliver(
+    session: Session[Any], held: Callable[[], Held], handler: PaymentHandler | AsyncPaymentHandler
+) -> bool:
+    """Call a handler, in a thread if it blocks an event loop. Return whether there was anything to handle."""
+    if not is_async(handler):
+        called: bool = await session.backend.in_thread(_call, held, handler)
+        return called
+    from momopay._transport.threads import entered_in_thread  # noqa: PLC0415  blocking clients need no anyio
+
+    async with entered_in_thread(held()) as payment:
+        if payment is not None:
+            await handler(payment)
+    return payment is not None
+
+
+def _call(held: Callable[[], Held], handler: PaymentHandler) -> bool:
+    with held() as payment:
+        if payment is not None:
+            raise_if_awaitable(handler(payment))
+    return payment is not None
+
+
+def payment_for(journal: Journal | None, entry: JournalEntry | None, record: Transaction) -> Payment:
+    """Return what a handler gets for a record of the service: with the entry's fields, if an entry has it."""
+    if journal is None or entry is None:  # a pay link, the dashboard, or another program
+        kind = EntryKind.PAYOUT if record.type is TransactionType.B2C else EntryKind.COLLECTION
+        return payment_of(kind, record.account_reference or "", record)
+    refunded = parts_of(journal).store.refunded(entry)
+    return payment_of(entry.kind, entry.reference, record, entry=entry, refunded=refunded)
+
+
+class Receiver:
+    """Receives one callback, for `Transactions.receive`."""
+
+    def __init__(
+        self,
+        session: Session[Any],
+        confirm: Callable[[Callback], Coroutine[Any, Any, Transaction]],
+        handler: PaymentHandler | AsyncPaymentHandler,
+        signer: CallbackSigner | None,
+        observers: list[CallEvents],
+    ) -> None:
+        check_handler(session, handler)
+        self._session = session
+        self._confirm = confirm
+        self._handler = handler
+        self._signer = signer
+        self._observers = observers
+        self._callback: Callback | None = None
+        self._is_delivering = False
+        self._is_duplicate = False
+
+    async def receive(self, url: str, body: bytes) -> HTTPStatus:
+        """Return the status to respond with, after the handler has run."""
+        try:
+            await self._handle(*self._admit(url, body))
+        except Exception as error:  # noqa: BLE001  whatever the handler raises, the callback must come again
+            status = self._status_of(error)
+            self._report(error, status)
+            return status
+        except BaseException as error:  # a cancellation
+            self._report(error, None)
+            raise
+        self._report(None, HTTPStatus.OK)
+        return HTTPStatus.OK
+
+    def _admit(self, url: str, body: bytes) -> tuple[Callback, str | None]:
+        """Return the callback, and the reference that its URL was signed for if that is another one."""
+        # The token first, so that only those who have the secret reach the parser.
+        signed = None if self._signer is None else self._signer.verify(url)
+        callback = parse_callback(body)
+        is_same = signed is None or normalize("NFC", signed) == reference_of(callback.transaction)
+        self._callback = callback
+        return callback, None if is_same else signed
+
+    async def _handle(self, callback: Callback, signed_for: str | None) -> None:
+        in_thread, journal = self._session.backend.in_thread, self._session.own_journal()
+        if journal is not None and await in_thread(self._was_delivered, journal, callback, signed_for):
+            self._is_duplicate = True
+            return
+        if journal is None and signed_for is not None:
+            raise errors.ForgedCallbackError(_OTHER_REFERENCE)
+        read = await self._confirm(callback)
+        self._session.clock.observe(read.response.headers)
+        entry = None if journal is None else await in_thread(self._record, journal, callback, read)
+        if read.status.is_terminal:
+            is_same_end = end_of(callback.transaction.status) is end_of(read.status)
+            receipt = callback.transaction.momo_receipt if is_same_end else None
+            held = partial(self._held, journal, entry, read, receipt)
+            self._is_duplicate = not await deliver(self._session, held, self._handler)
+
+    def _was_delivered(self, journal: Journal, callback: Callback, signed_for: str | None) -> bool:
+        """Check a callback against the journal before anything is sent; return whether its end was delivered."""
+        parts = parts_of(journal)
+        if signed_for is not None:
+            _check_order(journal, signed_for, callback)
+        if self._signer is not None:
+            parts.recorder.check(callback.transaction)  # so that a wrong one costs no read
+        if not parts.callbacks.was_handled(callback):
+            return False
+        if self._signer is not None:
+            # It may differ from the callback that was confirmed, so only its receipt is added: if a sweep recorded the
+            # end, the entry has none.
+            parts.recorder.add_receipt(callback)
+        return True
+
+    def _record(self, journal: Journal, callback: Callback, read: Transaction) -> JournalEntry | None:
+        """Record the service's record, with what only the callback has. Return the entry, None if there is none."""
+        recorder = parts_of(journal).recorder
+        before = recorder.check(read) if self._observers else None
+        after = recorder.record_read(read, callback.transaction, self._session.clock.service_now_if_known())
+        if before is not None and after is not None and _progress(before) != _progress(after):
+            for observer in self._observers:
+                observer.journal_changed(after.kind, after.reference, before.state, after.state, read)
+        return after
+
+    @contextmanager
+    def _held(
+        self, journal: Journal | None, entry: JournalEntry | None, read: Transaction, receipt: str | None
+    ) -> Generator[Payment | None]:
+        with nullcontext(True) if journal is None else journal.handling(read) as is_first:
+            self._is_delivering = is_first
+            payment = payment_for(journal, entry, read) if is_first else None
+            if payment is not None and entry is None:  # else the entry has the receipt
+                payment = payment.model_copy(update={"receipt": receipt})
+            yield payment
+
+    def _report(self, error: BaseException | None, status: HTTPStatus | None) -> None:
+        for observer in self._observers:
+            outcome = (
+                observer.outcome_of(error) if error is not None else "duplicate" if self._is_duplicate else "accepted"
+            )
+            if outcome == "busy" and self._is_delivering:  # the handler's own error
+                outcome = "failed"
+            observer.callback_received(outcome, self._callback, error, status)
+
+    def _status_of(self, error: Exception) -> HTTPStatus:
+        if self._callback is None:
+            logger.warning("a callback was refused: %s", error)
+            return HTTPStatus.BAD_REQUEST if isinstance(error, errors.InvalidCallbackError) else HTTPStatus.FORBIDDEN
+        # Redacted, because anybody may have sent it, with any text as the id.
+        transaction_id = redacted_repr(self._callback.transaction_id)
+        if not isinstance(error, errors.MomoPayError):
+            logger.error(
+                "the handler failed on the callback for %s; it comes again\n%s", transaction_id, trace_of(error)
+            )
+            return HTTPStatus.INTERNAL_SERVER_ERROR
+        logger.warning("the callback for %s was not handled: %s", transaction_id, error)
+        # The service makes no id of another form, so a callback with one is a forgery.
+        is_forged = isinstance(error, errors.ForgedCallbackError) or getattr(error, "code", None) == "INVALID_UUID"
+        return HTTPStatus.FORBIDDEN if is_forged else HTTPStatus.SERVICE_UNAVAILABLE
+
+
+def _check_order(journal: Journal, signed_for: str, callback: Callback) -> None:
+    """Raise ForgedCallbackError unless the callback is of a prompt for the order that its URL was signed for.
+
+    The service may know an order by another reference: by a token if the reference is longer than the service allows,
+    or by an `account_reference`. The URL is signed for the order, and the callback has what the service knows.
+    """
+    entry, found = journal.get(signed_for, kind=EntryKind.COLLECTION), callback.transaction
+    # A payout may have the same reference as the prompts of an order.
+    is_prompt = found.type in {None, EntryKind.COLLECTION.transaction_type}
+    if entry is None or not is_prompt or entry.wire_reference != reference_of(found):
+        raise errors.ForgedCallbackError(_OTHER_REFERENCE)
+
+
+def _progress(entry: JournalEntry) -> object:
+    """Return the fields of an entry that show how far its payment has come."""
+    return entry.state, [(each.transaction_id, each.status) for each in entry.transactions]
