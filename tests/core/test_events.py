@@ -135,7 +135,7 @@ def test_an_awaitable_is_not_awaited(caplog: pytest.LogCaptureFixture) -> None:
 def test_of_a_callback_that_anybody_may_have_sent_only_its_id_is_reported(outcome: Any) -> None:
     seen = list[Any]()
     operation = Observer(seen.append).start("callbacks.receive", iter([10.0, 12.5]).__next__)
-    operation.callback_received(outcome, callback(), None, 403)
+    operation.callback_received(callback(), None, 403, outcome)
     stated = "SUCCESS" if outcome in {"accepted", "duplicate"} else None
     (received,) = seen
     assert (received.transaction_id, received.transaction_status) == (ID, stated)
@@ -179,7 +179,7 @@ def test_a_phone_in_the_callers_text_is_masked() -> None:
     operation = Observer(seen.append).start("transactions.wait", lambda: 0.0)
     operation.wait_ended(PHONE, 1.0, 0, None, None)  # it read nothing
     operation.journal_changed("PAYOUT", PHONE, None, "SENDING")
-    operation.callback_received("accepted", callback(external_reference=PHONE), None)
+    operation.callback_received(callback(external_reference=PHONE))
     assert [seen[0].transaction_id, seen[1].reference, seen[2].reference] == ["2547*****678"] * 3
     assert (seen[1].old_state, seen[1].new_state) == (None, "SENDING")
 

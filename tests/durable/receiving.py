@@ -2,8 +2,9 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Coroutine, Generator, Mapping
 from contextlib import closing, contextmanager, suppress
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from sqlite3 import connect
@@ -118,12 +119,16 @@ def to_receiver(handler: Any, journal: Journal | None, signer: Any = None, on_ev
     return receive
 
 
+def _run(receive: Callable[..., Coroutine[Any, Any, HTTPStatus]], *request: Any) -> HTTPStatus:
+    return asyncio.run(receive(*request))
+
+
 def awaited(
     handler: Handler, signer: Any, journal: Journal | None, *more: Any, **given: Any
 ) -> Callable[..., HTTPStatus]:
     """Receive as an async client does, with an async handler."""
     receive = to_receiver(handler.handle_async, journal, signer, *more, **given)
-    return lambda query, body: asyncio.run(receive(query, body))
+    return partial(_run, receive)
 
 
 def threaded(
@@ -131,7 +136,7 @@ def threaded(
 ) -> Callable[..., HTTPStatus]:
     """Receive as an async client does, with a blocking handler."""
     receive = to_receiver(handler.handle, journal, signer, *more, **given)
-    return lambda query, body: asyncio.run(receive(query, body))
+    return partial(_run, receive)
 
 
 def unreachable(_payment: Payment) -> None:

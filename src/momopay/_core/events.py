@@ -153,25 +153,25 @@ class CallEvents:
     def sweep_ended(self, **counts: int) -> None:
         self._emit(events.SweepEnded, **counts)
 
-    @staticmethod
-    def outcome_of(error: BaseException) -> events.CallbackOutcome:
-        """Return the outcome to report for the error of a callback."""
-        return outcome_of(error)
-
     @contextmanager
     def confirming(self, callback: object) -> Generator[None]:
         try:
             yield
         except Exception as error:
             clear_frames(error)
-            self.callback_received(outcome_of(error), callback, error)
+            self.callback_received(callback, error)
             raise
-        self.callback_received("accepted", callback, None)
+        self.callback_received(callback)
 
     def callback_received(
-        self, outcome: events.CallbackOutcome, callback: object, error: BaseException | None, status: int | None = None
+        self,
+        callback: object,
+        error: BaseException | None = None,
+        status: int | None = None,
+        outcome: events.CallbackOutcome | None = None,
     ) -> None:
-        """Report a callback, None if it could not be parsed."""
+        """Report a callback, None if it could not be parsed. The outcome is by default that of the error."""
+        outcome = outcome or ("accepted" if error is None else outcome_of(error))
         record = getattr(callback, "transaction", None)
         known, reference = _transaction(record), getattr(record, "account_reference", None)
         if outcome not in {"accepted", "duplicate"} and record is not None:

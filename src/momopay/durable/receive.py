@@ -44,6 +44,7 @@ from momopay.signing import CallbackSigner
 
 if TYPE_CHECKING:  # loaded only for an observer
     from momopay._core.events import CallEvents
+    from momopay.events import CallbackOutcome
 
 logger: logging.Logger = logging.getLogger("momopay")
 
@@ -187,13 +188,13 @@ class Receiver:
             yield payment
 
     def _report(self, error: BaseException | None, status: HTTPStatus | None) -> None:
+        # A CallbackError of the handler's own does not say that another call has the end.
+        failed = self._is_delivering and type(error) is errors.CallbackError
+        outcome: CallbackOutcome | None = (
+            "failed" if failed else "duplicate" if self._is_duplicate and error is None else None
+        )
         for observer in self._observers:
-            outcome = (
-                observer.outcome_of(error) if error is not None else "duplicate" if self._is_duplicate else "accepted"
-            )
-            if outcome == "busy" and self._is_delivering:  # the handler's own error
-                outcome = "failed"
-            observer.callback_received(outcome, self._callback, error, status)
+            observer.callback_received(self._callback, error, status, outcome)
 
     def _status_of(self, error: Exception) -> HTTPStatus:
         if self._callback is None:

@@ -131,7 +131,6 @@ class Transactions(Resource[BackendT]):
         Raises:
             ProtocolError: During the walk: a page has no cursor, or the pages have no end.
         """
-        # What the docstring says of new transactions needs stable cursors, which the service does not specify.
         query = TransactionQuery.checked(
             page_size=page_size,
             status=status,
@@ -235,10 +234,9 @@ class Transactions(Resource[BackendT]):
     ) -> HTTPStatus:
         """Receive a callback (webhook), in any web framework; the views of FastAPI, Flask and Django call this.
 
-        Checks the URL's token, parses the body, and confirms it as `confirm` does. Then records the service's record in
-        the client's journal, calls the handler, and records that the end was delivered. The handler gets the service's
-        word, and each end once: FAILED, CANCELLED and EXPIRED are one end, which does not follow SUCCESS or REVERSED. A
-        client without a journal cannot know repeats. See the service page, "Callbacks".
+        Checks the URL's token, parses the body, confirms it as `confirm` does, records the service's record in the
+        client's journal, calls the handler, and marks the end as delivered. The handler gets each end once: FAILED,
+        CANCELLED and EXPIRED are one, which does not follow SUCCESS or REVERSED. Without a journal, it gets repeats.
 
         Args:
             url: The request's whole URL, or its raw query string, as it was received and not decoded.
@@ -246,14 +244,13 @@ class Transactions(Resource[BackendT]):
             handler: Called with each `Payment` that has ended, whoever asked for it; ``async def`` only with an
                 `AsyncClient`, where a plain function runs in a thread. The service waits 30 seconds for the response.
             signer: Checks the URL's token, and that the callback is of the payment that it was signed for.
-            on_event: Called with a `CallbackReceived`, and with a `JournalChanged` if the journal's entry changed, as
-                the client's own `on_event` is.
+            on_event: Called with a `CallbackReceived`, and with the `JournalChanged` of an entry that changed.
 
         Returns:
-            The status to respond with: 200 if the end was handled, now or before, or if it is none; 400 if the body is
-            no callback; 403 if it is forged; 503 if it could not be confirmed or recorded, if the end is being handled
-            elsewhere, or if the handler raised an error of momopay; 500 if the handler raised any other error. After
-            any but 200, the service sends the callback again. Nothing in the request makes this raise.
+            The status to respond with: 200 if the end was handled, now or before, or is none; 400 if the body is no
+            callback; 403 if it is forged; 503 if it was not confirmed or recorded, if the end is being handled
+            elsewhere, or if the handler raised an error of momopay; 500 if it raised any other error. After any but
+            200, the service sends the callback again. Nothing in the request makes this raise.
         """
         observers = [] if self._session.events is None else [self._session.events]
         if on_event is not None:
@@ -385,7 +382,7 @@ class Transactions(Resource[BackendT]):
         Nothing in the callback is trusted. Several waits at about the same time, or while the rate budget is short,
         share a page of the list. With an `AsyncClient`, call it from the client's own event loop, without ``await``.
         """
-        # A failure makes the wait read by id. The callback is not signed, so its status decides nothing else.
+        # A failure makes the wait read by id. Nothing else depends on the status.
         failed = isinstance(callback, Callback) and callback.transaction.status.ended_without_success
         self._poll_loops.waits.notify(transaction_id_of(callback), failed=failed)
 
