@@ -65,7 +65,8 @@ def attributes_of(span: ReadableSpan) -> dict[str, Any]:
 
 CALL: dict[str, Any] = {"operation": "payouts.pay_once", "call_id": 1, "at": 1000.0, "attempt": 1, "seconds": 0.5}
 SENT: dict[str, Any] = {"method": "POST", "route": "/b2c/payouts", "host": "api.example", "port": 443}
-USUAL: dict[str, Any] = {**CALL, **SENT, "polls": 2, "lane": "payment", "kind": "COLLECTION", "reference": "INV-1"}
+ENTRY: dict[str, Any] = {"kind": "COLLECTION", "reference": "INV-1"}
+USUAL: dict[str, Any] = {**CALL, **SENT, **ENTRY, "polls": 2, "lane": "payment", "unread": 0}
 """What an event that a test makes has in each field that must be given, unless the test says otherwise."""
 
 

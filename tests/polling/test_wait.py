@@ -3,6 +3,7 @@
 import gc
 from collections.abc import Iterator
 from contextlib import nullcontext, suppress
+from decimal import Decimal
 from functools import partial
 from typing import Any
 
@@ -12,16 +13,20 @@ import pytest
 
 import momopay
 from momopay import (
+    EntryKind,
+    JournalEntry,
+    Payment,
     PollSchedule,
     ProtocolError,
     RequestValidationError,
     TransactionNotFoundError,
+    TransactionStatus,
     WaitTimeoutError,
     parse_callback,
     settled,
 )
 from momopay.events import Event, WaitEnded
-from polling.kit import Concurrent, MakeSdk, Service, callback, in_trio, waiting_client
+from polling.kit import START, Concurrent, MakeSdk, Service, callback, in_trio, waiting_client
 from virtual import envelope, refusal, transaction
 
 HTML = (200, b"<html>")
@@ -219,6 +224,26 @@ def test_a_failed_payout_is_read_in_full_once_for_each_status_and_not_after_ever
     assert (ended.status, ended.result_desc) == ("REVERSED", "done")
     reads = [when for when, path in service.requests if path == "/transactions/a"]
     assert reads == ([15.0, 25.0, 35.0, 45.0, 55.0, 65.0] if failing_until else [15.0, 65.0])
+
+
+@pytest.mark.parametrize("kind", ["payment", "entry"])
+def test_a_failed_payout_has_not_settled_where_a_read_leaves_its_type_out(sdk: MakeSdk, kind: str) -> None:
+    """The journal's payment or entry says that it is a payout, which may still be REVERSED."""
+    service = Service()
+    service.add("a", (0.0, "FAILED"), (60.0, "REVERSED"), type=None)
+    given: Payment | JournalEntry = Payment(
+        kind=EntryKind.PAYOUT,
+        reference="P",
+        transaction_id="a",
+        status=TransactionStatus.FAILED,
+        amount=Decimal(10),
+        phone="254712345678",
+    )
+    if kind == "entry":
+        fields = {"kind": "PAYOUT", "reference": "P", "wire_reference": "P", "state": "ACCEPTED", "created_at": START}
+        accepted = {"transaction_id": "a", "amount": 10, "phone": "254712345678", "sent_at": START}
+        given = JournalEntry.model_validate({**accepted, **fields, "transactions": [accepted]})
+    assert sdk(service)(lambda client: client.transactions.wait(given, until=settled)).status == "REVERSED"
 
 
 def test_what_ends_one_wait_does_not_end_the_others_and_one_error_names_each(sdk: MakeSdk) -> None:

@@ -126,9 +126,8 @@ class Call(Generic[R]):
     def end_by(self, until: float) -> None:
         """End the call at the monotonic time `until` if that is before its deadline."""
         self.deadline = min(self.deadline, until)
-        needs_time = self.endpoint.retry_policy.needs_reconciliation
-        least = self.session.limits.deadline * _MIN_REMAINING if needs_time else 0.0
-        self.latest_start: float = self.deadline - least
+        share = _MIN_REMAINING if self.endpoint.retry_policy.needs_reconciliation else 0.0
+        self.latest_start: float = self.deadline - share * self.session.limits.deadline
 
     def send_key(self, idempotency_key: str) -> None:
         """Send this Idempotency-Key with each attempt."""
@@ -243,9 +242,8 @@ class Call(Generic[R]):
 
         def report(state: tenacity.RetryCallState) -> None:
             pause, error = state.upcoming_sleep, last().error
-            logger.warning(
-                "%s: retrying in %.2f s after attempt %d: %s", self._describe(), pause, state.attempt_number, error
-            )
+            text = "%s: retrying in %.2f s after attempt %d: %s"
+            logger.warning(text, self._describe(), pause, state.attempt_number, error)
             self.report_retry(pause, error)
 
         retrying = tenacity.AsyncRetrying(
@@ -302,12 +300,11 @@ class Call(Generic[R]):
         return response
 
     def _parse(self, response: RawResponse) -> R:
-        envelope = self.endpoint.envelope
-        if envelope is None:
+        if self.endpoint.envelope is None:
             check_success(response, self.url)
             record = cast("R", Record())
         else:
-            parsed = parse_envelope(response, envelope, self.url, vars(self.details))
+            parsed = parse_envelope(response, self.endpoint.envelope, self.url, vars(self.details))
             record, self.request_id = parsed.data, parsed.request_id
         elapsed = self.session.backend.now() - self.started
         if isinstance(record, Record):  # what `client.request` returns may be anything

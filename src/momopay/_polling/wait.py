@@ -64,7 +64,7 @@ class WaitCall(PollingCall):
         self._errors: dict[str, MomoPayError] = {}  # what ended waits, by transaction id
         for identity, given in wanted.items():
             wait = Wait(identity, self.signal, now + schedule.first, schedule.every, now + schedule.limit)
-            wait.known = known = getattr(given, "transaction", given)  # a payment has the service's record
+            wait.known, known = given, getattr(given, "transaction", given)  # a payment may have the service's record
             if identity in session.given_ids or not isinstance(given, str | UUID):  # else somebody may have typed it
                 wait.not_found_until = now + NOT_FOUND_GRACE
             # A record that has ended needs no request. A payment's may be older than its status, by a callback.

@@ -126,12 +126,13 @@ def is_whole(transaction: Transaction) -> bool:
 
 
 def with_known(transaction: Transaction, known: object) -> Transaction:
-    """Return a read in which what the service left out is taken from an earlier record, or a payment that has one."""
-    known = getattr(known, "transaction", known)
-    if not isinstance(known, PaymentRecord):
-        return transaction
-    names = ("type", "phone", "account_reference", "created_at")  # what does not change
-    missing = {name: getattr(known, name, None) for name in names if getattr(transaction, name) is None}
+    """Return a read in which what the service left out comes from an earlier record or a payment of the journal."""
+    record, missing = getattr(known, "transaction", None) or known, dict[str, object]()
+    if isinstance(record, PaymentRecord):
+        names = ("type", "phone", "account_reference", "created_at")  # what does not change
+        missing = {name: getattr(record, name, None) for name in names if getattr(transaction, name) is None}
+    elif transaction.type is None:  # without it, a payout that FAILED would seem settled
+        missing = {"type": getattr(getattr(known, "kind", None), "transaction_type", None)}
     return transaction.model_copy(update=missing) if missing else transaction
 
 
