@@ -27,8 +27,7 @@ from in_turn import in_turn
 from momopay import BudgetExhaustedError, Client, FileRateBudget, Journal, RateBudget
 from momopay._core.call import Call, Endpoint
 from momopay._core.operation import run_sync
-from momopay._core.reads import read_balance as read_balance_of
-from momopay._core.reads import read_transaction
+from momopay._core.reads import read_tenant, read_transaction
 from momopay._core.retry import AT_MOST_ONCE, SAFE, FailureKind, RetryPolicy
 from momopay._transport.attempt import NotSentError
 from momopay.errors import ERRORS_BY_CODE
@@ -512,7 +511,7 @@ def test_an_attempt_gets_what_is_left_of_the_deadline(backoff: Callable[[float],
     client, service = reach(raw(500), raw(500), SUCCESS, timeout=10.0, deadline=12.0)
     read_balance(client)
     for until in (4.0, 99.0):
-        run_sync(read_balance_of(session_of(client.with_options(timeout=50.0)), until=service.now() + until))
+        run_sync(read_tenant(session_of(client.with_options(timeout=50.0)), until=service.now() + until))
     assert service.timeouts == [10.0, 9.0, 6.0, 4.0, 12.0]
 
 

@@ -27,7 +27,7 @@ from models.test_callbacks import callback
 from momopay import AsyncClient, CallbackError, Client, ConfigurationError, Journal, JournalState, OutcomeUnknownError
 from momopay._core.events import Observer, outcome_of
 from momopay._core.operation import as_operation, run_sync
-from momopay._core.reads import read_balance as read_balance_of
+from momopay._core.reads import read_tenant
 from momopay.events import AttemptEnded, BudgetWaited, CallEnded, CallStarted, Event, JournalChanged
 from momopay.sandbox import Fault, Outcome, Sandbox, phone_for
 from resources.kit import AT_ONCE, LOCAL_PHONE, pay, prompt
@@ -145,7 +145,7 @@ def test_of_a_callback_that_anybody_may_have_sent_only_its_id_is_reported(outcom
 def test_a_step_of_an_iterable_is_reported_as_an_operation() -> None:
     seen = Watcher()
     session = session_of(reach(SUCCESS, on_event=seen)[0])
-    run_sync(as_operation(session, "transactions.wait_all", read_balance_of, "INV-42"))
+    run_sync(as_operation(session, "transactions.wait_all", read_tenant, "INV-42"))
     assert {each.reference for each in (*seen.of(CallStarted), *seen.of(CallEnded))} == {"INV-42"}
     started, attempt, ended = seen.take()
     assert (started, ended) == ("CallStarted transactions.wait_all", "CallEnded transactions.wait_all")
@@ -349,7 +349,7 @@ def test_what_an_earlier_request_of_a_call_did_is_not_forgotten() -> None:
     session = session_of(client).with_events(Observer(print).start("stk.collect_once", lambda: 0.0))
     with pytest.raises(OutcomeUnknownError):
         type(client.stk)(session).initiate(amount=100, phone=PHONE)
-    run_sync(read_balance_of(session))
+    run_sync(read_tenant(session))
     assert session.events.may_have_executed
 
 

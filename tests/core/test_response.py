@@ -308,6 +308,6 @@ def test_an_answer_that_is_not_the_services_names_the_address_and_asks_whether_i
 def test_an_answer_of_the_service_that_lacks_something_does_not_ask_for_the_address() -> None:
     error = failed(response(200, {"success": True, "data": {}, "requestId": "r"})).error
     assert str(error).startswith(f"{URL} answered HTTP 200 with")
-    assert "data.walletId" in str(error)
+    assert "data.availableBalance" in str(error)
     assert isinstance(error.__cause__, ValidationError)
     assert "base_url" not in str(error)

@@ -69,7 +69,7 @@ from momopay.events import RetryScheduled
 from momopay.sandbox import Fault, Sandbox
 from momopay.types import Lane
 from patience import until
-from virtual import refusal
+from virtual import envelope, refusal
 
 
 class InterruptError(BaseException):
@@ -234,7 +234,7 @@ def test_a_pause_that_the_service_ordered_sends_nothing_and_leaves_the_order(sho
 
 @pytest.mark.usefixtures("no_backoff")
 @pytest.mark.parametrize("state", [None, REFUSED])
-@pytest.mark.parametrize(("status", "is_sent"), [(403, True), (401, False), (500, False)])
+@pytest.mark.parametrize(("status", "is_sent"), [(403, True), (404, True), (401, False), (500, False)])
 def test_a_key_that_may_not_read_the_wallet_may_pay(
     drive: Drive, journal: Journal, caplog: pytest.LogCaptureFixture, status: int, is_sent: bool, state: Any
 ) -> None:
@@ -255,6 +255,18 @@ def test_a_key_that_may_not_read_the_wallet_may_pay(
         service = Service(record(tenantId="theirs", transactionId="t-2"))
         drive(transport=httpx.MockTransport(respond), api_key="pk_test_of_another")(pay(journal, "s"))
         assert "'s' was sent by tenant theirs, to which the journal does not belong" in caplog.text
+
+
+@pytest.mark.parametrize("wallet", [{"tenantId": "ours"}, {}, {"tenantId": None, "availableBalance": None}])
+def test_a_payment_depends_on_no_field_of_the_wallet(drive: Drive, journal: Journal, wallet: dict[str, Any]) -> None:
+    service = Service(record(tenantId="ours"))
+
+    def respond(request: httpx.Request) -> httpx.Response:
+        is_check = KEY_CHECK.endswith(request.url.path.removeprefix("/v1"))
+        return httpx.Response(200, json=envelope(wallet)) if is_check else service.respond(request)
+
+    assert drive(transport=httpx.MockTransport(respond))(pay(journal)).is_new
+    assert execute(journal, "SELECT tenant_id FROM momopay_accounts") == [("ours",)]
 
 
 # The lease, and the rate budget.

@@ -17,14 +17,15 @@ from momopay._core.wiring import BackendT
 from momopay._ratelimit.budget import Lane
 from momopay._redaction import redacted_repr
 from momopay.errors import APIError, MomoPayError, ProtocolError, TransactionNotFoundError
-from momopay.models.account import WalletBalance
+from momopay.models.account import WalletOwner
 from momopay.models.records import Envelope
 from momopay.models.requests import TransactionQuery, oldest_time, transaction_id_of, transaction_path
 from momopay.models.transactions import Transaction, TransactionPage, TransactionSummary, with_known
 
 logger: logging.Logger = logging.getLogger("momopay")
 
-_BALANCE: Final = Endpoint("wallet.balance", "GET", SAFE, Lane.READ, Envelope[WalletBalance])
+WALLET_PATH: Final = "/wallets/service/balance"
+_TENANT: Final = Endpoint("wallet.balance", "GET", SAFE, Lane.READ, Envelope[WalletOwner])
 _TRANSACTION: Final = Endpoint("transactions.get", "GET", SAFE, Lane.READ, Envelope[Transaction], has_id=True)
 _PAGE: Final = Endpoint("transactions.list", "GET", SAFE, Lane.READ, Envelope[TransactionPage])
 
@@ -51,8 +52,9 @@ class ReadOptions(TypedDict, total=False):
     has_slot: bool
 
 
-async def read_balance(session: Session[Any], **options: Unpack[ReadOptions]) -> WalletBalance:
-    return await Call(session, _BALANCE, "/wallets/service/balance", **options).run()
+async def read_tenant(session: Session[Any], **options: Unpack[ReadOptions]) -> str | None:
+    """Return the tenant of the wallet that the session's key may read; None if the response does not show it."""
+    return (await Call(session, _TENANT, WALLET_PATH, **options).run()).tenant_id
 
 
 async def read_transaction(session: Session[Any], transaction: object, **options: Unpack[ReadOptions]) -> Transaction:

@@ -24,7 +24,7 @@ import momopay
 from momopay import errors
 from momopay._core.call import Call, Endpoint
 from momopay._core.operation import run_sync
-from momopay._core.reads import read_balance
+from momopay._core.reads import read_tenant
 from momopay._core.retry import BASE_BACKOFF, SEARCHED_FIRST
 from momopay._core.session import Session
 from momopay._ratelimit.budget import Lane
@@ -98,11 +98,12 @@ async def learn_tenant(access: JournalAccess, identity: KeyIdentity) -> None:
     """Read the tenant of a key that is new to the journal. Raise ConfigurationError if it is another account's."""
     tenant_id: str | None = None
     try:
-        balance = await read_balance(access.session, lane=Lane.PAYMENT, until=access.deadline)  # a payment waits for it
-        tenant_id = balance.tenant_id
+        tenant_id = await read_tenant(
+            access.session, lane=Lane.PAYMENT, until=access.deadline
+        )  # a payment waits for it
     except errors.APIError as error:
-        # This key may not read the wallet. The response to its first payment shows the tenant.
-        if error.status_code != HTTPStatus.FORBIDDEN:
+        # This key may not read the wallet, or there is none. The response to its first payment shows the tenant.
+        if error.status_code not in {HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND}:
             raise
     await access.run(access.store.accounts.learn, identity, tenant_id, by_wallet=True)
     await access.run(access.store.check, identity, restored=True)  # the callers have checked whether it went back

@@ -18,15 +18,21 @@ class TopUp(StkTransaction):
     type: TransactionType = TransactionType.WALLET_TOPUP
 
 
-class WalletBalance(Record):
-    """The service wallet (service page, "Service wallet"). Amounts in KES."""
+class WalletOwner(Record):
+    """The tenant whose wallet a key may read. Payments depend on this alone, and not on the balance."""
 
-    wallet_id: str
     tenant_id: str | None = None
-    currency: str = "KES"
+
+
+class WalletBalance(Record):
+    """The service wallet (service page, "Service wallet"). Amounts in KES. Only `available_balance` is always there."""
+
+    wallet_id: str | None = None
+    tenant_id: str | None = None
+    currency: str | None = "KES"
     available_balance: Decimal = Field(gt=-LIMIT, lt=LIMIT)
-    ledger_balance: Decimal = Field(gt=-LIMIT, lt=LIMIT)
-    updated_at: Timestamp
+    ledger_balance: Decimal | None = Field(None, gt=-LIMIT, lt=LIMIT)
+    updated_at: Timestamp | None = None
 
 
 class PaymentChannel(Record):
@@ -37,10 +43,10 @@ class PaymentChannel(Record):
     category: str | None = None
     type: ChannelType
     shortcode: str
-    name: str
+    name: str | None = None
     account_number: str | None = None
-    is_default: bool = False
-    created_at: Timestamp
+    is_default: bool | None = False
+    created_at: Timestamp | None = None
 
 
 class ChannelItems(Record):

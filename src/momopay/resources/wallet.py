@@ -7,14 +7,15 @@ from uuid import uuid4
 
 from momopay._core.call import Call, Endpoint, PaymentDetails
 from momopay._core.operation import Resource, operation
-from momopay._core.reads import read_balance
-from momopay._core.retry import IDEMPOTENCY_KEYED
+from momopay._core.reads import WALLET_PATH
+from momopay._core.retry import IDEMPOTENCY_KEYED, SAFE
 from momopay._core.wiring import BackendT
 from momopay._ratelimit.budget import Lane
 from momopay.models.account import TopUp, WalletBalance
 from momopay.models.records import Envelope
 from momopay.models.requests import TopUpRequest
 
+BALANCE = Endpoint("wallet.balance", "GET", SAFE, Lane.READ, Envelope[WalletBalance])
 TOP_UP = Endpoint("wallet.top_up", "POST", IDEMPOTENCY_KEYED, Lane.PAYMENT, Envelope[TopUp])
 
 
@@ -24,7 +25,7 @@ class Wallet(Resource[BackendT]):
     @operation
     async def balance(self) -> WalletBalance:
         """Read the balances, KES. Retried as needed. See the service page, "GET /wallets/service/balance"."""
-        return await read_balance(self._session)
+        return await Call(self._session, BALANCE, WALLET_PATH).run()
 
     @operation
     async def top_up(
