@@ -48,7 +48,7 @@ class Fault(StrEnum):
     callback_lost = "callback_lost", "Callback is lost", "The callback of this payment is never sent."
 
     @classmethod
-    def _missing_(cls, _value: object) -> Self:
+    def _missing_(cls, value: object) -> Self:  # noqa: ARG003  the name of the base class
         raise ValueError(f"fault must be one of: {', '.join(cls)}")
 
     @property

@@ -28,7 +28,7 @@ class Outcome(StrEnum):
         return member
 
     @classmethod
-    def _missing_(cls, _value: object) -> Self:
+    def _missing_(cls, value: object) -> Self:  # noqa: ARG003  the name of the base class
         raise ValueError(f"outcome must be one of: {', '.join(cls)}")
 
     success = "success", "Paid", "The PIN is entered after 5 seconds, the money is there after 35."

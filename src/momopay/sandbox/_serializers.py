@@ -215,7 +215,6 @@ class CallbackTransaction(_Provided, _SnakePayment):
 
     id: Id
     tenant_id: Id
-    external_reference: str = Field(validation_alias="reference")
     provider: Literal["MOMO"] = "MOMO"
     receipt: str | None = Field(serialization_alias="momo_receipt")
 
