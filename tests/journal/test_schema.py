@@ -66,7 +66,7 @@ def test_a_journal_of_another_version_is_refused_and_left_as_it_is(journal: Jour
         with Journal(url, create=create) as later, pytest.raises(ConfigurationError, match=r"version 99.*version 1"):
             later.get("r")
     execute(journal, "ALTER TABLE momopay_journal RENAME COLUMN sequence TO something")
-    with Journal(url) as later, pytest.raises(ConfigurationError, match="an earlier one"):
+    with Journal(url) as later, pytest.raises(ConfigurationError, match="a journal of an earlier version"):
         later.get("r")
     assert execute(journal, "SELECT version, something FROM momopay_journal") == [(99, 1)]
 

@@ -232,9 +232,9 @@ def set_up(connection: sa.Connection, table_names: str, *, create: bool) -> None
         return
     # Compare the columns first, as those of another version may differ.
     columns = list(connection.exec_driver_sql("SELECT * FROM momopay_journal WHERE 1 = 0").keys())
-    found = connection.scalar(sa.select(journal.c.version)) if columns == journal.c.keys() else "an earlier one"
+    found = connection.scalar(sa.select(journal.c.version)) if columns == journal.c.keys() else None
     if found != VERSION:
+        of = "an earlier version" if found is None else f"version {found}"
         raise ConfigurationError(
-            f"the database has a journal of version {found}, and this momopay reads version {VERSION}: give another"
-            " database"
+            f"the database has a journal of {of}, and this momopay reads version {VERSION}: give another database"
         )

@@ -15,6 +15,7 @@ from sqlalchemy import URL
 
 import momopay
 from integrations.django.conftest import ALIAS, ORDER, Project, collect, database
+from journal.kit import in_threads
 from momopay import ConfigurationError, Journal, JournalError, PayoutItem, RequestValidationError
 from momopay.integrations.django import async_client, client, clients
 from momopay.integrations.django.apps import _close_files
@@ -35,6 +36,14 @@ def test_the_client_is_one_and_looks_like_one(project: Project) -> None:
         before = client.journal
         clients.forget_clients(setting=setting)
         assert client.journal is not before
+
+
+@both_databases
+def test_threads_that_use_the_client_first_at_once_get_one(project: Project) -> None:
+    clients.forget_clients(setting="MOMOPAY")
+    used = in_threads(8, lambda: (clients.the_client(), client.journal))
+    assert len({id(each) for each in used[0]}) == 2
+    assert set(used) == {used[0]}
 
 
 def test_every_kind_of_call_signs_its_url(project: Project) -> None:

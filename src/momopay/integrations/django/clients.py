@@ -3,8 +3,7 @@
 The clients use the project's journal, sign callback URLs, and raise an error if the project's own transaction locks
 them out of SQLite.
 
-Thread safety: any thread may call everything here. Threads that call first at the same time may each make a client;
-these share the rate budget and the database, which keeps their calls apart.
+Thread safety: any thread may call everything here.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from django.db import DEFAULT_DB_ALIAS, connections
 from django.dispatch import Signal
 
 from momopay import AsyncClient, CallbackSigner, Client, ConfigurationError, Journal, JournalError
-from momopay._core.wiring import load
+from momopay._core.wiring import Once, load
 from momopay.client import BaseClient
 from momopay.journal.entries import MAY_BE_SENT
 from momopay.journal.journal import parts_of
@@ -127,9 +126,7 @@ def _check_not_locked_out(reference: str) -> None:
         raise locked from error
 
 
-@cache
-def the_journal() -> Journal:
-    """Return the project's journal; raise ConfigurationError if nobody ran ``manage.py migrate``."""
+def _open_journal() -> Journal:
     try:
         # From parts, because in the text of a URL a "?" would end the path.
         journal = Journal(load("journal.database.URL").create(**journal_address()), create=False)
@@ -145,10 +142,12 @@ def the_journal() -> Journal:
     return journal
 
 
-@cache
-def the_client() -> Client:
-    """Return the blocking client of this process."""
-    return ShopClient(**client_options(), journal=the_journal())
+_journal: Final = Once(_open_journal)
+_client: Final = Once(lambda: ShopClient(**client_options(), journal=the_journal()))
+the_journal: Final = _journal.get
+"""Return the project's journal; raise ConfigurationError if nobody ran ``manage.py migrate``."""
+the_client: Final = _client.get
+"""Return the blocking client of this process."""
 
 
 _async_clients: dict[asyncio.AbstractEventLoop, AsyncGenerator[AsyncClient]] = {}
@@ -177,10 +176,10 @@ def forget_clients(*, setting: str, **_options: object) -> None:
     """Close and forget the clients when a test has changed their settings."""
     if setting in {"MOMOPAY", "DATABASES", "SECRET_KEY"}:
         _async_clients.clear()
-        for made in (the_client, the_journal):
-            if made.cache_info().currsize:
-                made().close()
-                made.cache_clear()
+        for each in (_client, _journal):
+            if each.made is not None:
+                each.made.close()
+                each.made = None
 
 
 class _Current:
