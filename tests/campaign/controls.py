@@ -29,7 +29,7 @@ from momopay.journal.guards import Mark, Watermark
 from momopay.journal.leases import Lease
 from momopay.journal.reports import Reports
 from momopay.journal.rules import Cause, Step
-from momopay.journal.sqlite import SqliteBackend
+from momopay.journal.sqlite import SqliteDatabase
 from momopay.journal.store import Store
 from momopay.models.enums import Stage
 from momopay.models.requests import RequestedPayment
@@ -226,15 +226,15 @@ def no_search_before_a_second_send() -> list[Patch]:
 def emptied_file_not_noticed() -> list[Patch]:
     """A journal's file that was cut to nothing is taken for a new journal."""
 
-    init = SqliteBackend.__init__
+    init = SqliteDatabase.__init__
 
-    def without_marker(self: SqliteBackend, url: Any) -> None:
+    def without_marker(self: SqliteDatabase, url: Any) -> None:
         init(self, url)
         self._marker = self._marker.with_name(uuid4().hex)
 
     return [
-        patch.object(SqliteBackend, "__init__", without_marker),
-        patch.object(SqliteBackend, "check", _always(None)),
+        patch.object(SqliteDatabase, "__init__", without_marker),
+        patch.object(SqliteDatabase, "check", _always(None)),
         *older_copy_not_noticed(),
     ]
 

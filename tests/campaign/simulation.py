@@ -357,10 +357,9 @@ class World:
 def _bury(process: Process) -> None:
     """Do what a kernel does for a process that it killed: let go of its locks and its connections."""
     process.alive = False
-    database = parts_of(process.journal).store.database
+    database: Any = parts_of(process.journal).store.database
     database._closed = True
-    backend: Any = database.backend
-    backend.release_locks()
+    database.release_locks()
 
 
 async def _release(process: Process, reference: str, *, searched_elsewhere: bool) -> None:

@@ -15,6 +15,7 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from types import EllipsisType
 from typing import Any, TypeVar
+from unittest.mock import patch
 
 import pytest
 from sqlalchemy import Engine, event
@@ -36,6 +37,7 @@ from momopay.journal.database import bounded
 from momopay.journal.evidence import Draft, Report
 from momopay.journal.journal import parts_of
 from momopay.journal.leases import Lease
+from momopay.journal.postgresql import BoundedConnection
 from momopay.journal.store import Store
 
 T = TypeVar("T")
@@ -249,10 +251,16 @@ def before_each(
     def listen(_connection: object, _cursor: object, text: str, *_rest: object) -> None:
         work(text)
 
-    engine = Engine if journal is None else engine_of(journal)
+    def execute_itself(connection: Any, text: Any, *values: Any, **options: Any) -> Any:
+        if str(text).endswith("BEGIN") and moment == "before":
+            work("BEGIN")
+        return execute(connection, text, *values, **options)
+
+    engine, execute = Engine if journal is None else engine_of(journal), BoundedConnection.execute
     event.listen(engine, f"{moment}_cursor_execute", listen)
     try:
-        yield
+        with patch.object(BoundedConnection, "execute", execute_itself):  # PostgreSQL's BEGIN does not pass SQLAlchemy
+            yield
     finally:
         event.remove(engine, f"{moment}_cursor_execute", listen)
 

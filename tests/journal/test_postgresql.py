@@ -43,7 +43,7 @@ from journal.kit import (
 from momopay import ConfigurationError, Journal, JournalError
 from momopay.journal import postgresql as driver
 from momopay.journal.database import bounded
-from momopay.journal.postgresql import BoundedConnection, TooLateError, connect_in_time
+from momopay.journal.postgresql import BoundedConnection, connect_in_time
 from patience import beside, until
 from postgresql import PostgresqlServer
 from strikes import Striker
@@ -205,7 +205,7 @@ def test_no_transaction_is_idle_while_the_disk_takes_a_backup(url: str, tmp_path
         if text == "COMMIT":
             with connect_to(url) as other:
                 of_sender = "SELECT 1 FROM pg_stat_activity WHERE application_name = %s AND state LIKE 'idle in %%'"
-                idle.append(other.execute(of_sender, [store_of(journal).database.backend.sender]).fetchall())
+                idle.append(other.execute(of_sender, [store_of(journal).database.sender]).fetchall())
 
     with Journal(url) as journal:
         put(journal)
@@ -339,7 +339,7 @@ def test_a_statement_without_an_answer_ends_in_time_and_with_it_the_connection(u
         connection.execute("SELECT * FROM missing")
     assert not connection.closed
     begun = time.monotonic()
-    with bounded(BOUND), pytest.raises(TooLateError):
+    with bounded(BOUND), pytest.raises(JournalError):
         connection.execute("SELECT pg_sleep(60)")
     assert time.monotonic() - begun < BOUND + MUCH
     assert connection.closed
@@ -354,7 +354,7 @@ def test_a_connection_that_comes_too_late_is_closed(url: str) -> None:
         made.append(connection.pgconn)
         return connection
 
-    with bounded(0.05), pytest.raises(TooLateError, match="no connection"):
+    with bounded(0.05), pytest.raises(JournalError, match="no connection in time"):
         connect_in_time(connect)
     later.set()
     until(lambda: made and made[0].status == psycopg.pq.ConnStatus.BAD, "the late connection was closed")

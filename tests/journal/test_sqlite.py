@@ -39,7 +39,7 @@ from journal.kit import (
     store_of,
 )
 from momopay import ConfigurationError, Journal, JournalError
-from momopay.journal.sqlite import SqliteBackend, TrackedConnection
+from momopay.journal.sqlite import SqliteDatabase, TrackedConnection
 
 
 @pytest.fixture
@@ -72,10 +72,18 @@ def test_only_the_owner_reads_the_phones_in_a_new_journal(url: str, path: Path) 
     assert there.stat().st_mode & 0o777 == 0o640, "a file that exists keeps its mode"
 
 
-def test_a_file_that_is_no_database_is_a_journal_error(path: Path, journal: Journal) -> None:
-    path.write_text("these are no payouts" * 100)
-    with pytest.raises(JournalError, match="not a database"):
-        journal.get("r")
+@pytest.mark.parametrize("create", [True, False])
+def test_a_file_that_is_no_database_is_no_journal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, create: bool
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "notes.txt").write_text("these are no payouts" * 100)
+    with Journal("sqlite:///notes.txt", create=create) as journal:
+        for _ in range(2):
+            with pytest.raises(ConfigurationError, match=r"journal notes\.txt cannot .* not a database") as caught:
+                journal.get("r")
+    assert not caught.value.may_have_executed
+    assert [each.name for each in tmp_path.iterdir()] == ["notes.txt"]
 
 
 @pytest.mark.parametrize("create", [True, False])
@@ -149,8 +157,8 @@ def test_an_interrupted_look_at_a_dead_process_does_not_keep_it_alive(
         with monkeypatch.context() as patch:
             patch.setattr(fcntl, "flock", struck)
             with pytest.raises(KeyboardInterrupt) as _kept:
-                store_of(journal).database.backend.is_alive("dead", connection)
-        assert not store_of(other).database.backend.is_alive("dead", connection)
+                store_of(journal).database.is_alive("dead", connection)
+        assert not store_of(other).database.is_alive("dead", connection)
 
 
 def test_a_hard_link_is_a_second_name_and_refused(path: Path, journal: Journal) -> None:
@@ -341,8 +349,8 @@ def test_a_connection_that_was_dropped_keeps_no_child_from_the_file(path: Path, 
 def test_a_child_keeps_no_dead_parent_alive(journal: Journal) -> None:
     forked = get_context("fork")
     begun = forked.Event()
-    backend = store_of(journal).database.backend
-    assert isinstance(backend, SqliteBackend)
+    backend = store_of(journal).database
+    assert isinstance(backend, SqliteDatabase)
     parent = store_of(journal).database.register_process()
 
     def live() -> None:

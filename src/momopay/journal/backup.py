@@ -14,7 +14,7 @@ from uuid import uuid4
 from sqlalchemy import URL, Connection, create_engine, insert, select
 
 from momopay.errors import RequestValidationError
-from momopay.journal.database import Database, in_use
+from momopay.journal.database import Database
 from momopay.journal.schema import metadata
 
 _LONGEST_BACKUP: Final = 3600.0  # seconds
@@ -23,18 +23,17 @@ _ROWS_AT_ONCE: Final = 1000
 
 def back_up(database: Database, path: Path) -> None:
     """Copy the database into a new file; see `Journal.backup`. A failure leaves nothing at the path."""
-    with in_use(_LONGEST_BACKUP):
+    with database.connection(seconds=_LONGEST_BACKUP) as connection:
         if path.exists():
             raise RequestValidationError({"path": "exists already, and a backup overwrites nothing"})
         temporary = path.with_name(f"{path.name}.{uuid4().hex}.tmp")
         os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         try:
-            with database.connection(seconds=_LONGEST_BACKUP) as connection:
-                if connection.dialect.name == "sqlite":
-                    # A single read transaction, which blocks no writer.
-                    connection.exec_driver_sql("VACUUM INTO ?", (str(temporary),))
-                else:
-                    _export(connection, temporary)
+            if connection.dialect.name == "sqlite":
+                # A single read transaction, which blocks no writer.
+                connection.exec_driver_sql("VACUUM INTO ?", (str(temporary),))
+            else:
+                _export(connection, temporary)
             _sync(temporary)
             temporary.rename(path)
             _sync(path.parent)

@@ -28,7 +28,7 @@ from momopay.journal.schema import accounts, journal, keys, metadata, payments
 logger: logging.Logger = logging.getLogger("momopay")
 
 _MARK: Final = select(journal.c.restored, journal.c.sequence)
-_RAISE: Final = update(journal).values(sequence=journal.c.sequence + 1)
+_RAISE: Final = update(journal).values(sequence=journal.c.sequence + 1).returning(*_MARK.selected_columns)
 _NAIROBI: Final = timedelta(hours=3)
 _LINE: Final = 80  # bytes of the line in the file: a constant, so that one write replaces all of it
 
@@ -129,7 +129,7 @@ class Watermark:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        folder = database.backend.folder
+        folder = database.folder
         self._file: Path | None = None if folder is None else folder / "sequence"
         self._highest = Mark()
         # By the count of restores at which it went back: why. It stays refused even if others raise the number again.
@@ -151,8 +151,7 @@ class Watermark:
 
         Raise ConfigurationError if the journal went back in time since `check`.
         """
-        connection.execute(_RAISE)
-        mark = _read(connection)
+        mark = Mark(*connection.execute(_RAISE).one())
         if mark <= self._highest:  # equal: before this payment was counted, it was behind by one
             raise self._gone_back(connection, mark, self._highest)
         return mark

@@ -33,7 +33,7 @@ class Parts:
             from sqlalchemy.exc import ArgumentError
 
             from momopay.journal.callbacks import Callbacks, Recorder
-            from momopay.journal.database import Database
+            from momopay.journal.database import open_database
             from momopay.journal.reports import Reports
             from momopay.journal.store import Store
 
@@ -45,7 +45,7 @@ class Parts:
                 parsed = None
             if parsed is None:  # raised here, without a chain: the text of the error may quote part of the password
                 raise ConfigurationError('journal must be the URL of a database, such as "sqlite:///payments.db"')
-            database = Database(parsed, create=create)  # loads the driver
+            database = open_database(parsed, create=create)  # loads the driver
         except ModuleNotFoundError as missing:
             if missing.name not in {"psycopg", "sqlalchemy"}:
                 raise

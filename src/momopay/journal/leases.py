@@ -112,8 +112,7 @@ class LeaseHolder:
 
     def _has_ended(self, row: Mapping[Any, Any], connection: Connection) -> bool:
         # A call of this process is alive until it returns, however long that takes.
-        backend = self._database.backend
-        if row["sender"] == backend.sender:
+        if row["sender"] == self._database.sender:
             return row["claim"] not in self._leases
         # On the caller's connection: threads that each hold one and wait for a second one could deadlock.
-        return self.seconds_left(row) <= 0 or not backend.is_alive(row["sender"], connection)
+        return self.seconds_left(row) <= 0 or not self._database.is_alive(row["sender"], connection)

@@ -15,17 +15,15 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from queue import Empty, SimpleQueue
 from typing import Any, ClassVar, Final, TypeVar
-from uuid import uuid4
 
 import psycopg
 from psycopg.pq import Conninfo, TransactionStatus
-from sqlalchemy import URL, Connection, event, func, select
-from sqlalchemy.exc import InvalidatePoolError
+from sqlalchemy import URL, Connection, Engine, event, func, select
 from sqlalchemy.ext.compiler import compiles
 from typing_extensions import override
 
-from momopay.errors import ConfigurationError
-from momopay.journal.database import Backend, begun, bounded, is_over, seconds_left
+from momopay.errors import ConfigurationError, JournalError
+from momopay.journal.database import Database, bounded, seconds_left
 from momopay.journal.schema import Now
 
 T = TypeVar("T")
@@ -40,20 +38,18 @@ _CONNECT_ARGS: Final = {
 }
 _PING: Final = 5.0  # seconds for a pooled connection to answer before it is replaced
 
-# Executed whenever a connection is taken from the pool, which also shows that it works. A commit returns only when it
-# is on disk, also on that of synchronous standbys, whatever the server's default. A process that freezes in a
-# transaction blocks others for ten seconds at most. A stricter isolation would fail payments that begin at the same
-# time.
-_PREPARE: Final = """
-    SELECT set_config('lock_timeout', %s, false), set_config('statement_timeout', %s, false),
-        set_config('idle_in_transaction_session_timeout', '10s', false),
+# Executed on each new connection. A commit returns only when it is on disk, also on that of synchronous standbys,
+# whatever the server's default. A process that freezes in a transaction blocks others for ten seconds at most. A
+# stricter isolation would fail payments that begin at the same time.
+_SETTINGS: Final = """
+    SELECT set_config('idle_in_transaction_session_timeout', '10s', false),
         set_config('default_transaction_isolation', 'read committed', false),
-        CASE WHEN current_setting('synchronous_commit') NOT IN ('on', 'remote_apply')
-        THEN set_config('synchronous_commit', 'on', false) END"""
+        set_config('synchronous_commit',
+            CASE current_setting('synchronous_commit') WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, false)"""
 _WARNING: Final = "01"  # the class of the SQLSTATE
 
 
-class PostgresqlBackend(Backend):
+class PostgresqlDatabase(Database):
     """A PostgreSQL database, for processes on many machines."""
 
     # Not SQLAlchemy's `inspect`, which looks in the schema that was current at the first connection.
@@ -61,22 +57,43 @@ class PostgresqlBackend(Backend):
         "SELECT relname FROM pg_catalog.pg_class WHERE relkind IN ('r', 'p', 'v') AND pg_table_is_visible(oid)"
     )
 
-    def __init__(self, url: URL) -> None:
+    def __init__(self, url: URL, *, create: bool) -> None:
         unknown = url.query.keys() - {option.keyword.decode() for option in Conninfo.get_defaults()}
         if unknown:
             raise ConfigurationError(f"the journal's URL has options that libpq does not know: {sorted(unknown)}")
-        arguments = {name: value for name, value in _CONNECT_ARGS.items() if name not in url.query}
-        sender = f"momopay-{uuid4().hex}"
+        super().__init__(url.set(drivername="postgresql+psycopg"), create=create)
+
+    @override
+    def renew(self) -> Engine:
+        engine = super().renew()
+        event.listen(engine, "do_connect", _connect)
+        return engine
+
+    @override
+    def connect_args(self) -> dict[str, Any]:
+        arguments = {name: value for name, value in _CONNECT_ARGS.items() if name not in self._url.query}
         # These replace what the URL has. Without an encoding, psycopg returns the texts of some databases as bytes.
-        own = {"application_name": sender, "client_encoding": "utf8"}
-        super().__init__(url.set(drivername="postgresql+psycopg"), sender, arguments | own)
-        event.listen(self.engine, "do_connect", _connect)
-        event.listen(self.engine, "checkout", _prepare)
+        return arguments | {"application_name": self.sender, "client_encoding": "utf8"}
+
+    @override
+    def prepare(self, connection: Connection, driver: Any, *, begin: bool) -> Any:
+        left = seconds_left()
+        # Shorter than the client's deadline, which costs the connection. Locks end first, as their error is clearer.
+        lock, statement = (max(1, int(left * share * 1000)) for share in (0.8, 0.9))
+        # In one request, which also shows that the connection works.
+        limits = f"SET lock_timeout = {lock}; SET statement_timeout = {statement}; {'BEGIN' if begin else ''}"
+        try:
+            with bounded(min(_PING, left / 2)):
+                driver.execute(limits, prepare=False)  # several statements cannot be prepared
+        except (psycopg.Error, JournalError):  # of a connection that was in the pool for long
+            connection.invalidate()
+            connection.exec_driver_sql(limits)
+        return connection.connection.dbapi_connection
 
     @override
     @contextmanager
-    def connect_for_setup(self, *, create: bool) -> Generator[Connection]:
-        with self.engine.connect() as connection, begun(connection):
+    def connect_for_setup(self) -> Generator[Connection]:
+        with self.connection(begin=True, for_setup=True) as connection:
             connection.execute(select(func.pg_advisory_xact_lock(_SETUP_LOCK)))
             yield connection
 
@@ -89,10 +106,6 @@ class PostgresqlBackend(Backend):
 @compiles(Now, "postgresql")  # type: ignore[no-untyped-call, untyped-decorator, unused-ignore]
 def _now(_element: Now, _compiler: object, **_options: object) -> str:
     return "extract(epoch FROM clock_timestamp())::double precision"
-
-
-class TooLateError(psycopg.OperationalError):
-    """The server did not answer before the thread's deadline."""
 
 
 class BoundedConnection(psycopg.Connection[Any]):
@@ -112,8 +125,8 @@ class BoundedConnection(psycopg.Connection[Any]):
         self._notices.clear()
         try:
             answer = super().wait(_in_time(gen), *args, **kwargs)
-        except BaseException as error:  # TooLateError, or an interrupt
-            if isinstance(error, TooLateError) or self.pgconn.transaction_status == TransactionStatus.ACTIVE:
+        except BaseException as error:  # no answer in time, or an interrupt
+            if isinstance(error, JournalError) or self.pgconn.transaction_status == TransactionStatus.ACTIVE:
                 self.close()
             raise
         warnings = [each for each in self._notices if each.startswith(_WARNING)]
@@ -123,7 +136,7 @@ class BoundedConnection(psycopg.Connection[Any]):
 
     def rollback(self) -> None:
         """Roll back, unless the connection is closed: an error would hide the interrupt that closed it."""
-        if not self.closed:
+        if not self.closed and self.pgconn.transaction_status != TransactionStatus.IDLE:
             super().rollback()
 
     def __del__(self, *_: Any) -> None:
@@ -135,16 +148,14 @@ class BoundedConnection(psycopg.Connection[Any]):
 def _in_time(gen: Generator[Any, Any, T]) -> Generator[Any, Any, T]:
     # psycopg resumes the generator at least ten times a second, whether the socket is ready or not.
     ready = None
-    if is_over():
-        raise TooLateError("no time left to ask")
+    seconds_left()
     while True:
         try:
             wanted = gen.send(ready)
         except StopIteration as end:
             result: T = end.value
             return result
-        if is_over():
-            raise TooLateError("no answer in time")
+        seconds_left()
         ready = yield wanted
 
 
@@ -163,23 +174,13 @@ def connect_in_time(connect: Callable[[], BoundedConnection]) -> BoundedConnecti
     try:
         made = outcome.get(timeout=seconds_left())
     except Empty:
-        raise TooLateError("no connection in time") from None
+        raise JournalError("the journal's database took no connection in time") from None
     if isinstance(made, BaseException):
         raise made
     return made
 
 
 def _connect(_dialect: object, _record: object, arguments: Any, options: dict[str, Any]) -> BoundedConnection:
-    return connect_in_time(lambda: BoundedConnection.connect(*arguments, **options))
-
-
-def _prepare(connection: BoundedConnection, _record: object, _proxy: object) -> None:
-    """Set the server's timeouts; make the pool replace the connection if it does not work."""
-    left = seconds_left()
-    # Shorter than the client's deadline, which costs the connection. Locks end first, as their error is clearer.
-    timeouts = [f"{max(1, int(left * share * 1000))}ms" for share in (0.8, 0.9)]
-    try:
-        with bounded(min(_PING, left / 2)):
-            connection.execute(_PREPARE, timeouts)
-    except psycopg.Error as error:
-        raise InvalidatePoolError from error
+    connection = connect_in_time(lambda: BoundedConnection.connect(*arguments, **options, autocommit=True))
+    connection.execute(_SETTINGS)
+    return connection

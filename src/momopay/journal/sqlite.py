@@ -15,17 +15,15 @@ from contextlib import contextmanager, suppress
 from io import FileIO
 from pathlib import Path
 from typing import Any, ClassVar, Final
-from uuid import uuid4
 from weakref import WeakSet
 
-from sqlalchemy import URL, Connection, Engine, event
-from sqlalchemy.exc import OperationalError
+from sqlalchemy import URL, Connection, Engine
+from sqlalchemy.exc import OperationalError, SQLAlchemyError
 from sqlalchemy.ext.compiler import compiles
 from typing_extensions import override
 
-from momopay._fork import renew_in_child
 from momopay.errors import ConfigurationError, JournalError
-from momopay.journal.database import Backend, begun, pause, problem_of, seconds_left
+from momopay.journal.database import Database, problem_of, seconds_left
 from momopay.journal.schema import Now, has_tables
 
 if sys.platform == "win32":
@@ -41,14 +39,15 @@ Delete this folder only if none of those payments must be remembered: then a new
 _MOUNTS: Final = Path("/proc/self/mountinfo")
 _MOUNT_POINT: Final = 4  # the column of /proc/self/mountinfo
 _HARD_LINK: Final = "a hard link: remove it"
+_UNUSABLE: Final = ("unable to open", "readonly", "not a database")  # words of SQLite's errors
 
 
-class SqliteBackend(Backend):
+class SqliteDatabase(Database):
     """A file, and a folder of lock files beside it."""
 
     table_names: ClassVar[str] = "SELECT name FROM sqlite_master WHERE type IN ('table', 'view')"
 
-    def __init__(self, url: URL) -> None:
+    def __init__(self, url: URL, *, create: bool) -> None:
         self._locks: list[FileIO] = []  # several if threads registered at the same time, or the file was deleted
         if not url.database or url.database == ":memory:" or url.query:
             raise ConfigurationError(
@@ -62,15 +61,31 @@ class SqliteBackend(Backend):
             raise ConfigurationError(
                 f"{url.database!r} cannot be the name of a journal's file; payments.db can"
             ) from error
-        super().__init__(url.set(database=str(self._path)), uuid4().hex, {"factory": TrackedConnection})
-        event.listen(self.engine, "checkout", _wait_in_time)
-        _engines.add(self.engine)
-        renew_in_child(self.release_locks)
         self.folder: Path | None = self._folder
         self._given = url.database
         self._marker = self._folder / "README"
         self._file: tuple[int, int] | None = None  # the device and inode of the file that this process uses
+        super().__init__(url.set(database=str(self._path)), create=create)
+
+    @override
+    def renew(self) -> Engine:
+        self.release_locks()
+        engine = super().renew()
+        _engines.add(engine)
         self._own_lock = self._lock_file(self.sender)
+        return engine
+
+    @override
+    def connect_args(self) -> dict[str, Any]:
+        return {"factory": TrackedConnection}
+
+    @override
+    def prepare(self, connection: Connection, driver: Any, *, begin: bool) -> Any:
+        driver.execute(f"PRAGMA busy_timeout={int(seconds_left() * 1000)}").close()
+        if begin:
+            # A transaction that begins as a reader cannot write once another connection has written.
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
+        return driver
 
     @override
     def check(self) -> None:
@@ -89,14 +104,14 @@ class SqliteBackend(Backend):
 
     @override
     @contextmanager
-    def connect_for_setup(self, *, create: bool) -> Generator[Connection]:
+    def connect_for_setup(self) -> Generator[Connection]:
         with self._opening():
             # Before looking for the tables, because another process may be creating them, and then the marker.
             had_journal = self._marker.exists()
             is_empty = not self._path.exists() or self._path.stat().st_size == 0
             if is_empty and had_journal:
                 raise self._lost("is empty or missing")
-            if is_empty and not create:
+            if is_empty and not self.may_create:
                 raise self._no_journal()
             if is_empty:
                 self._path.touch(mode=0o600, exist_ok=True)  # it holds phones; an existing file keeps its mode
@@ -104,23 +119,23 @@ class SqliteBackend(Backend):
                 raise self._second_name("a mount of this file alone: mount its folder")
             if self._path.is_file() and self._path.stat().st_nlink > 1:  # before it is opened under this name
                 raise self._second_name(_HARD_LINK)
-            with self.engine.connect() as connection:
+            with self.connection(for_setup=True) as connection:
                 is_new = not has_tables(connection, self.table_names)
                 if is_new and had_journal:
                     raise self._lost("has no journal any more")
-                if is_new and not create:
+                if is_new and not self.may_create:
                     raise self._no_journal()
                 self._folder.mkdir(mode=0o700, exist_ok=True)
-                _switch_to_wal(connection)
-                with begun(connection):
-                    yield connection
+                self._switch_to_wal(connection)
+            with self.connection(begin=True, for_setup=True) as connection:
+                yield connection
             if not self._marker.exists():
                 self._marker.write_text(_MARKER_TEXT.format(name=self._path.name))
             found = self._path.stat()
             self._file = (found.st_dev, found.st_ino)
 
     @override
-    def register_process(self) -> None:
+    def hold_lock(self) -> None:
         if not (self._locks and self._own_lock.exists()):
             self._folder.mkdir(exist_ok=True)
             self._locks.append(FileIO(self._own_lock, "a"))
@@ -156,19 +171,32 @@ class SqliteBackend(Backend):
 
     __del__ = release_locks  # a journal that nobody closed
 
+    def _switch_to_wal(self, connection: Connection) -> None:
+        while True:
+            try:
+                connection.exec_driver_sql("PRAGMA journal_mode=WAL").close()
+            except OperationalError as error:
+                # If two connections switch at the same time, SQLite refuses one, despite its busy timeout.
+                if "locked" not in str(error):
+                    raise
+                with self.connection(begin=True, for_setup=True):  # waits for the other one
+                    pass
+            else:
+                return
+
     @contextmanager
     def _opening(self) -> Generator[None]:
         """Raise ConfigurationError if the file cannot be opened, for example because of a wrong path."""
         try:
             yield
-        except (OSError, OperationalError) as error:
-            is_refused = "unable to open" in str(error) or "readonly" in str(error)
-            if isinstance(error, OperationalError) and not is_refused:
-                raise  # the file is locked, or the disk full
-            problem = error.strerror if isinstance(error, OSError) else problem_of(error)
+        except (OSError, JournalError) as error:
+            cause = error.__cause__ if isinstance(error, JournalError) else None
+            problem = problem_of(cause) if isinstance(cause, SQLAlchemyError) else getattr(error, "strerror", None)
+            if isinstance(error, JournalError) and not any(each in (problem or "") for each in _UNUSABLE):
+                raise  # the file is lost or locked, or the disk full
             raise ConfigurationError(
-                f"the journal {self._given} cannot be opened: {problem}. Its folder must exist, and this user"
-                " must be allowed to write there"
+                f"the journal {self._given} cannot be opened: {problem}. It must be a SQLite file, or none yet, in a"
+                " folder that exists and where this user may write"
             ) from error
 
     def _no_journal(self) -> ConfigurationError:
@@ -192,19 +220,6 @@ class SqliteBackend(Backend):
 
     def _lock_file(self, sender: str) -> Path:
         return self._folder / f"{sender}.lock"
-
-
-def _switch_to_wal(connection: Connection) -> None:
-    while True:
-        try:
-            connection.exec_driver_sql("PRAGMA journal_mode=WAL").close()
-        except OperationalError as error:
-            # If two connections switch at the same time, SQLite refuses one, despite its busy timeout.
-            if "locked" not in str(error):
-                raise
-            pause()
-        else:
-            return
 
 
 def _is_mount_point(path: Path) -> bool:
@@ -233,11 +248,6 @@ def _remove(path: Path) -> None:
 @compiles(Now, "sqlite")  # type: ignore[no-untyped-call, untyped-decorator, unused-ignore]
 def _now(_element: Now, _compiler: object, **_options: object) -> str:
     return "((julianday('now') - 2440587.5) * 86400.0)"
-
-
-def _wait_in_time(connection: TrackedConnection, _record: object, _proxy: object) -> None:
-    """Make statements wait for other processes' locks no longer than this thread's deadline."""
-    connection.execute(f"PRAGMA busy_timeout={int(seconds_left() * 1000)}").close()
 
 
 # SQLite records in memory which locks its process holds. A child inherits the memory but not the locks. If it opened a

@@ -31,7 +31,7 @@ class Command(BaseCommand):
             given = client_options()
             account = Account(given.get("api_key"), given.get("base_url"))
             store = parts_of(the_journal()).store
-            folder = store.database.backend.folder
+            folder = store.database.folder
             where = f"the database {connections[database()].settings_dict['NAME']}"
             what = f"all payments in {where}" + (f", and their number in {folder}" if folder else "")
             if KeyIdentity.of(account.api_key, account.base_url).mode != "test":
