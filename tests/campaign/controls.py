@@ -228,8 +228,8 @@ def emptied_file_not_noticed() -> list[Patch]:
 
     init = SqliteDatabase.__init__
 
-    def without_marker(self: SqliteDatabase, url: Any) -> None:
-        init(self, url)
+    def without_marker(self: SqliteDatabase, url: Any, **options: Any) -> None:
+        init(self, url, **options)
         self._marker = self._marker.with_name(uuid4().hex)
 
     return [

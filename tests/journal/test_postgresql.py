@@ -43,7 +43,7 @@ from journal.kit import (
 from momopay import ConfigurationError, Journal, JournalError
 from momopay.journal import postgresql as driver
 from momopay.journal.database import bounded
-from momopay.journal.postgresql import BoundedConnection, connect_in_time
+from momopay.journal.postgresql import BoundedConnection
 from patience import beside, until
 from postgresql import PostgresqlServer
 from strikes import Striker
@@ -348,13 +348,18 @@ def test_a_statement_without_an_answer_ends_in_time_and_with_it_the_connection(u
 def test_a_connection_that_comes_too_late_is_closed(url: str) -> None:
     later, made = threading.Event(), list[psycopg.pq.abc.PGconn]()
 
-    def connect() -> BoundedConnection:
+    def connect(*_arguments: object, **_options: object) -> BoundedConnection:
         later.wait(MUCH)
         connection = connect_to(url)
         made.append(connection.pgconn)
         return connection
 
-    with bounded(0.05), pytest.raises(JournalError, match="no connection in time"):
-        connect_in_time(connect)
+    with (
+        patch.object(BoundedConnection, "connect", connect),
+        Journal(url) as journal,
+        bounded(0.5),
+        pytest.raises(JournalError, match="in time"),
+    ):
+        journal.get("r")
     later.set()
     until(lambda: made and made[0].status == psycopg.pq.ConnStatus.BAD, "the late connection was closed")

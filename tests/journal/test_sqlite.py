@@ -82,7 +82,7 @@ def test_a_file_that_is_no_database_is_no_journal(
         for _ in range(2):
             with pytest.raises(ConfigurationError, match=r"journal notes\.txt cannot .* not a database") as caught:
                 journal.get("r")
-    assert not caught.value.may_have_executed
+            assert not caught.value.may_have_executed
     assert [each.name for each in tmp_path.iterdir()] == ["notes.txt"]
 
 

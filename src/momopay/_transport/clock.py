@@ -1,14 +1,18 @@
-"""The clock of deadlines and leases, which nobody sets and which runs while the machine sleeps."""
+"""The clock of deadlines and leases, which nobody sets and which runs while the machine sleeps; and waits by it."""
 
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from functools import cache, partial
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 from uuid import getnode
+
+T = TypeVar("T")
 
 now: Callable[[], float]
 """Return the seconds of the monotonic clock of all deadlines. It also runs while the machine sleeps."""
@@ -34,3 +38,23 @@ def machine() -> str:
     namespace = _PROC / "self/ns/time"
     # The two clocks differ if a library changes the clocks of this process, or a container has an uptime of its own.
     return f"{boot} {namespace.readlink() if namespace.exists() else None} {round(now() - uptime)}"
+
+
+def done_within(seconds: float, work: Callable[[], T], name: str) -> T:
+    """Do work that has no timeout, such as looking up a host name, in a thread with this name, and return its result.
+
+    Raise TimeoutError if it takes longer. Then the thread goes on by itself, and drops the result.
+    """
+    outcome = Future[T]()
+    try:
+        threading.Thread(target=_do, args=(work, outcome), name=name, daemon=True).start()  # lets the process end
+        return outcome.result(seconds)
+    finally:
+        del outcome  # a traceback would keep a late result, such as a connection
+
+
+def _do(work: Callable[[], T], outcome: Future[T]) -> None:
+    try:
+        outcome.set_result(work())
+    except BaseException as error:  # noqa: BLE001  the waiting thread raises it
+        outcome.set_exception(error)

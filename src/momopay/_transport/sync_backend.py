@@ -8,13 +8,14 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext, suppress
-from queue import Empty, SimpleQueue
+from functools import partial
 from typing import Any, ClassVar, TypeVar
 
 import httpcore
 import httpx
 
 from momopay._transport.attempt import Progress, run_blocking
+from momopay._transport.clock import done_within
 from momopay._transport.connections import DIRECT, KEEP_ALIVE, BaseBackend, Connection, Network, Route, tls_context
 from momopay._transport.sockets import AttemptSocket, Stream, addresses_in, wait_blocking
 
@@ -111,25 +112,15 @@ class SyncNetwork(Network, httpcore.SyncBackend):
         return SyncStream(self._socket)
 
     async def _resolve(self, host: str, port: int) -> list[str]:
-        found: SimpleQueue[list[str] | Exception] = SimpleQueue()
-
-        def ask() -> None:
-            try:
-                found.put(addresses_in(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)))
-            except Exception as error:  # noqa: BLE001  raised below
-                found.put(error)
-
-        # getaddrinfo has no timeout, so it runs in a thread that can be abandoned: a daemon, so the process can end.
-        threading.Thread(target=ask, name=f"momopay resolves {host}", daemon=True).start()
+        ask = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
         try:
-            answer = found.get(timeout=self._socket.remaining(httpcore.ConnectTimeout))
-        except Empty:
+            return addresses_in(
+                done_within(self._socket.remaining(httpcore.ConnectTimeout), ask, f"momopay resolves {host}")
+            )
+        except TimeoutError:
             raise httpcore.ConnectTimeout(f"{host} was not resolved in time") from None
-        if isinstance(answer, OSError | UnicodeError):  # UnicodeError: a label is empty or too long
-            raise httpcore.ConnectError(str(answer)) from answer
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
+        except (OSError, UnicodeError) as error:  # UnicodeError: a label is empty or too long
+            raise httpcore.ConnectError(str(error)) from error
 
     async def _connect(self, address: str, port: int, seconds: float) -> socket.socket:
         return socket.create_connection((address, port), seconds)

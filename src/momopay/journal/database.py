@@ -20,6 +20,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import partialmethod
 from math import inf
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -164,12 +165,12 @@ class Database(ABC):
         self.under_way: set[str] = set()  # the leases of calls that have begun and not returned
         # The last one is this process's. A forked child opens its own: it must neither use its parent's connections nor
         # close them, which would close them for the parent.
-        self._engines: list[Engine] = []
+        self.engines: list[Engine] = []
         self.renew()
         renew_in_child(self.renew)
 
-    def renew(self) -> Engine:
-        """Open the database for this process, and return it."""
+    def renew(self) -> None:
+        """Open the database for this process."""
         self.sender: str = f"momopay-{uuid4().hex}"  # the id of this process
         self._is_set_up = False  # whether this process has seen the journal's tables
         engine = create_engine(
@@ -179,8 +180,7 @@ class Database(ABC):
             isolation_level="AUTOCOMMIT",  # each statement commits by itself, durably
             poolclass=ConnectionQueue,
         )
-        self._engines.append(engine)
-        return engine
+        self.engines.append(engine)
 
     @abstractmethod
     def connect_args(self) -> dict[str, Any]:
@@ -227,7 +227,7 @@ class Database(ABC):
                 if self._closed or not self._is_set_up:
                     self._set_up()
                 self.check()
-            with self._engines[-1].connect() as connection:
+            with self.engines[-1].connect() as connection:
                 driver: Any = connection.connection.dbapi_connection
                 try:
                     driver = self.prepare(connection, driver, begin=begin)
@@ -241,14 +241,13 @@ class Database(ABC):
             if not for_setup:
                 self.check()  # a write to a file that was deleted meanwhile is lost, and must raise
 
-    def transaction(self) -> AbstractContextManager[Connection]:
-        """Return `connection` with a transaction. Its context must not wait for anything: it blocks other writers."""
-        return self.connection(begin=True)
+    # Its context must not wait for anything else: it blocks other writers.
+    transaction = partialmethod(connection, begin=True)
 
     def close(self) -> None:
         """Close the database. It cannot be used afterwards, except by calls that are under way."""
         self._closed = True
-        self._engines[-1].dispose()
+        self.engines[-1].dispose()
 
     def _set_up(self) -> None:
         if self._closed and not self.under_way:

@@ -10,18 +10,18 @@ deadline it closes the connection, whose state is then unknown.
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager, suppress
-from queue import Empty, SimpleQueue
+from functools import partial
 from typing import Any, ClassVar, Final, TypeVar
 
 import psycopg
 from psycopg.pq import Conninfo, TransactionStatus
-from sqlalchemy import URL, Connection, Engine, event, func, select
+from sqlalchemy import URL, Connection, event, func, select
 from sqlalchemy.ext.compiler import compiles
 from typing_extensions import override
 
+from momopay._transport.clock import done_within
 from momopay.errors import ConfigurationError, JournalError
 from momopay.journal.database import Database, bounded, seconds_left
 from momopay.journal.schema import Now
@@ -64,10 +64,9 @@ class PostgresqlDatabase(Database):
         super().__init__(url.set(drivername="postgresql+psycopg"), create=create)
 
     @override
-    def renew(self) -> Engine:
-        engine = super().renew()
-        event.listen(engine, "do_connect", _connect)
-        return engine
+    def renew(self) -> None:
+        super().renew()
+        event.listen(self.engines[-1], "do_connect", _connect)
 
     @override
     def connect_args(self) -> dict[str, Any]:
@@ -159,28 +158,11 @@ def _in_time(gen: Generator[Any, Any, T]) -> Generator[Any, Any, T]:
         ready = yield wanted
 
 
-def connect_in_time(connect: Callable[[], BoundedConnection]) -> BoundedConnection:
-    """Return a new connection, made in another thread because looking up a host name has no timeout."""
-    # After a timeout only the new thread refers to the queue, so a late connection is closed with it.
-    outcome: SimpleQueue[BoundedConnection | BaseException] = SimpleQueue()
-
-    def run() -> None:
-        try:
-            outcome.put(connect())
-        except BaseException as error:  # noqa: BLE001  the waiting thread raises it
-            outcome.put(error)
-
-    threading.Thread(target=run, name="momopay-connect", daemon=True).start()
-    try:
-        made = outcome.get(timeout=seconds_left())
-    except Empty:
-        raise JournalError("the journal's database took no connection in time") from None
-    if isinstance(made, BaseException):
-        raise made
-    return made
-
-
 def _connect(_dialect: object, _record: object, arguments: Any, options: dict[str, Any]) -> BoundedConnection:
-    connection = connect_in_time(lambda: BoundedConnection.connect(*arguments, **options, autocommit=True))
+    connect = partial(BoundedConnection.connect, *arguments, **options, autocommit=True)
+    try:
+        connection = done_within(seconds_left(), connect, "momopay connects")
+    except TimeoutError:
+        raise JournalError("the journal's database took no connection in time") from None
     connection.execute(_SETTINGS)
     return connection

@@ -68,12 +68,11 @@ class SqliteDatabase(Database):
         super().__init__(url.set(database=str(self._path)), create=create)
 
     @override
-    def renew(self) -> Engine:
+    def renew(self) -> None:
         self.release_locks()
-        engine = super().renew()
-        _engines.add(engine)
+        super().renew()
+        _engines.add(self.engines[-1])
         self._own_lock = self._lock_file(self.sender)
-        return engine
 
     @override
     def connect_args(self) -> dict[str, Any]:

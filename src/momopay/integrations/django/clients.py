@@ -143,7 +143,7 @@ def _open_journal() -> Journal:
 
 
 _journal: Final = Once(_open_journal)
-_client: Final = Once(lambda: ShopClient(**client_options(), journal=the_journal()))
+_client: Final = Once(lambda: ShopClient(**client_options(), journal=_journal.get()))
 the_journal: Final = _journal.get
 """Return the project's journal; raise ConfigurationError if nobody ran ``manage.py migrate``."""
 the_client: Final = _client.get
