@@ -19,6 +19,7 @@ from sqlalchemy import make_url
 from drivers import Drive
 from durable.kit import Service, pay
 from durable.kit import record as record_of_payout
+from forked import forks, in_a_fork
 from journal.kit import (
     ACCEPTED,
     BOUND,
@@ -343,6 +344,13 @@ def test_a_statement_without_an_answer_ends_in_time_and_with_it_the_connection(u
         connection.execute("SELECT pg_sleep(60)")
     assert time.monotonic() - begun < BOUND + MUCH
     assert connection.closed
+
+
+@forks
+def test_a_child_that_ends_closes_no_connection_of_its_parent(url: str) -> None:
+    with connect_to(url) as connection:
+        assert in_a_fork(connection.__del__) == 0
+        assert connection.execute("SELECT 1").fetchone() == (1,)
 
 
 def test_a_connection_that_comes_too_late_is_closed(url: str) -> None:

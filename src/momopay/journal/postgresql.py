@@ -10,6 +10,7 @@ deadline it closes the connection, whose state is then unknown.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -115,6 +116,7 @@ class BoundedConnection(psycopg.Connection[Any]):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self._process = os.getpid()
         notices = self._notices = list[str]()  # about the statement that was executed last
         # Without `self`: a cycle would keep a connection open that an interrupt loses.
         self.add_notice_handler(lambda notice: notices.append(f"{notice.sqlstate} {notice.message_primary}"))
@@ -139,9 +141,10 @@ class BoundedConnection(psycopg.Connection[Any]):
             super().rollback()
 
     def __del__(self, *_: Any) -> None:
-        """Close a connection that was lost in an interrupt."""
+        """Close a connection that was lost in an interrupt. A forked child must not close its parent's."""
         with suppress(AttributeError):  # it was never opened
-            self.close()
+            if self._process == os.getpid():
+                self.close()
 
 
 def _in_time(gen: Generator[Any, Any, T]) -> Generator[Any, Any, T]:
