@@ -58,12 +58,15 @@ def test_the_entries_are_listed_newest_first(shell: Shell, sandbox: Sandbox) -> 
     assert len(sandbox.requests) == before
 
 
-def test_an_entry_is_shown(shell: Shell) -> None:
+def test_an_entry_is_shown_with_its_history(shell: Shell) -> None:
     shown = shell("journal", "show", "order")
     assert shown.code == 0
     for word in ("COLLECTION", "CANCELLED", "SUCCESS", "2547*****678"):
         assert word in shown.words
-    assert shell("journal", "show", "refused", "--json").json["code"] == "KYC_NOT_VERIFIED"
+    assert "begun" in shown.words
+    refused = shell("journal", "show", "refused", "--json").json
+    assert refused["code"] == "KYC_NOT_VERIFIED"
+    assert [each["what"] for each in refused["history"]] == ["begun", "sent", "refused"]
     assert shell("journal", "show", "nobody").code == 2
 
 

@@ -428,7 +428,7 @@ def test_the_first_sweep_with_a_handler_delivers_no_history(shop: Shop) -> None:
     for reference, days in (("old", 400.0), ("yesterday", 1.1)):
         then = ago(timedelta(days=days))
         where = f"WHERE reference = '{reference}'"
-        execute(shop.journal, f"UPDATE momopay_transactions SET unhandled_since = '{then}' {where}")
+        execute(shop.journal, f"UPDATE momopay_transactions SET ended_at = '{then}' {where}")
     handler = Handler()
     assert shop.sweep(handler).handled == 1
     assert handler.ends == [("today", "SUCCESS")]
@@ -438,10 +438,10 @@ def test_what_fails_for_weeks_is_delivered_at_last(shop: Shop) -> None:
     shop.sweep(Handler())
     shop.pay()
     shop.later(HOUR)
-    then = ago(timedelta(days=30))
+    then = datetime.now(UTC) - timedelta(days=29)
     assert shop.sweep(Handler(RuntimeError())).failed == 1
-    execute(shop.journal, f"UPDATE momopay_accounts SET handled_since = '{then}'")
-    execute(shop.journal, f"UPDATE momopay_transactions SET unhandled_since = '{then}'")
+    execute(shop.journal, f"UPDATE momopay_history SET at = {then.timestamp()}")
+    execute(shop.journal, f"UPDATE momopay_transactions SET ended_at = '{then.isoformat()}'")
     assert shop.sweep(Handler()).handled == 1
 
 

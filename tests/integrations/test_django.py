@@ -13,9 +13,8 @@ from django.test import RequestFactory
 
 from durable.receiving import BODY, client_of, handle_later, unreachable
 from integrations.apps import django_wsgi_app
-from momopay import Callback, Journal, Payment
+from momopay import Journal, Payment
 from momopay.integrations import django
-from momopay.types import TransactionSummary
 
 
 def post(app: Any, query: str = "", body: bytes = BODY) -> Any:
@@ -50,8 +49,8 @@ def test_the_handler_commits_before_the_journal_marks(monkeypatch: pytest.Monkey
 
     class Watched(Journal):
         @contextmanager
-        def handling(self, callback: Callback | TransactionSummary) -> Generator[bool]:
-            with super().handling(callback) as first:
+        def handling(self, end: Any) -> Generator[bool]:
+            with super().handling(end) as first:
                 yield first
                 atomic.append(connection.in_atomic_block)
 

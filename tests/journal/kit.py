@@ -119,7 +119,8 @@ def record(
     """Record how a payment ended, as the call that sent it does."""
     store, payment = store_of(journal), draft(reference, kind)
     if state is ACCEPTED:
-        store.record(payment, report(transaction_id or f"t-{reference}", status), lease=lease, **known)
+        told = report(transaction_id or f"t-{reference}", status, source="answer")
+        store.record(payment, told, lease=lease, **known)
     else:
         store.record_outcome(lease, payment, state, **known)
 

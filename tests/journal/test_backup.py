@@ -35,7 +35,8 @@ def test_a_backup_has_everything_and_overwrites_nothing(url: str, journal: Journ
     path = tmp_path / "copy.db"
     put(journal, "a")
     put_collection(journal, statuses=["FAILED", "SUCCESS"])
-    assert journal.first_seen(callback())
+    with journal.handling(callback()) as is_first:
+        assert is_first
     store_of(journal).check(IDENTITY)
     store_of(journal).accounts.learn(IDENTITY, "tenant")
     with Journal(url, account="other") as other, lease_of(other) as lease:
@@ -52,7 +53,8 @@ def test_a_backup_has_everything_and_overwrites_nothing(url: str, journal: Journ
     with opened(path) as copy:
         assert list(copy.entries()) == list(journal.entries())
         assert copy.get("o", COLLECTION) is not None
-        assert not copy.first_seen(callback())
+        with copy.handling(callback()) as is_first:
+            assert not is_first
         assert copy.check() == journal.check()
         with pytest.raises(ConfigurationError):
             store_of(copy).check(KeyIdentity.of("pk_live_abc", "https://api.example/v1"))

@@ -1,14 +1,11 @@
-"""What callbacks and reads say is recorded with the entry that they are about, and each end is handled once."""
+"""What callbacks and reads say is recorded with the entry that they are about."""
 
-from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 from decimal import Decimal
-from functools import partial
 from typing import Any
 
 import pytest
 
-from forked import forks, in_a_fork
 from journal.kit import (
     ACCEPTED,
     COLLECTION,
@@ -19,20 +16,17 @@ from journal.kit import (
     callback,
     execute,
     found,
-    in_threads,
-    just_before,
     payout,
     put,
     put_collection,
 )
-from momopay import Callback, CallbackError, CallbackMismatchError, Journal, JournalState, Payout, Transaction
+from momopay import Callback, CallbackMismatchError, Journal, JournalState, Payout, Transaction
 from momopay.journal.journal import parts_of
 
 ANSWER = Payout.model_validate(
     {"transactionId": "the-id", "status": "PENDING", "amount": 10, "phone": PHONE, "reference": "r"}
     | {"type": "B2C", "createdAt": "2026-11-20T10:00:00Z", "updatedAt": "2026-11-20T10:00:00Z"}
 )
-ABANDON = "UPDATE momopay_callbacks SET lease_until = 0, handled = (1 = 0)"
 
 
 # The service's own record
@@ -200,15 +194,19 @@ def test_a_foreign_id_of_a_broken_answer_is_no_mismatch_of_its_owner(journal: Jo
 @pytest.mark.parametrize(("status", "kept"), [("SUCCESS", True), ("FAILED", False)])
 def test_the_receipt_of_an_end_that_a_sweep_recorded_is_added(journal: Journal, status: str, kept: bool) -> None:
     put(journal, "r", transaction_id="the-id", status="SUCCESS")
-    recorder = parts_of(journal).recorder
-    recorder.add_receipt(callback("r", "unknown", momo_receipt="X"))
-    recorder.add_receipt(callback("nobody's", "unknown", momo_receipt="X"))
-    recorder.add_receipt(callback(status=status, momo_receipt="QK12"))
+
+    def add(told: Callback) -> None:
+        parts_of(journal).recorder.add_receipt(
+            found(journal, told.transaction.account_reference or ""), told.transaction
+        )
+
+    add(callback("r", "unknown", momo_receipt="X"))
+    add(callback(status=status, momo_receipt="QK12"))
     assert found(journal).receipt == ("QK12" if kept else None)
-    recorder.add_receipt(callback(momo_receipt="another"))
+    add(callback(momo_receipt="another"))
     assert found(journal).receipt == ("QK12" if kept else "another")
     put(journal, "open", transaction_id="open")
-    recorder.add_receipt(callback("open", "open", momo_receipt="X"))
+    add(callback("open", "open", momo_receipt="X"))
     assert found(journal, "open").receipt is None
 
 
@@ -236,171 +234,3 @@ def test_the_order_and_the_payout_of_one_reference_are_told_apart(journal: Journ
     assert journal.by_transaction(callback("INV-1", type=None)) is None
     known = callback("INV-1", identity=found(journal, "INV-1", COLLECTION).transaction_ids[0], type=None)
     assert journal.by_transaction(known) == journal.settle(known) == found(journal, "INV-1", COLLECTION)
-
-
-# Each end once
-
-
-def is_handled(journal: Journal, record: Callback | Transaction | None = None) -> bool:
-    """Return whether an end was handled; False if it was free to be, and handle it then."""
-    with journal.handling(record or callback()) as is_new:
-        return not is_new
-
-
-def test_an_end_is_new_once_whatever_its_name(journal: Journal, other: Journal, url: str) -> None:
-    """A callback may say CANCELLED, or EXPIRED, where a read says FAILED."""
-    assert journal.first_seen(callback(status="CANCELLED"))
-    for each in (journal, other):
-        assert not each.first_seen(callback(status="EXPIRED"))
-        assert is_handled(each, callback(status="CANCELLED"))
-        assert is_handled(each, payout(status="FAILED"))
-    assert journal.first_seen(payout(status="SUCCESS"))
-    assert not journal.first_seen(callback(status="SUCCESS"))
-    assert journal.first_seen(callback(identity="another"))
-    with Journal(url, account="another") as another:
-        assert another.first_seen(callback(status="FAILED"))
-
-
-# Rank: no end is handled after one that outranks it
-
-
-@pytest.mark.parametrize("high", ["SUCCESS", "REVERSED"])
-def test_what_outranks_a_failure_is_handled_after_it_and_not_before_it(journal: Journal, high: str) -> None:
-    """A late PIN, or money that came back."""
-    assert not is_handled(journal, callback(status="FAILED"))
-    for handled in (False, True):
-        assert is_handled(journal, callback(status=high)) is handled
-    for low in ("FAILED", "CANCELLED", "EXPIRED"):
-        assert not is_handled(journal, callback(identity=low, status=high))
-        assert is_handled(journal, callback(identity=low, status=low))
-        assert not journal.first_seen(callback(identity=low, status=low))
-        assert not is_handled(journal, callback(identity=f"another {low}", status=low))
-
-
-def test_an_open_status_outranks_nothing_and_is_not_handled_after_an_end(journal: Journal) -> None:
-    for status in ("PENDING", "PROCESSING", "NEW", "FAILED"):
-        assert not is_handled(journal, callback(status=status))
-    assert not is_handled(journal, callback(identity="another", status="FAILED"))
-    for status in ("PENDING", "PROCESSING", "NEW"):
-        assert is_handled(journal, callback(identity="another", status=status))
-
-
-def test_a_failure_waits_while_what_outranks_it_is_being_handled(journal: Journal, other: Journal) -> None:
-    """If that handler fails, the failure is handled when it comes again."""
-    failed = callback(status="FAILED")
-
-    def fail() -> None:
-        with journal.handling(callback()):
-            with pytest.raises(CallbackError, match="another call"), other.handling(failed):
-                pytest.fail("it was handled beside SUCCESS")
-            with pytest.raises(CallbackError, match="another call"):
-                other.first_seen(failed)
-            raise KeyError
-
-    with pytest.raises(KeyError):
-        fail()
-    assert not is_handled(other, failed)
-
-
-@pytest.mark.parametrize("high", ["SUCCESS", "REVERSED"])
-def test_what_outranks_a_failure_waits_while_that_is_being_handled(journal: Journal, other: Journal, high: str) -> None:
-    """Else its handler could end first, and the failure's run last."""
-    with journal.handling(callback(status="FAILED")):
-        with pytest.raises(CallbackError, match="another call"), other.handling(callback(status=high)):
-            pytest.fail("it was handled beside FAILED")
-        assert not is_handled(other, callback(identity="another", status=high))
-    assert not is_handled(other, callback(status=high))
-
-
-@pytest.mark.both_databases
-def test_of_two_ends_that_arrive_at_once_the_lower_one_finds_the_other(journal: Journal, other: Journal) -> None:
-    with just_before("INSERT", journal, lambda: is_handled(other)):
-        assert is_handled(journal, callback(status="FAILED"))
-
-
-@pytest.mark.both_databases
-def test_an_end_that_was_handled_since_its_row_was_read_outranks_a_failure(journal: Journal) -> None:
-    with ExitStack() as handling:
-        handling.enter_context(journal.handling(callback()))
-        with just_before("SELECT", journal, handling.close, "after"):
-            assert is_handled(journal, callback(status="FAILED"))
-
-
-def test_a_failure_is_handled_where_what_outranks_it_was_abandoned(journal: Journal, other: Journal) -> None:
-    other.first_seen(callback())
-    execute(journal, ABANDON)
-    assert not is_handled(journal, callback(status="FAILED"))
-
-
-# Once
-
-
-@forks
-@pytest.mark.parametrize("fails", [False, True])
-def test_a_forked_child_leaves_its_parents_end_alone(journal: Journal, other: Journal, fails: bool) -> None:
-    with ExitStack() as handling:
-        handling.enter_context(journal.handling(callback()))
-        child_leaves = partial(handling.__exit__, *((KeyError, KeyError(), None) if fails else (None, None, None)))
-        assert in_a_fork(child_leaves) == 0
-        with pytest.raises(CallbackError, match="another call"), other.handling(callback()):
-            pytest.fail("it was handled twice at once")
-
-
-@pytest.mark.both_databases
-def test_a_callback_is_new_to_one_of_many_threads(journal: Journal) -> None:
-    assert sorted(in_threads(8, lambda: journal.first_seen(callback()))) == [False] * 7 + [True]
-
-
-def test_what_failed_is_handled_when_it_comes_again_to_any_process(journal: Journal, other: Journal) -> None:
-    for failure in (KeyError, KeyboardInterrupt):
-        with pytest.raises(failure), journal.handling(callback()):
-            raise failure
-    assert not is_handled(other)
-
-
-@pytest.mark.parametrize("failure", [None, KeyError])
-def test_a_late_handler_leaves_its_successors_callback_alone(
-    journal: Journal, other: Journal, url: str, failure: type[Exception] | None
-) -> None:
-    with ExitStack() as successor:
-        with suppress(KeyError), journal.handling(callback()):
-            execute(other, "UPDATE momopay_callbacks SET lease_until = lease_until - 590")
-            with pytest.raises(CallbackError), other.handling(callback()):
-                pytest.fail("it has ten minutes")
-            execute(other, "UPDATE momopay_callbacks SET lease_until = lease_until - 10")
-            assert successor.enter_context(other.handling(callback()))
-            if failure is not None:
-                raise failure
-        with Journal(url) as third, pytest.raises(CallbackError), third.handling(callback()):
-            pytest.fail("its successor is still handling it")
-    assert is_handled(journal)
-
-
-@pytest.mark.parametrize("was_handled", [pytest.param(False, marks=pytest.mark.both_databases), True])
-def test_an_abandoned_callback_is_taken_over_once(journal: Journal, other: Journal, was_handled: bool) -> None:
-    """After it was read as abandoned, another process takes it over, or it is marked as handled."""
-    other.first_seen(callback())
-    execute(journal, ABANDON)
-    with ExitStack() as taken:
-
-        def be_first() -> None:
-            if was_handled:
-                execute(other, "UPDATE momopay_callbacks SET handled = (1 = 1)")
-            else:
-                assert taken.enter_context(other.handling(callback()))
-
-        with just_before("UPDATE", journal, be_first), pytest.raises(CallbackError), journal.handling(callback()):
-            pytest.fail("the other one was first")
-
-
-def test_the_error_of_a_handler_is_raised_even_if_the_journal_fails(
-    journal: Journal, caplog: pytest.LogCaptureFixture
-) -> None:
-    def handle() -> None:
-        with journal.handling(callback()):
-            execute(journal, "DROP TABLE momopay_callbacks")
-            raise KeyError
-
-    with pytest.raises(KeyError):
-        handle()
-    assert f"the end of {callback().transaction.transaction_id}: the journal cannot be" in caplog.text

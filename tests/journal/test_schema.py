@@ -1,9 +1,10 @@
 """The tables: their conditions follow the enumerations, and no payment or sweep reads a whole one."""
 
 import sqlite3
+import time
 from collections.abc import Callable, Generator
 from contextlib import closing, contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from journal.kit import (
 )
 from momopay import ConfigurationError, EntryKind, Journal, TransactionStatus
 from momopay.journal.rules import REPEATS
-from momopay.journal.schema import HAS_NOT_SETTLED, IS_TO_CHECK, UNHANDLED, metadata
+from momopay.journal.schema import HAS_NOT_SETTLED, HAS_SETTLED, IS_TO_CHECK, metadata
 from momopay.models.enums import has_settled
 from momopay.sandbox import Account, Outcome, Sandbox, phone_for
 
@@ -53,7 +54,7 @@ def test_the_conditions_are_what_the_enumerations_say(journal: Journal) -> None:
     assert having(journal, IS_TO_CHECK) == late
     execute(journal, "UPDATE momopay_transactions SET checked_at = sent_at")
     assert having(journal, IS_TO_CHECK) == set()
-    assert having(journal, UNHANDLED) == settled
+    assert having(journal, HAS_SETTLED) == settled
 
 
 # Versions
@@ -97,7 +98,7 @@ def test_without_create_nothing_is_created_in_a_file(path: Path, content: str | 
 # Plans
 
 ROWS = 3000
-LARGE = ("momopay_payments", "momopay_transactions", "momopay_callbacks")
+LARGE = ("momopay_payments", "momopay_transactions", "momopay_history", "momopay_deliveries")
 PARTIAL = {
     str(index.name)
     for table in metadata.tables.values()
@@ -180,6 +181,7 @@ def use_all(client: Any, sandbox: Sandbox, journal: Journal, other: Journal) -> 
     unknown: Any = None
     assert journal.by_receipt("\udcff") is journal.get(unknown) is None
     assert store.sharing(found(journal, "O-1")) == []
+    assert len(journal.history("O-1", COLLECTION)) > 5
 
 
 @pytest.mark.both_databases
@@ -191,12 +193,16 @@ def test_a_payment_and_a_sweep_read_what_they_need_by_an_index(
     fill(journal, ROWS)
     for table in ("payments", "transactions"):  # some are orders
         execute(journal, f"UPDATE momopay_{table} SET kind = '{COLLECTION}' WHERE length(reference) = 5")
-    now = datetime.now(UTC).isoformat()
-    execute(journal, f"UPDATE momopay_transactions SET status = 'SUCCESS', ended_at = '{now}'")
+    ended = (datetime.now(UTC) - timedelta(days=31)).isoformat()  # for a handler, a sweep looks at 30 days
+    execute(journal, f"UPDATE momopay_transactions SET status = 'SUCCESS', ended_at = '{ended}'")
     execute(
         journal,
-        "INSERT INTO momopay_callbacks SELECT account, transaction_id, 'SUCCESS', sent_at, 1 = 1, '', '', '', 0, 0"
-        " FROM momopay_transactions",
+        "INSERT INTO momopay_history (account, kind, reference, at, what, after, transaction_id) SELECT account, kind,"
+        f" reference, {time.time()}, 'delivered', 'SUCCESS', transaction_id FROM momopay_transactions",
+    )
+    execute(
+        journal,
+        "INSERT INTO momopay_deliveries SELECT account, transaction_id, '', '', '', 0, 0 FROM momopay_transactions",
     )
     is_sqlite = engine_of(journal).dialect.name == "sqlite"
     if not is_sqlite:  # which autovacuum does elsewhere

@@ -140,7 +140,8 @@ def test_a_call_goes_on_if_the_journal_is_closed_while_it_begins(
         lock(file, how)
 
     monkeypatch.setattr(fcntl, "flock", close_first)
-    assert journal.first_seen(callback())
+    with journal.handling(callback()) as is_first:
+        assert is_first
 
 
 def test_an_interrupted_look_at_a_dead_process_does_not_keep_it_alive(

@@ -768,7 +768,7 @@ def test_a_release_of_what_was_sent_again_meanwhile_does_nothing(journal: Journa
             assert release(other)
             assert begin(other, lease)
 
-        with just_before("UPDATE", journal, send_again):
+        with just_before("BEGIN", journal, send_again):
             assert not store_of(journal).release(read, "Njeri")
         assert state_of(journal) is SENDING
 

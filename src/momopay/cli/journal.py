@@ -48,6 +48,7 @@ _ENTRIES = {
     "Receipt": "receipt",
 }
 _SWEPT = {"Settled now": "settled", "Open": "open", "Unresolved": "unknown"}
+_HISTORY = {"When": "at", "What": "what", "From": "from_", "To": "to", "Learnt": "source", "By": "by"}
 _DIFFERENCES = {"Reference": "reference", "Ours": "ours", "Theirs": "theirs", "What to do": "remedy"}
 
 
@@ -82,7 +83,7 @@ def show(
         str, Argument(metavar="REFERENCE", callback=not_blank, help="Of a payout, or of a collection.")
     ],
 ) -> None:
-    """Show all that the journal has of a reference.
+    """Show all that the journal has of a reference, and what happened to it, in order.
 
     A payout and a collection may have the same reference; then both are shown, with --json in two lines.
 
@@ -91,10 +92,15 @@ def show(
     """
     with options.open_journal() as journal:
         entries = [entry for kind in momopay.EntryKind if (entry := journal.get(reference, kind)) is not None]
+        history = {entry.kind: list(map(asdict, journal.history(reference, entry.kind))) for entry in entries}
     if not entries:
         raise CommandError("this reference is not in the journal", remedy="check it, and --account")
     for entry in entries:
-        options.output.record(as_document(entry), "wire_reference", "transaction_ids", "clock_offset")
+        told = history[entry.kind]
+        document = {**as_document(entry), "history": told}
+        options.output.record(document, "wire_reference", "transaction_ids", "clock_offset", "history")
+        if not options.output.as_json:
+            options.output.result(None, options.output.table(told, _HISTORY))
         if entry.paid_twice:
             options.output.note("Paid twice: pay back all but one, with `momopay payouts refund`")
 

@@ -211,7 +211,7 @@ def record_made(
     if proof(entry.kind, matches.exact, matches.blocking) is not Proof.MADE:
         return []
     exact = [each for each in matches.exact[::-1] if is_keepable(each.transaction_id)]
-    return [each for each in exact if store.record(entry, report_of(each, service_now))]
+    return [each for each in exact if store.record(entry, report_of(each, service_now, "search"))]
 
 
 def forget_known(store: Store, matches: Matches) -> None:

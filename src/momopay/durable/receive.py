@@ -23,6 +23,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Coroutine, Generator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from decimal import Decimal
 from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -35,10 +36,10 @@ from momopay._redaction import redacted_repr
 from momopay.callbacks import parse_callback
 from momopay.durable.payment import AsyncPaymentHandler, Payment, PaymentHandler, payment_of
 from momopay.journal.entries import EntryKind, JournalEntry
-from momopay.journal.evidence import reference_of
+from momopay.journal.evidence import Report, confirmed_report, reference_of
 from momopay.journal.journal import Journal, parts_of
 from momopay.models.callbacks import Callback
-from momopay.models.enums import TransactionType, end_of
+from momopay.models.enums import ResultCode, TransactionType
 from momopay.models.transactions import Transaction
 from momopay.signing import CallbackSigner
 
@@ -82,13 +83,21 @@ def _call(held: Callable[[], Held], handler: PaymentHandler) -> bool:
     return payment is not None
 
 
-def payment_for(journal: Journal | None, entry: JournalEntry | None, record: Transaction) -> Payment:
-    """Return what a handler gets for a record of the service: with the entry's fields, if an entry has it."""
+def payment_for(
+    journal: Journal | None, entry: JournalEntry | None, record: Transaction, report: Report | None = None
+) -> Payment:
+    """Return what a handler gets for a record of the service: with what the entry and the report have beside it."""
     if journal is None or entry is None:  # a pay link, the dashboard, or another program
         kind = EntryKind.PAYOUT if record.type is TransactionType.B2C else EntryKind.COLLECTION
-        return payment_of(kind, record.account_reference or "", record)
-    refunded = parts_of(journal).store.refunded(entry)
-    return payment_of(entry.kind, entry.reference, record, entry=entry, refunded=refunded)
+        payment = payment_of(kind, record.account_reference or "", record)
+    else:
+        refunded = parts_of(journal).store.refunded(entry)
+        payment = payment_of(entry.kind, entry.reference, record, entry=entry, refunded=refunded)
+    if report is None or payment.status != record.status:
+        return payment
+    code = payment.result_code or (None if report.result_code is None else ResultCode(report.result_code))
+    fee = payment.fee if payment.fee is not None or report.fee is None else Decimal(report.fee)
+    return payment.model_copy(update={"result_code": code, "fee": fee, "receipt": payment.receipt or report.receipt})
 
 
 class Receiver:
@@ -137,62 +146,68 @@ class Receiver:
 
     async def _handle(self, callback: Callback, signed_for: str | None) -> None:
         in_thread, journal = self._session.backend.in_thread, self._session.own_journal()
-        if journal is not None and await in_thread(self._was_delivered, journal, callback, signed_for):
-            self._is_duplicate = True
-            return
         if journal is None and signed_for is not None:
             raise errors.ForgedCallbackError(_OTHER_REFERENCE)
+        entry: JournalEntry | None = None
+        if journal is not None:
+            entry, self._is_duplicate = await in_thread(self._compare, journal, callback, signed_for)
+            if self._is_duplicate:
+                return
         read = await self._confirm(callback)
         self._session.clock.observe(read.response.headers)
-        entry = None if journal is None else await in_thread(self._record, journal, callback, read)
-        if read.status.is_terminal:
-            is_same_end = end_of(callback.transaction.status) is end_of(read.status)
-            receipt = callback.transaction.momo_receipt if is_same_end else None
-            held = partial(self._held, journal, entry, read, receipt)
+        payment = await in_thread(self._record, journal, entry, callback, read)
+        if payment.status.is_terminal:
+            held = partial(self._held, journal, payment)
             self._is_duplicate = not await deliver(self._session, held, self._handler)
 
-    def _was_delivered(self, journal: Journal, callback: Callback, signed_for: str | None) -> bool:
-        """Check a callback against the journal before anything is sent; return whether its end was delivered."""
-        parts = parts_of(journal)
+    def _compare(
+        self, journal: Journal, callback: Callback, signed_for: str | None
+    ) -> tuple[JournalEntry | None, bool]:
+        """Compare a callback with the journal. Return the entry, if it is known, and whether its end was delivered."""
+        parts, stated = parts_of(journal), callback.transaction
         if signed_for is not None:
             _check_order(journal, signed_for, callback)
-        if self._signer is not None:
-            parts.recorder.check(callback.transaction)  # so that a wrong one costs no read
-        if not parts.callbacks.was_handled(callback):
-            return False
-        if self._signer is not None:
+        # One with a token is compared at once, so that a wrong one costs no read.
+        entry = parts.store.by_transaction(stated.id) if self._signer is None else parts.recorder.check(stated)
+        known = None if entry is None else entry.status_of(stated.id)
+        # An end is recorded before it is delivered.
+        is_recorded = entry is None or (known is not None and known.is_terminal)
+        if not is_recorded or not parts.deliveries.was_delivered(stated.id, stated.status):
+            return entry, False
+        if self._signer is not None and entry is not None:
             # It may differ from the callback that was confirmed, so only its receipt is added: if a sweep recorded the
             # end, the entry has none.
-            parts.recorder.add_receipt(callback)
-        return True
+            parts.recorder.add_receipt(entry, stated)
+        return entry, True
 
-    def _record(self, journal: Journal, callback: Callback, read: Transaction) -> JournalEntry | None:
-        """Record the service's record, with what only the callback has. Return the entry, None if there is none."""
-        recorder = parts_of(journal).recorder
-        before = recorder.check(read) if self._observers else None
-        after = recorder.record_read(read, callback.transaction, self._session.clock.service_now_if_known())
-        if before is not None and after is not None and _progress(before) != _progress(after):
-            for observer in self._observers:
-                observer.journal_changed(after.kind, after.reference, before.state, after.state, read)
-        return after
+    def _record(
+        self, journal: Journal | None, known: JournalEntry | None, callback: Callback, read: Transaction
+    ) -> Payment:
+        """Record the service's record, with what only the callback has. Return the payment."""
+        if journal is None:
+            return payment_for(None, None, read, confirmed_report(read, callback.transaction))
+        recorder, now = parts_of(journal).recorder, self._session.clock.service_now_if_known()
+        before, report = recorder.record_read(known, read, callback.transaction, now)
+        if self._observers and before is not None:
+            after = journal.get(before.reference, before.kind) or before
+            if _progress(before) != _progress(after):
+                for observer in self._observers:
+                    observer.journal_changed(after.kind, after.reference, before.state, after.state, read)
+        return payment_for(journal, before, read, report)
 
     @contextmanager
-    def _held(
-        self, journal: Journal | None, entry: JournalEntry | None, read: Transaction, receipt: str | None
-    ) -> Generator[Payment | None]:
-        with nullcontext(True) if journal is None else journal.handling(read) as is_first:
+    def _held(self, journal: Journal | None, payment: Payment) -> Generator[Payment | None]:
+        """Hold an end while it is handled."""
+        with nullcontext(True) if journal is None else journal.handling(payment) as is_first:
             self._is_delivering = is_first
-            payment = payment_for(journal, entry, read) if is_first else None
-            if payment is not None and entry is None:  # else the entry has the receipt
-                payment = payment.model_copy(update={"receipt": receipt})
-            yield payment
+            yield payment if is_first else None
 
     def _report(self, error: BaseException | None, status: HTTPStatus | None) -> None:
         # A CallbackError of the handler's own does not say that another call has the end.
         failed = self._is_delivering and type(error) is errors.CallbackError
-        outcome: CallbackOutcome | None = (
-            "failed" if failed else "duplicate" if self._is_duplicate and error is None else None
-        )
+        outcome: CallbackOutcome | None = "duplicate" if self._is_duplicate and error is None else None
+        if failed:
+            outcome = "failed"
         for observer in self._observers:
             observer.callback_received(self._callback, error, status, outcome)
 

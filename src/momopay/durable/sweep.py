@@ -94,7 +94,7 @@ class Sweep:
         self._parts = parts_of(journal)
         self._followed: dict[str, Followed] = {}  # by id; all that this pass wants to read
         # Of these, the ends that no handler has handled, and the ended prompts to read once more.
-        self._unhandled = frozenset[str]()
+        self._undelivered = frozenset[str]()
         self._ended_prompts: dict[str, Followed] = {}
         self._searched: list[tuple[JournalEntry, Search]] = []
         self._unread = set[str]()  # ids that this pass has still to read, from a page or by id
@@ -112,14 +112,14 @@ class Sweep:
         in_thread, reports = self._session.backend.in_thread, self._parts.reports
         await check_account(self._session, self._journal)
         if self._handler is not None:
-            self._since = await in_thread(reports.handled_since, datetime.now(UTC))
+            self._since = await in_thread(reports.deliver_since, datetime.now(UTC))
         failure: errors.MomoPayError | None = None
         try:
             await self._read()
         except errors.MomoPayError as error:  # raised after the ends that were read before it are delivered
             failure = error
         if self._handler is not None and self._since is not None:
-            for each in await in_thread(reports.unhandled, self._since):
+            for each in await in_thread(reports.undelivered, self._since):
                 transaction = self._ends.get(each.transaction.transaction_id)
                 status = each.transaction.status
                 # The next pass delivers the ends that this one did not read.
@@ -182,13 +182,12 @@ class Sweep:
 
     def _find_due(self) -> None:
         reports = self._parts.reports
-        unhandled: list[Followed] = []
+        undelivered: list[Followed] = []
         if self._since is not None:
-            reports.forget_handled(self._since)  # ends that callbacks delivered need no read
-            unhandled = reports.unhandled(self._since)
-        self._unhandled = frozenset(each.transaction.transaction_id for each in unhandled)
+            undelivered = reports.undelivered(self._since)
+        self._undelivered = frozenset(each.transaction.transaction_id for each in undelivered)
         self._ended_prompts = reports.ended_prompts()
-        followed = [*self._ended_prompts.values(), *unhandled, *reports.not_settled()]
+        followed = [*self._ended_prompts.values(), *undelivered, *reports.not_settled()]
         self._followed = {each.transaction.transaction_id: each for each in followed}
         self._unread = set(self._followed)
         self._find_searched()
@@ -226,10 +225,10 @@ class Sweep:
     def _to_read_by_id(self) -> list[str]:
         """Return the ids that are still to be read, of each kind in turn."""
         # In random order, so that none is always last, and sweeps at the same time read different ones.
-        unhandled, ended = self._unread & self._unhandled, self._unread & self._ended_prompts.keys()
+        undelivered, ended = self._unread & self._undelivered, self._unread & self._ended_prompts.keys()
         kinds = [
-            self._unread - unhandled - ended,
-            unhandled,
+            self._unread - undelivered - ended,
+            undelivered,
             self._without_code,
             {each for each in ended if self._is_due_again(each)},
             self._may_be_searched | {entry.seen_id for entry, _ in self._searched if entry.seen_id},
@@ -307,18 +306,18 @@ class Sweep:
             if self._parts.store.contradict(entry, record.transaction_id):
                 self._changes.append((entry, JournalState.UNKNOWN, record))
             return
-        is_unhandled = record.transaction_id in self._unhandled
+        is_undelivered = record.transaction_id in self._undelivered
         has_changed = record.status != known.status
-        has_more = isinstance(record, Transaction) and (is_unhandled or record.transaction_id in self._without_code)
+        has_more = isinstance(record, Transaction) and (is_undelivered or record.transaction_id in self._without_code)
         if has_changed or has_more:
-            report = report_of(record, self._session.clock.service_now_if_known())
+            report = report_of(record, self._session.clock.service_now_if_known(), "sweep")
             self._parts.store.record(entry, report, may_add=False)
         if has_changed:
             self._changes.append((entry, entry.state, record))
             kept = known.model_copy(update={"status": record.status})
             self._followed[record.transaction_id] = replace(followed, transaction=kept)
             self._settled += has_settled(entry.kind.transaction_type, record.status)
-        self._note_end(record, needs_code=has_changed or is_unhandled)
+        self._note_end(record, needs_code=has_changed or is_undelivered)
 
     def _is_due_again(self, transaction_id: str) -> bool:
         """Return whether it is time to read a prompt that ended without success once more."""
@@ -348,8 +347,9 @@ class Sweep:
     @contextmanager
     def _held(self, entry: JournalEntry, transaction: Transaction) -> Generator[Payment | None]:
         """Hold an end while it is handled. Yield the payment, or None if it is not to be handled here."""
+        payment = payment_for(self._journal, entry, transaction)
         with ExitStack() as stack:
             is_first = False
             with suppress(errors.CallbackError):  # on entering: another call is handling it
-                is_first = stack.enter_context(self._journal.handling(transaction))
-            yield payment_for(self._journal, entry, transaction) if is_first else None
+                is_first = stack.enter_context(self._journal.handling(payment))
+            yield payment if is_first else None

@@ -10,13 +10,32 @@ Thread safety: any thread may call any method in this package. The database deci
 | entries, rules, evidence | no I/O: the entries, the state machine, and comparisons with the service's records |
 | store, statements | the payments of one account, and the SQL that reads and changes them |
 | guards | checks of whether a call may use this journal |
-| callbacks | finds the entry that a record of the service belongs to, and handles each end once |
+| history | what happened to each payment, in order |
+| callbacks | finds the entry that a record of the service belongs to |
+| delivery | delivers each end to one handler |
 | reports, backup | reads many entries at once, and copies the database |
 | schema | the tables |
 | database, sqlite, postgresql | connections, bounded waits and leases, and what differs between the databases |
 """
 
-from momopay.journal.entries import EntryKind, JournalCheck, JournalEntry, JournalState, JournalTransaction
+from momopay.journal.entries import (
+    EntryKind,
+    HistoryEntry,
+    HistoryKind,
+    JournalCheck,
+    JournalEntry,
+    JournalState,
+    JournalTransaction,
+)
 from momopay.journal.journal import Journal
 
-__all__ = ["EntryKind", "Journal", "JournalCheck", "JournalEntry", "JournalState", "JournalTransaction"]
+__all__ = [
+    "EntryKind",
+    "HistoryEntry",
+    "HistoryKind",
+    "Journal",
+    "JournalCheck",
+    "JournalEntry",
+    "JournalState",
+    "JournalTransaction",
+]

@@ -218,6 +218,10 @@ class JournalEntry(MaskedModel):
         """The ids of all `transactions`, oldest first."""
         return tuple(each.transaction_id for each in self.transactions)
 
+    def status_of(self, transaction_id: str) -> TransactionStatus | None:
+        """Return the last known status of one of its transactions."""
+        return next((each.status for each in self.transactions if each.transaction_id == transaction_id), None)
+
     @property
     def is_anonymised(self) -> bool:
         """Whether ``journal.anonymise`` removed the phone or replaced it by a hash."""
@@ -240,6 +244,63 @@ class JournalEntry(MaskedModel):
     def has_settled(self) -> bool:
         """Whether the money is where it will stay. A payout that FAILED has settled once it is REVERSED."""
         return self.status is not None and has_settled(self.kind.transaction_type, self.status)
+
+
+class HistoryKind(StrEnum):
+    """What happened to a payment."""
+
+    BEGUN = "begun"
+    """An attempt is about to be sent: this was written before it."""
+    SENT = "sent"
+    """The service answered the attempt, so it was sent."""
+    ACCEPTED = "accepted"
+    REFUSED = "refused"
+    NOT_SENT = "not sent"
+    UNKNOWN = "unknown"
+    """The attempt may have been executed."""
+    STATUS = "status"
+    """The service reported another status of a transaction."""
+    RECEIPT = "receipt"
+    PAID_TWICE = "paid twice"
+    RELEASED = "released"
+    CONTRADICTED = "contradicted"
+    """The service's record of an accepted transaction is another payment."""
+    DELIVERED = "delivered"
+    """A handler got an end, and returned."""
+    DELIVERY_FAILED = "delivery failed"
+    """A handler got an end, and raised."""
+    ANONYMISED = "anonymised"
+
+
+@dataclass(frozen=True)
+class HistoryEntry:
+    """One thing that happened to a payment. It has no phone and no key.
+
+    Attributes:
+        kind: Payout or collection.
+        reference: The caller's reference; of a payment that no entry knows, the service's.
+        at: When it was recorded, by the database's clock, in UTC.
+        service_time: The service's time then, if it was known.
+        what: What happened.
+        from_: The state of the entry before, or the status of the transaction.
+        to: The state or the status after; of a delivery, the status that the handler got.
+        transaction_id: The service's id of the transaction, if it is about one.
+        attempt: The number of the attempt, if it is about one.
+        source: Where it was learnt: ``answer``, ``callback``, ``read``, ``list``, ``search``, ``sweep`` or ``person``.
+        by: Who released it; of a delivery, the id of the call.
+    """
+
+    kind: EntryKind
+    reference: str
+    at: datetime
+    service_time: datetime | None
+    what: HistoryKind
+    from_: str | None
+    to: str | None
+    transaction_id: str | None
+    attempt: int | None
+    source: str | None
+    by: str | None
 
 
 @dataclass(frozen=True)

@@ -10,25 +10,31 @@ import hashlib
 import json
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import cache
-from typing import Literal, Self, TypeAlias
+from typing import Final, Literal, Self, TypeAlias
 from unicodedata import normalize
 from urllib.parse import urlsplit
 
 from momopay._redaction import key_mode, redacted_repr
 from momopay.journal.entries import EntryKind, JournalEntry
 from momopay.models.callbacks import CallbackTransaction
-from momopay.models.enums import TransactionStatus
+from momopay.models.enums import TransactionStatus, end_of
 from momopay.models.requests import RequestedPayment, is_missing
-from momopay.models.transactions import Payout, StkTransaction, TransactionSummary
+from momopay.models.transactions import Payout, StkTransaction, Transaction, TransactionSummary
 from momopay.money import format_amount
 from momopay.urls import is_loopback
 
 logger: logging.Logger = logging.getLogger("momopay")
 
+_SOURCES: Final = (
+    (CallbackTransaction, "callback"),
+    (Transaction, "read"),
+    (TransactionSummary, "list"),
+    (object, "answer"),
+)
 ServiceRecord: TypeAlias = TransactionSummary | Payout | StkTransaction | CallbackTransaction
 
 
@@ -86,6 +92,7 @@ class Report:
     created_at: datetime | None = None  # when the service accepted it, by its clock
     ended_at: str | None = None  # when it reached a terminal status, in UTC
     learned_at_service: str | None = None  # the service's current time, if known
+    source: str | None = None  # where it was learnt; see `HistoryEntry`
 
 
 def payout_key(scope: str, reference: str, amount: Decimal, phone: str, number: int) -> str:
@@ -98,8 +105,11 @@ def payout_key(scope: str, reference: str, amount: Decimal, phone: str, number: 
     return hashlib.sha256(fields.encode()).hexdigest()
 
 
-def report_of(record: ServiceRecord, service_now: datetime | None = None) -> Report:
-    """Return what a record says, without what cannot be stored; `service_now` is the service's time, if known."""
+def report_of(record: ServiceRecord, service_now: datetime | None = None, source: str | None = None) -> Report:
+    """Return what a record says, without what cannot be stored.
+
+    `service_now` is the service's time, if known. `source` is where the record was learnt, by default by its type.
+    """
     status = _kept(record, "status", str(record.status))
     # Only some records have a result code. A callback or a read may lack its times.
     result_code, receipt = getattr(record, "result_code", None), record.receipt
@@ -114,7 +124,17 @@ def report_of(record: ServiceRecord, service_now: datetime | None = None) -> Rep
         created_at=_in_utc(record, "created_at", record.created_at),
         ended_at=(updated_at or datetime.now(UTC)).isoformat() if record.status.is_terminal else None,
         learned_at_service=None if learned_at is None else learned_at.isoformat(),
+        source=source or next(name for kind, name in _SOURCES if isinstance(record, kind)),
     )
+
+
+def confirmed_report(read: ServiceRecord, stated: CallbackTransaction, service_now: datetime | None = None) -> Report:
+    """Return what the record says with which a callback was confirmed, and what that lacks of the callback's own."""
+    report, said = report_of(read, service_now, "callback"), report_of(stated)
+    if end_of(read.status) is not end_of(stated.status):
+        return report
+    code, fee = report.result_code or said.result_code, report.fee or said.fee
+    return replace(report, receipt=report.receipt or said.receipt, result_code=code, fee=fee)
 
 
 def is_keepable(text: object) -> bool:

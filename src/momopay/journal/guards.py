@@ -51,7 +51,7 @@ class Accounts:
         """
         if identity not in self._checked:
             new = {"account": self._account, "mode": identity.mode, "host": identity.host, "tenant_id": None}
-            insert_new(connection, accounts, {**new, "bound_at": datetime.now(UTC).isoformat(), "handled_since": None})
+            insert_new(connection, accounts, {**new, "bound_at": datetime.now(UTC).isoformat()})
             bound = self.bound(connection)
             if not bound:
                 raise JournalError("the journal's database neither took the account nor shows one")

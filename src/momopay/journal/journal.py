@@ -13,7 +13,7 @@ from typing import Any, Self, overload
 import momopay
 from momopay._redaction import clears_frames, redacted_repr
 from momopay.errors import ConfigurationError, RequestValidationError
-from momopay.journal.entries import EntryKind, JournalCheck, JournalEntry, JournalState
+from momopay.journal.entries import EntryKind, HistoryEntry, JournalCheck, JournalEntry, JournalState
 from momopay.models.callbacks import Callback
 from momopay.models.enums import TransactionStatus
 from momopay.models.transactions import Payout, TransactionSummary
@@ -32,8 +32,9 @@ class Parts:
             from sqlalchemy import make_url
             from sqlalchemy.exc import ArgumentError
 
-            from momopay.journal.callbacks import Callbacks, Recorder
+            from momopay.journal.callbacks import Recorder
             from momopay.journal.database import open_database
+            from momopay.journal.delivery import Deliveries
             from momopay.journal.reports import Reports
             from momopay.journal.store import Store
 
@@ -59,7 +60,7 @@ class Parts:
         self.store: Store = Store(database, account)
         self.recorder: Recorder = Recorder(self.store)
         self.reports: Reports = Reports(self.store)
-        self.callbacks: Callbacks = Callbacks(self.store)
+        self.deliveries: Deliveries = Deliveries(self.store)
 
 
 class Journal:
@@ -204,21 +205,21 @@ class Journal:
         """
         return self._parts.recorder.settle(evidence.transaction if isinstance(evidence, Callback) else evidence)
 
-    def first_seen(self, callback: Callback | TransactionSummary) -> bool:
-        """Record that an end was seen; return True the first time, and False afterwards, in all processes.
+    def history(self, reference: str, kind: EntryKind | None = None) -> list[HistoryEntry]:
+        """Return what happened to a payment, in order: each change of it and its transactions, and each delivery.
 
-        It stays recorded even if your work afterwards fails: for work that may fail, use `handling`, which also says
-        when two ends are the same. Raises CallbackError as `handling` does if another end is being handled.
+        An order may have the same reference as a payout: pass `kind` for one of them. Only what was delivered is known
+        of a payment that no entry knows, under the service's reference.
         """
-        return self._parts.callbacks.first_seen(callback)
+        return self._parts.reports.history(reference, None if kind is None else EntryKind(kind))
 
-    def handling(self, callback: Callback | TransactionSummary) -> AbstractContextManager[bool]:
-        """Return a context in which to handle an end once. If the context succeeds, the end is recorded as handled.
+    def handling(self, end: momopay.Payment | Callback | TransactionSummary) -> AbstractContextManager[bool]:
+        """Return a context in which to handle an end once. If it succeeds, the end is recorded as delivered.
 
-        If the context raises, the end can be handled again. ``transactions.sweep`` uses this, too, so an end that both
-        a callback and a sweep bring is handled once. Two ends are the same if they have the same transaction id and
-        status; FAILED, CANCELLED and EXPIRED count as one status, which is not handled after SUCCESS or REVERSED. A
-        status that is no end, such as PROCESSING, is not handled after an end.
+        If the context raises, the end can be handled again. ``transactions.receive`` and ``sweep`` use this, so an end
+        that both bring is handled once. Two ends are the same if they have the same transaction id and status; FAILED,
+        CANCELLED and EXPIRED count as one status, which is not handled after SUCCESS or REVERSED. A status that is no
+        end, such as PROCESSING, is not handled after an end.
 
         An end is handled at least once if its callback comes again or a sweep runs. It may be handled twice if the
         process dies, or the database fails, before the context ends, or if the context takes over ten minutes.
@@ -230,7 +231,12 @@ class Journal:
             CallbackError: On entering: another call is handling this end, or another end of the transaction. Respond
                 with a status other than 2xx, so that the callback comes again.
         """
-        return self._parts.callbacks.handling(callback)
+        from momopay.journal.delivery import End, end_in
+
+        if isinstance(end, momopay.Payment):
+            return self._parts.deliveries.handling(End(end.kind, end.reference, end.transaction_id, end.status))
+        record = end.transaction if isinstance(end, Callback) else end
+        return self._parts.deliveries.handling(end_in(record, self._parts.recorder.entry_of(record)))
 
     @overload
     def reconcile_all(self, client: momopay.Client) -> list[JournalEntry]: ...

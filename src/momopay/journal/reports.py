@@ -3,9 +3,8 @@
 Pages follow the key (created_at, kind, reference). It never changes, so each entry comes once, whatever others write
 meanwhile.
 
-A sweep's handler gets the ends that were recorded since `handled_since` and not handled. The first sweep with a handler
-sets that time to one day earlier, so that it does not deliver years of history. Later sweeps deliver everything since,
-however long ago. The table of callbacks decides what was handled; ``unhandled_since`` only selects the rows to look at.
+A sweep's handler gets the ends that the history does not have as delivered. The first sweep with a handler delivers no
+end older than a day; later ones go back to a day before the first delivery, but for 30 days at most.
 """
 
 from __future__ import annotations
@@ -16,41 +15,43 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from sqlalchemy import Connection, case, exists, func, select, tuple_, update
+from sqlalchemy import Connection, exists, func, select, tuple_, update
 
 from momopay.errors import ConfigurationError, JournalError
-from momopay.journal import schema
+from momopay.journal import history, schema
 from momopay.journal.database import update_one
 from momopay.journal.entries import (
     ANONYMISED,
     MAY_BE_SENT,
     UNRESOLVED,
     EntryKind,
+    HistoryEntry,
+    HistoryKind,
     JournalCheck,
     JournalEntry,
     JournalState,
     JournalTransaction,
 )
+from momopay.journal.evidence import is_keepable
 from momopay.journal.statements import AS_READ, IS_ROW, IS_TRANSACTION, Condition
 from momopay.journal.store import Store
-from momopay.models.enums import FAILURES, TransactionStatus, outranks
+from momopay.models.enums import TransactionStatus
 
 _PAGE: Final = 500  # rows; databases limit the parameters of a statement
 _LONGEST_CHECK: Final = 3600.0  # seconds
-_HISTORY: Final = timedelta(days=1)  # how old an end may be for the first sweep with a handler
+_FIRST: Final = timedelta(days=1)  # how old an end may be for the first sweep with a handler
+_LONGEST: Final = timedelta(days=30)  # how old an end may be for any, so that a sweep need not compare all ends
 LATE: Final = timedelta(minutes=10)  # how long after an end without success a prompt is read once more
 
 _row: Final = schema.payments.c
 _of: Final = schema.transactions.c
 _KEY: Final = (_row.created_at, _row.kind, _row.reference)
-_end: Final = case((_of.status.in_([each.value for each in FAILURES]), "FAILED"), else_=_of.status)
-# An end also counts as handled if one that outranks it was.
-_outranking: Final = [each.value for each in TransactionStatus if outranks(each, TransactionStatus.FAILED)]
-_WAS_HANDLED: Final = exists().where(
-    schema.callbacks.c.account == _of.account,
-    schema.callbacks.c.transaction_id == _of.transaction_id,
-    (schema.callbacks.c.status == _end) | ((_end == "FAILED") & schema.callbacks.c.status.in_(_outranking)),
-    schema.callbacks.c.handled,
+_WAS_DELIVERED: Final = exists().where(
+    schema.IS_DELIVERY,
+    schema.history.c.what == HistoryKind.DELIVERED,
+    schema.history.c.account == _of.account,
+    schema.history.c.transaction_id == _of.transaction_id,
+    history.delivers(_of.status),
 )
 
 
@@ -166,25 +167,26 @@ class Reports:
             change = change.where(_row.search_after <= service_now.timestamp())
         self._store.change(change, self._store.values(entry, the_revision=entry.revision))
 
-    def handled_since(self, now: datetime) -> str:
-        """Return the time since which ends are for a handler; set it in the first sweep with one."""
-        is_account = schema.accounts.c.account == self._store.account
-        since = (now - _HISTORY).isoformat()
-        # A time in the future was set by a clock that was ahead. A past one stays, as it keeps history out.
-        is_first = schema.accounts.c.handled_since.is_(None) | (schema.accounts.c.handled_since > now.isoformat())
+    def history(self, reference: str, kind: EntryKind | None) -> list[HistoryEntry]:
+        """Return what happened to a payment, in order."""
+        if not is_keepable(reference):
+            return []
         with self._database.connection() as connection:
-            connection.execute(update(schema.accounts).where(is_account, is_first).values(handled_since=since))
-            return str(connection.scalar(select(schema.accounts.c.handled_since).where(is_account)))
+            found = connection.execute(history.of_payment(self._store.account, reference, kind))
+            return list(map(history.entry_of, found))
 
-    def forget_handled(self, since: str) -> None:
-        """Clear ``unhandled_since`` of the ends that the table of callbacks has as handled."""
-        handled = (self._is_transaction, schema.UNHANDLED, _of.unhandled_since >= since, _WAS_HANDLED)
+    def deliver_since(self, now: datetime) -> str:
+        """Return the time since which ends are for a handler: a day before the first delivery, or else before now."""
+        at = schema.history.c.at
+        first = select(func.min(at)).where(schema.IS_DELIVERY, schema.history.c.account == self._store.account)
         with self._database.connection() as connection:
-            connection.execute(update(schema.transactions).where(*handled).values(unhandled_since=None))
+            began = connection.scalar(first)
+        known = now if began is None else min(now, datetime.fromtimestamp(began, UTC))
+        return max(known - _FIRST, now - _LONGEST).isoformat()
 
-    def unhandled(self, since: str) -> list[Followed]:
-        """Return the ends that were recorded and are marked as not handled."""
-        return self._followed(schema.UNHANDLED, _of.unhandled_since >= since, _of.ended_at >= since)
+    def undelivered(self, since: str) -> list[Followed]:
+        """Return the settled ends that were not delivered."""
+        return self._followed(schema.HAS_SETTLED, _of.ended_at >= since, ~_WAS_DELIVERED)
 
     def _followed(self, *where: Condition) -> list[Followed]:
         found = select(_of.transaction_id, _of.learned_at_service, schema.Now() - _of.learned_at)
@@ -262,6 +264,7 @@ class Reports:
         for each in entry.transactions:
             change = update(schema.transactions).where(IS_TRANSACTION).values(phone=_anonymous(each.phone, secret))
             connection.execute(change, as_read | {"the_transaction_id": each.transaction_id})
+        history.add(connection, [history.event(self._store.account, entry, HistoryKind.ANONYMISED)])
         return True
 
 

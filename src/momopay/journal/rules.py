@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from decimal import Decimal
 from enum import Enum, auto
 from itertools import count
@@ -273,3 +274,22 @@ def check_sharing(other: JournalEntry, wire_reference: str, reference: str, amou
             " amount and has not ended: wait for its end, or give this order another one"
         )
         raise RequestValidationError({"account_reference": problem})
+
+
+# A transaction that is older than an attempt by more than this is not that attempt's. The margin is for the ``Date``
+# header, which has whole seconds, and for differences between the service's clocks.
+_EARLIER: Final = timedelta(seconds=3)
+_LATEST: Final = timedelta(minutes=5)  # after an attempt was sent; no service takes longer to create its transaction
+
+
+def is_earlier(entry: JournalEntry, created_at: datetime | None, status: TransactionStatus | None) -> bool:
+    """Return whether a new prompt is from an earlier attempt, while the latest attempt is unresolved."""
+    are_others_known = len(entry.transactions) + 1 >= entry.attempts  # so a new one is the latest attempt's
+    if entry.state not in UNRESOLVED or are_others_known:
+        return False
+    if entry.clock_offset is not None and created_at is not None:
+        age = created_at - (entry.sent_at - timedelta(seconds=entry.clock_offset))
+        if age < _LATEST:  # else the times are by different clocks, or in different zones
+            return age < -_EARLIER
+    # The attempts cannot be distinguished. An ended one must not free an order whose other prompt may be open.
+    return stage_of(status) is Stage.ENDED

@@ -45,7 +45,6 @@ accounts: Final = sa.Table(
     sa.Column("host", sa.Text, nullable=False),
     sa.Column("tenant_id", sa.Text),
     sa.Column("bound_at", sa.Text, nullable=False),
-    sa.Column("handled_since", sa.Text),  # ends recorded earlier are not for a handler: see `momopay.journal.reports`
 )
 
 # The tenant that a response showed for an API key. The key is stored as a hash.
@@ -115,18 +114,33 @@ transactions: Final = sa.Table(
     sa.Column("learned_at_service", sa.Text),
     # When it was read once more after an end without success, as a late PIN may have paid it.
     sa.Column("checked_at", sa.Text),
-    # When an end was recorded that may not have been handled. A sweep delivers it, and clears this once it was.
-    sa.Column("unhandled_since", sa.Text),
 )
 
-callbacks: Final = sa.Table(
-    "momopay_callbacks",
+# What happened to payments, in order; see `momopay.journal.history`. Rows are only added.
+history: Final = sa.Table(
+    "momopay_history",
+    metadata,
+    sa.Column("number", sa.Integer, primary_key=True),
+    sa.Column("account", sa.Text, nullable=False),
+    sa.Column("kind", sa.Text, nullable=False),
+    sa.Column("reference", sa.Text, nullable=False),
+    sa.Column("at", sa.Double, nullable=False),
+    sa.Column("service_time", sa.Text),
+    sa.Column("what", sa.Text, nullable=False),
+    sa.Column("before", sa.Text),
+    sa.Column("after", sa.Text),
+    sa.Column("transaction_id", sa.Text),
+    sa.Column("attempt", sa.Integer),
+    sa.Column("source", sa.Text),
+    sa.Column("by_whom", sa.Text),
+)
+
+# The latest call that delivers an end of a transaction; see `momopay.journal.delivery`.
+deliveries: Final = sa.Table(
+    "momopay_deliveries",
     metadata,
     sa.Column("account", sa.Text, primary_key=True),
     sa.Column("transaction_id", sa.Text, primary_key=True),
-    sa.Column("status", sa.Text, primary_key=True),
-    sa.Column("seen_at", sa.Text, nullable=False),
-    sa.Column("handled", sa.Boolean, nullable=False),
     sa.Column("claim", sa.Text, nullable=False),
     sa.Column("sender", sa.Text, nullable=False),
     sa.Column("machine", sa.Text, nullable=False),
@@ -154,7 +168,8 @@ IS_TO_CHECK: Final = sa.text(
     f"(checked_at IS NULL AND momopay_transactions.kind NOT IN ({_not_repeating})"
     f" AND status IN ({_ended_without_success}))"
 )
-UNHANDLED: Final = sa.text("unhandled_since IS NOT NULL")
+HAS_SETTLED: Final = sa.text(f"(status IS NOT NULL AND NOT {HAS_NOT_SETTLED.text})")
+IS_DELIVERY: Final = sa.text("what IN ('delivered', 'delivery failed')")
 
 
 def _index(name: str, *columns: sa.Column[Any], where: Any = None) -> None:
@@ -173,7 +188,10 @@ _index("transactions_of", _of.account, _of.kind, _of.reference)
 _index("transactions_by_receipt", _of.account, _of.receipt, where=_of.receipt.is_not(None))
 _index("transactions_not_settled", _of.account, _of.sent_at, where=HAS_NOT_SETTLED)
 _index("transactions_to_check", _of.account, _of.ended_at, where=IS_TO_CHECK)
-_index("transactions_unhandled", _of.account, _of.unhandled_since, where=UNHANDLED)
+_index("transactions_by_end", _of.account, _of.ended_at, where=HAS_SETTLED)
+_index("history_of", history.c.account, history.c.reference)
+_index("history_of_deliveries", history.c.account, history.c.transaction_id, where=IS_DELIVERY)
+_index("history_by_delivery", history.c.account, history.c.at, where=IS_DELIVERY)
 
 
 class Now(FunctionElement[float]):

@@ -6,12 +6,14 @@ text. `TAKE_LEASE` has its own.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Container, Iterable, Mapping
+from operator import attrgetter, itemgetter
 from typing import Any, Final, TypeAlias
 
 from sqlalchemy import ColumnElement, TextClause, Update, and_, bindparam, case, delete, func, or_, select, update
 
-from momopay.journal.entries import EntryKind, JournalState
+from momopay.journal.entries import EntryKind, JournalEntry, JournalState, JournalTransaction
 from momopay.journal.rules import Cause, transitions
 from momopay.journal.schema import TAKE_LEASE, Now, payments, transactions
 from momopay.models.enums import Stage, TransactionStatus
@@ -127,7 +129,7 @@ _IS_OPEN: Final = or_(
     _of.status.is_(None), _of.status.not_in([each.value for each in TransactionStatus if each.is_terminal])
 )
 _IS_NOT_REVERSED: Final = _of.status.is_(None) | (_of.status != TransactionStatus.REVERSED)
-_reported: Final = {name: _new(name, _of) for name in (*REPORTED, "unhandled_since")}
+_reported: Final = {name: _new(name, _of) for name in REPORTED}
 _added: Final = {name: func.coalesce(new, _of[name]) for name, new in _reported.items()}
 # By the reported stage. None takes a transaction back to an earlier stage: a page that was read before an end may be
 # recorded after it, and the callback for FAILED may come again after REVERSED.
@@ -141,3 +143,24 @@ REPORT: Final[Mapping[Stage, Update]] = {
 # Replaces what an end without success reported, as that is not true of a payment.
 PAY: Final = update(transactions).where(IS_TRANSACTION, _IS_NOT_PAID).values(_reported)
 DELETE_TRANSACTION: Final = delete(transactions).where(IS_TRANSACTION)
+
+
+def entries_in(found: Iterable[Mapping[Any, Any]], ended: Container[str]) -> list[JournalEntry]:
+    """Return the entries in the rows of `ENTRIES`; `ended` has the ids of leases that have ended."""
+    rows_of: dict[tuple[str, str], list[Mapping[Any, Any]]] = {}
+    for row in found:
+        rows_of.setdefault((row["kind"], row["reference"]), []).append(row)
+    entries = list[JournalEntry]()
+    for rows in rows_of.values():
+        fields = dict(rows[0])
+        if fields["state"] == JournalState.SENDING and fields["claim"] in ended:
+            fields["state"] = JournalState.UNKNOWN
+        fields["metadata"] = None if fields["metadata"] is None else json.loads(fields["metadata"])
+        made = [each for each in rows if each["of_transaction_id"] is not None]
+        made.sort(key=itemgetter("of_sent_at", "of_transaction_id"))
+        fields["transactions"] = [
+            {name: each[f"of_{name}"] for name in JournalTransaction.model_fields} for each in made
+        ]
+        entries.append(JournalEntry.model_validate(fields))
+    # Not by ORDER BY, for which SQLite would read the whole account by another index.
+    return sorted(entries, key=attrgetter("created_at", "kind", "reference"))

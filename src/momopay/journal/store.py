@@ -12,11 +12,10 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, suppress
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from operator import attrgetter, itemgetter
 from typing import Any, Final
 
 from sqlalchemy import Connection, Update, or_, select, tuple_
@@ -24,24 +23,20 @@ from sqlalchemy import Connection, Update, or_, select, tuple_
 from momopay._redaction import redacted_repr
 from momopay._transport import clock
 from momopay.errors import JournalError, RequestValidationError
+from momopay.journal import history
 from momopay.journal import statements as sql
 from momopay.journal.database import Database, bounded, insert_new, update_one
-from momopay.journal.entries import UNRESOLVED, EntryKind, JournalEntry, JournalState, JournalTransaction
+from momopay.journal.entries import UNRESOLVED, EntryKind, HistoryKind, JournalEntry, JournalState
 from momopay.journal.evidence import Draft, KeyIdentity, Report, is_keepable
 from momopay.journal.guards import Accounts, Watermark
 from momopay.journal.leases import Lease, LeaseHolder
-from momopay.journal.rules import RELEASE_AFTER_LEASE, REPEATS, Refundable, check_sharing
+from momopay.journal.rules import RELEASE_AFTER_LEASE, REPEATS, Refundable, check_sharing, is_earlier
 from momopay.journal.schema import payments, transactions
-from momopay.models.enums import Stage, has_settled, stage_of
+from momopay.models.enums import Stage, stage_of
 from momopay.money import format_amount
 
 logger: logging.Logger = logging.getLogger("momopay")
 
-# A transaction that is older than an attempt by more than this is not that attempt's. The margin is for the ``Date``
-# header, which has whole seconds, and for differences between the service's clocks.
-_EARLIER: Final = timedelta(seconds=3)
-_LATEST: Final = timedelta(minutes=5)  # after an attempt was sent; no service takes longer to create its transaction
-_KEPT: Final = tuple(JournalTransaction.model_fields)
 _SENDING: Final = ("state", JournalState.SENDING)  # a row has a lease while it is in this state
 
 _row: Final = payments.c
@@ -122,12 +117,12 @@ class Store:
     def entries(self, connection: Connection, *where: sql.Condition) -> list[JournalEntry]:
         """Return the entries of the account that meet the conditions, oldest first."""
         statement = sql.ENTRIES.where(_row.account == self.account, *where)
-        return _entries_in(*self.leases.read(connection, statement, _SENDING))
+        return sql.entries_in(*self.leases.read(connection, statement, _SENDING))
 
     def entry(self, connection: Connection, kind: EntryKind, reference: str) -> JournalEntry | None:
         """Return the entry of a reference, or None."""
         key = {"the_account": self.account, "the_kind": kind, "the_reference": reference}
-        return next(iter(_entries_in(*self.leases.read(connection, sql.ENTRY, _SENDING, key))), None)
+        return next(iter(sql.entries_in(*self.leases.read(connection, sql.ENTRY, _SENDING, key))), None)
 
     def begin(
         self,
@@ -178,6 +173,10 @@ class Store:
                 changed = {f"new_{name}": value for name, value in values.items()} | lease_columns
                 changed = self.values(draft, now=now, the_revision=read.revision, **changed)
                 begun = update_one(connection, sql.BEGIN[draft.kind], changed)
+            if begun:
+                before, attempt = (None, 1) if read is None else (read.state, read.attempts + 1)
+                told = {"before": before, "after": JournalState.SENDING, "attempt": attempt}
+                self._add(connection, draft, HistoryKind.BEGUN, **told, service_time=history.text_of(service_now))
         self.watermark.note(mark)
         if begun and not self.leases.holds(lease):
             self.record_not_sent(lease, draft)
@@ -207,7 +206,16 @@ class Store:
         known["new_key_number"] = int(ends_attempt)
         known["new_key_since"] = draft.key_since if may_resend and state is JournalState.UNKNOWN else None
         values = self.values(draft, the_claim=lease.id, **known)
-        return lease.is_own and self.change(sql.OUTCOMES[state][draft.kind], values)
+        if not lease.is_own:
+            return False
+        with self.database.transaction() as connection:
+            row = self._locked(connection, values)
+            if row is None or not update_one(connection, sql.OUTCOMES[state][draft.kind], values):
+                return False
+            sent = [HistoryKind.SENT] if state is JournalState.REFUSED else []
+            told: dict[str, object] = {"before": JournalState.SENDING, "after": state, "attempt": row.attempts}
+            self._add(connection, draft, *sent, HistoryKind[state.name], **told, source="answer")
+            return True
 
     def record_not_sent(self, lease: Lease, draft: Draft) -> bool:
         """Record that the call of a lease sent nothing; return as `record_outcome`."""
@@ -267,14 +275,9 @@ class Store:
         values = self.values(entry, the_transaction_id=report.transaction_id)
         values |= {f"new_{name}": getattr(report, name) for name in sql.REPORTED}
         values["new_clock_offset"] = clock_offset
-        # Mark an end for the handler of a sweep; a payout's FAILED is not one. By the later of two clocks, because an
-        # end that seems to be from before the first sweep is not delivered.
-        is_end = report.status is not None and has_settled(entry.kind.transaction_type, report.status)
-        values["new_unhandled_since"] = max(datetime.now(UTC).isoformat(), report.ended_at or "") if is_end else None
         remedy = ""
         with self.database.transaction() as connection:
-            connection.execute(sql.LOCK, values)
-            before = self.entry(connection, entry.kind, entry.reference)
+            before = self._locked(connection, values)
             if before is None:
                 return False
             known = next((t for t in before.transactions if t.transaction_id == report.transaction_id), None)
@@ -282,12 +285,13 @@ class Store:
                 return False  # it is another payment's
             stage = stage_of(report.status)
             is_paid = stage is Stage.PAID and update_one(connection, sql.PAY, values)
-            if not is_paid:
-                connection.execute(sql.REPORT[stage], values)
+            is_reported = is_paid or update_one(connection, sql.REPORT[stage], values)
             # A response belongs to the attempt of its own call, whatever the clocks say. A payout has one transaction,
             # even if two requests with one key were sent.
             is_payout = not REPEATS[entry.kind]
-            is_latest = is_payout or (before.claim == lease.id if lease else not self._is_earlier(before, report))
+            is_latest = is_payout or (
+                before.claim == lease.id if lease else not is_earlier(before, report.created_at, report.status)
+            )
             if known is None and is_latest:
                 connection.execute(sql.ACCEPT[entry.kind], values)
                 # Another attempt may have been executed, too.
@@ -297,6 +301,8 @@ class Store:
                 connection.execute(sql.TOUCH, values)
             if before.transactions and (known is None or is_paid):
                 remedy = self._remedy(connection, entry)
+            what = {"is_reported": is_reported, "is_latest": is_latest, "is_paid_twice": bool(remedy)}
+            history.add(connection, history.of_record(self.account, before, report, **what))
         if remedy:
             logger.critical("reference %s was paid more than once: %s", redacted_repr(entry.reference), remedy)
         return True
@@ -308,11 +314,17 @@ class Store:
         with self.database.transaction() as connection:
             connection.execute(sql.TOUCH, values)
             is_deleted = connection.execute(sql.DELETE_TRANSACTION, values).rowcount == 1
-            return is_deleted and is_latest and update_one(connection, sql.CONTRADICT[entry.kind], values)
+            is_unknown = is_deleted and is_latest and update_one(connection, sql.CONTRADICT[entry.kind], values)
+            if is_deleted:
+                after = JournalState.UNKNOWN if is_unknown else entry.state
+                told: dict[str, object] = {"before": entry.state, "after": after, "source": "read"}
+                self._add(connection, entry, HistoryKind.CONTRADICTED, **told, transaction_id=transaction_id)
+            return is_unknown
 
     def sight(self, entry: JournalEntry) -> bool:
         """Record that a payment that was refused or not sent may have been made after all."""
-        return self.change(sql.SIGHT[entry.kind], self.values(entry, the_revision=entry.revision))
+        values = self.values(entry, the_revision=entry.revision)
+        return self._change(entry, HistoryKind.UNKNOWN, sql.SIGHT[entry.kind], values, source="search")
 
     def _insert(self, connection: Connection, entry: JournalEntry, report: Report, lease: Lease | None) -> bool:
         """Insert a transaction of a payment, and return whether it is new."""
@@ -335,18 +347,6 @@ class Store:
             return f"by transactions {ids}: ask the recipient for one of them back"
         return f"by transactions {ids}: {self.refundable(entry.reference, connection=connection).remedy()}"
 
-    def _is_earlier(self, entry: JournalEntry, report: Report) -> bool:
-        """Return whether a new prompt is from an earlier attempt, while the latest attempt is unresolved."""
-        are_others_known = len(entry.transactions) + 1 >= entry.attempts  # so a new one is the latest attempt's
-        if entry.state not in UNRESOLVED or are_others_known:
-            return False
-        if entry.clock_offset is not None and report.created_at is not None:
-            age = report.created_at - (entry.sent_at - timedelta(seconds=entry.clock_offset))
-            if age < _LATEST:  # else the times are by different clocks, or in different zones
-                return age < -_EARLIER
-        # The attempts cannot be distinguished. An ended one must not free an order whose other prompt may be open.
-        return stage_of(report.status) is Stage.ENDED
-
     def seconds_to_release(self, entry: JournalEntry) -> float:
         """Return after how many seconds a person may release an entry that reads as UNKNOWN; 0 or less means now."""
         with self.database.connection() as connection:
@@ -365,32 +365,36 @@ class Store:
         now = datetime.now(UTC).isoformat(timespec="microseconds")
         values = self.values(entry, the_revision=entry.revision, new_released_by=by, now=now)
         values["service_now"] = None if service_now is None else service_now.timestamp()
-        return entry.state is JournalState.UNKNOWN and self.change(sql.RELEASE[entry.kind], values)
+        told = {"source": "person", "by_whom": by, "service_time": history.text_of(service_now)}
+        change = sql.RELEASE[entry.kind]
+        return entry.state is JournalState.UNKNOWN and self._change(
+            entry, HistoryKind.RELEASED, change, values, after=JournalState.NOT_SENT, **told
+        )
 
     def change(self, change: Update, values: Mapping[str, object] | None = None) -> bool:
         """Change a row if it is still as the statement expects, and return whether it was."""
         with self.database.connection() as connection:
             return update_one(connection, change, values)
 
+    def _change(
+        self, entry: JournalEntry, what: HistoryKind, change: Update, values: Mapping[str, object], **told: object
+    ) -> bool:
+        """Change a row as `change` does, and tell so in its history."""
+        with self.database.transaction() as connection:
+            is_changed = update_one(connection, change, values)
+            if is_changed:
+                self._add(connection, entry, what, **{"before": entry.state, "after": JournalState.UNKNOWN, **told})
+            return is_changed
+
+    def _locked(self, connection: Connection, values: Mapping[str, Any]) -> JournalEntry | None:
+        """Return an entry that nobody else can change until the transaction ends."""
+        connection.execute(sql.LOCK, values)
+        return self.entry(connection, values["the_kind"], values["the_reference"])
+
+    def _add(self, connection: Connection, of: JournalEntry | Draft, *kinds: HistoryKind, **told: object) -> None:
+        """Add to the history of a payment."""
+        history.add(connection, [history.event(self.account, of, what, **told) for what in kinds])
+
     def values(self, of: JournalEntry | Draft, **values: object) -> dict[str, object]:
         """Return the parameters with which a statement finds the row of a payment, and other parameters."""
         return {"the_account": self.account, "the_kind": of.kind, "the_reference": of.reference, **values}
-
-
-def _entries_in(found: Iterable[Mapping[Any, Any]], ended: Container[str]) -> list[JournalEntry]:
-    """Return the entries in the rows of `sql.ENTRIES`; `ended` has the ids of leases that have ended."""
-    rows_of: dict[tuple[str, str], list[Mapping[Any, Any]]] = {}
-    for row in found:
-        rows_of.setdefault((row["kind"], row["reference"]), []).append(row)
-    entries = list[JournalEntry]()
-    for rows in rows_of.values():
-        fields = dict(rows[0])
-        if fields["state"] == JournalState.SENDING and fields["claim"] in ended:
-            fields["state"] = JournalState.UNKNOWN
-        fields["metadata"] = None if fields["metadata"] is None else json.loads(fields["metadata"])
-        made = [each for each in rows if each["of_transaction_id"] is not None]
-        made.sort(key=itemgetter("of_sent_at", "of_transaction_id"))
-        fields["transactions"] = [{name: each[f"of_{name}"] for name in _KEPT} for each in made]
-        entries.append(JournalEntry.model_validate(fields))
-    # Not by ORDER BY, for which SQLite would read the whole account by another index.
-    return sorted(entries, key=attrgetter("created_at", "kind", "reference"))

@@ -16,6 +16,7 @@ from django.contrib import admin, messages
 from django.db.models import Count, Q, QuerySet, Sum
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
+from django.utils.html import format_html_join
 
 from momopay import Client, EntryKind, MomoPayError
 from momopay.integrations.django.clients import client, database, the_journal
@@ -54,7 +55,7 @@ class PaymentAdmin(_Model):
     date_hierarchy: ClassVar[Any] = "created_at"
     search_fields: ClassVar[Any] = ("reference", "search_text")
     search_help_text: ClassVar[Any] = "Reference, phone or receipt"
-    fields: ClassVar[Any] = list_display
+    fields: ClassVar[Any] = (*list_display, "history")
     actions: Any = ("read_again", "refund", "release")
 
     has_add_permission: Any = staticmethod(lambda *_args, **_options: False)
@@ -66,6 +67,16 @@ class PaymentAdmin(_Model):
 
     has_refund_permission: Any = partialmethod(_may, "refund")
     has_release_permission: Any = partialmethod(_may, "release")
+
+    @admin.display(description="What happened")
+    def history(self, payment: Payment) -> str:
+        """Return the payment's history, a line for each event."""
+        told = the_journal().history(payment.reference, EntryKind(payment.kind))
+        lines = (
+            (f"{each.at:%Y-%m-%d %H:%M:%S} UTC", " ".join(filter(None, (each.what, each.to, each.source, each.by))))
+            for each in told
+        )
+        return format_html_join("", "<div>{} {}</div>", lines)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         """Return the payments of the database that has the journal."""

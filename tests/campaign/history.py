@@ -1,0 +1,95 @@
+"""What a journal's history must show: it says of each payment what its rows say, wherever a writer was killed."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+
+from journal.kit import (
+    ACCEPTED,
+    COLLECTION,
+    PHONE,
+    REFUSED,
+    UNKNOWN,
+    before_statement,
+    callback,
+    execute,
+    found,
+    put,
+    report,
+    store_of,
+)
+from momopay import Journal
+from momopay.models.enums import TransactionStatus, end_of
+
+STATES = "'begun', 'accepted', 'refused', 'not sent', 'unknown', 'released', 'contradicted'"
+
+
+def disagreements(journal: Journal) -> list[str]:
+    """Return where the history says something else than the payments and their transactions."""
+    wrong = list[str]()
+    for kind, reference, state in execute(journal, "SELECT kind, reference, state FROM momopay_payments"):
+        told = execute(journal, _last(f"what IN ({STATES}) AND kind = '{kind}' AND reference = '{reference}'"))
+        first = execute(
+            journal, f"SELECT what FROM momopay_history WHERE reference = '{reference}' ORDER BY number LIMIT 1"
+        )
+        if told != [(state,)] or first != [("begun",)]:
+            wrong.append(f"{kind} {reference} is {state}, and its history says {told}")
+    rows = execute(journal, "SELECT transaction_id, status, receipt FROM momopay_transactions")
+    for identity, status, receipt in rows:
+        for what, value in (("status", status), ("receipt", receipt)):
+            told = execute(journal, _last(f"what = '{what}' AND transaction_id = '{identity}'"))
+            if told != ([(value,)] if value else []):
+                wrong.append(f"the {what} of {identity} is {value}, and its history says {told}")
+    delivered = execute(journal, "SELECT transaction_id, \"after\" FROM momopay_history WHERE what = 'delivered'")
+    times = Counter((identity, end_of(TransactionStatus(status))) for identity, status in delivered)
+    return wrong + [f"{end} was delivered {count} times" for end, count in times.items() if count > 1]
+
+
+def _last(where: str) -> str:
+    return f'SELECT "after" FROM momopay_history WHERE {where} ORDER BY number DESC LIMIT 1'
+
+
+def live(journal: Journal, tag: str = "") -> None:
+    """Have all happen to payments that can. The tag sets them apart from those of another call."""
+    store = store_of(journal)
+    paid, lost, order = f"paid{tag}", f"lost{tag}", f"order{tag}"
+    put(journal, paid, transaction_id=f"t-1{tag}", status="PENDING")
+    journal.record(callback(paid, f"t-1{tag}", momo_receipt="QK12"))
+    for _ in range(2):
+        with journal.handling(callback(paid, f"t-1{tag}")):
+            pass
+    put(journal, f"refused{tag}", REFUSED, code="c")
+    for each in (lost, f"freed{tag}"):
+        put(journal, each, UNKNOWN)
+        store.release(found(journal, each), "Njeri")
+    put(journal, lost, transaction_id=f"t-2{tag}")
+    store.contradict(found(journal, lost), f"t-2{tag}")
+    put(journal, f"sighted{tag}", REFUSED)
+    store.sight(found(journal, f"sighted{tag}"))
+    for number, status in enumerate(("CANCELLED", "SUCCESS")):
+        put(journal, order, ACCEPTED, COLLECTION, transaction_id=f"p-{number}{tag}", status=status)
+    store.record(found(journal, order), report(f"p-0{tag}", "SUCCESS"))
+    with suppress(KeyError), journal.handling(callback(order, f"p-0{tag}", type="STK")):
+        raise KeyError(PHONE)
+
+
+KILLED = 9
+
+
+def killed(open_journal: Callable[[], Journal], in_a_fork: Callable[[Callable[[], object]], int | None]) -> int:
+    """Kill a writer before each of its statements, one process after the other; return how many there are."""
+    statements = 1
+    while True:
+
+        def write(number: int = statements) -> None:
+            with open_journal() as journal, before_statement(number, lambda: os._exit(KILLED), journal):
+                live(journal, f"-{number}")
+
+        code = in_a_fork(write)
+        if code != KILLED:
+            assert code == 0
+            return statements - 1
+        statements += 1

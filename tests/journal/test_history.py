@@ -1,0 +1,91 @@
+"""The history of a payment: each change and each delivery, in the transaction of the change."""
+
+from collections.abc import Generator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from campaign.history import disagreements, killed, live
+from forked import forks, in_a_fork
+from journal.kit import COLLECTION, PAYOUT, PHONE, before_each, execute
+from momopay import EntryKind, Journal
+
+
+def told(journal: Journal, reference: str, kind: EntryKind | None = None) -> list[str]:
+    """Return what happened, from what to what, and where it was learnt."""
+    return [
+        f"{each.what}: {each.from_ or ''} -> {each.to or ''} ({each.transaction_id or each.attempt}, {each.source})"
+        for each in journal.history(reference, kind)
+    ]
+
+
+@pytest.fixture
+def lived(journal: Journal) -> Generator[Journal]:
+    live(journal)
+    yield journal
+    assert disagreements(journal) == []
+
+
+@pytest.mark.both_databases
+def test_each_change_and_each_delivery_is_told_in_order(lived: Journal) -> None:
+    assert told(lived, "paid") == [
+        "begun:  -> SENDING (1, None)",
+        "sent: SENDING -> SENDING (t-1, answer)",
+        "accepted: SENDING -> ACCEPTED (t-1, answer)",
+        "status:  -> PENDING (t-1, answer)",
+        "status: PENDING -> SUCCESS (t-1, callback)",
+        "receipt:  -> QK12 (t-1, callback)",
+        "delivered:  -> SUCCESS (t-1, None)",
+    ]
+    assert told(lived, "refused")[1:] == [
+        "sent: SENDING -> REFUSED (1, answer)",
+        "refused: SENDING -> REFUSED (1, answer)",
+    ]
+    assert [each.partition(" (")[0] for each in told(lived, "lost")[1:]] == [
+        *("unknown: SENDING -> UNKNOWN", "released: UNKNOWN -> NOT_SENT", "begun: NOT_SENT -> SENDING"),
+        *("sent: SENDING -> SENDING", "accepted: SENDING -> ACCEPTED", "contradicted: ACCEPTED -> UNKNOWN"),
+    ]
+    assert told(lived, "sighted")[-1] == "unknown: REFUSED -> UNKNOWN (None, search)"
+    assert [each for each in told(lived, "order") if "p-0" in each][-3:] == [
+        "status: CANCELLED -> SUCCESS (p-0, None)",
+        "paid twice:  ->  (p-0, None)",
+        "delivery failed:  -> SUCCESS (p-0, None)",
+    ]
+    assert lived.anonymise(before=datetime(2100, 1, 1, tzinfo=UTC)) > 0
+    assert told(lived, "paid", PAYOUT)[-1].startswith("anonymised")
+    assert told(lived, "paid", COLLECTION) == told(lived, "nobody's") == told(lived, "\0") == []
+
+
+def test_who_and_when_are_told_and_no_phone(lived: Journal) -> None:
+    (released,) = [each for each in lived.history("lost") if each.what == "released"]
+    assert (released.by, released.source) == ("Njeri", "person")
+    assert abs((datetime.now(UTC) - released.at).total_seconds()) < 60
+    assert PHONE not in str(execute(lived, "SELECT * FROM momopay_history"))
+
+
+def test_one_query_reads_a_history(lived: Journal) -> None:
+    statements = list[str]()
+    with before_each(statements.append, lived):
+        assert lived.history("paid")
+    assert len(statements) == 1
+
+
+@forks
+def test_state_and_history_agree_wherever_a_writer_is_killed(path: Path, url: str, journal: Journal) -> None:
+    """Each process goes on with what the one before it left."""
+    journal.close()
+    assert path.exists()
+    assert killed(lambda: Journal(url), in_a_fork) > 60
+    with Journal(url) as left:
+        assert disagreements(left) == []
+        assert len(list(left.entries())) > 100
+
+
+@pytest.mark.parametrize("what", ["begun", "accepted", "status", "receipt", "released", "contradicted", "refused"])
+def test_the_check_finds_a_change_that_is_not_told(journal: Journal, what: str) -> None:
+    journal.get("r")
+    ignore = f"WHEN NEW.what = '{what}' BEGIN SELECT RAISE(IGNORE); END"
+    execute(journal, f"CREATE TRIGGER lost BEFORE INSERT ON momopay_history {ignore}")
+    live(journal)
+    assert disagreements(journal) != []
