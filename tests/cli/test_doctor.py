@@ -14,11 +14,12 @@ import pytest
 from cli.kit import Shell
 from hostile.tls import own_certificate
 from in_turn import in_turn
+from momopay import Client
 from momopay.sandbox import Account, Fault, Sandbox
 from served import asgi_served
-from wire import refuses, serve
+from wire import Step, answers, refuses, serve
 
-EVERY = ["python", "packages", "key", "address", "tls", "reachable", "clock", "wallet", "channels"]
+EVERY = ["python", "packages", "key", "address", "tls", "reachable", "clock", "wallet", "channels", "list"]
 NO_KEY = "fix the key first"
 NO_WAY = "fix the way to the service first"
 
@@ -60,7 +61,7 @@ def test_everything_works(momopay: Shell, key: str, sandbox: Sandbox) -> None:
     for line in ("a test key, 40 characters", "KES 10,000.00 for fees", "the default is PAYBILL 600100"):
         assert line in done.out
     assert key not in done.out
-    assert (len(sandbox.requests), set(diagnose(momopay, 0).verdicts.values())) == (3, {"ok"})
+    assert (len(sandbox.requests), set(diagnose(momopay, 0).verdicts.values())) == (4, {"ok"})
     piped = momopay("doctor", piped=f"{key}\n", MOMOPAY_API_KEY="")
     assert (piped.code, key in piped.out + piped.err) == (0, False)
 
@@ -69,7 +70,7 @@ def test_everything_works(momopay: Shell, key: str, sandbox: Sandbox) -> None:
 def test_a_key_of_another_shape(momopay: Shell, shape: str) -> None:
     found = diagnose(momopay, 3, MOMOPAY_API_KEY=shape)
     assert (found.verdicts["key"], found.verdicts["reachable"]) == ("fail", "ok")
-    assert found.skipped == {"wallet": NO_KEY, "channels": NO_KEY}
+    assert found.skipped == dict.fromkeys(["wallet", "channels", "list"], NO_KEY)
     lines = momopay("doctor", MOMOPAY_API_KEY=shape).out.splitlines()
     (place,) = (number for number, line in enumerate(lines) if line.split() == ["skipped", "wallet", "not", "checked"])
     assert lines[place + 1].strip() == NO_KEY
@@ -88,9 +89,9 @@ def test_an_address_that_cannot_be(momopay: Shell, url: str) -> None:
 def test_a_service_that_is_not_there(momopay: Shell) -> None:
     found = diagnose(momopay, 3, MOMOPAY_BASE_URL="http://127.0.0.1:1/v1")
     assert (found.verdicts["tls"], found.verdicts["reachable"]) == ("ok", "fail")
-    assert found.skipped == dict.fromkeys(["clock", "wallet", "channels"], NO_WAY)
+    assert found.skipped == dict.fromkeys(["clock", "wallet", "channels", "list"], NO_WAY)
     secure = diagnose(momopay, 3, MOMOPAY_BASE_URL="https://127.0.0.1:1/v1")
-    assert secure.skipped == dict.fromkeys(["tls", "clock", "wallet", "channels"], NO_WAY)
+    assert secure.skipped == dict.fromkeys(["tls", "clock", "wallet", "channels", "list"], NO_WAY)
 
 
 def test_an_account_in_need(momopay: Shell, account: Account, sandbox: Sandbox) -> None:
@@ -116,18 +117,49 @@ def test_a_clock_that_differs(momopay: Shell, monkeypatch: pytest.MonkeyPatch, s
     assert "authorization" not in server.requests[0].headers
 
 
-def test_the_refusal_of_another_gets_no_key(momopay: Shell) -> None:
-    with serve(refuses(401, "LOGIN_FIRST")) as server:
+@in_turn("code", ["INVALID_API_KEY", "AUTH_HEADER_INVALID", "HTTP_401"])
+def test_any_refusal_in_the_envelope_is_the_service(momopay: Shell, code: str) -> None:
+    with serve(refuses(401, code)) as server:
+        found = diagnose(momopay, 3, MOMOPAY_BASE_URL=server.base_url).verdicts
+    assert (found["reachable"], found["wallet"]) == ("ok", "fail")
+
+
+@in_turn(
+    "answer",
+    [
+        refuses(403, "INVALID_API_KEY"),
+        answers(401, b"<html>Log in</html>"),
+        answers(401, b'{"error": "INVALID_API_KEY"}'),
+        answers(401, b'{"success": true, "error": {"code": "INVALID_API_KEY"}}'),
+    ],
+)
+def test_the_refusal_of_another_gets_no_key(momopay: Shell, answer: Step) -> None:
+    with serve(answer) as server:
         found = diagnose(momopay, 3, MOMOPAY_BASE_URL=server.base_url).verdicts
     assert (found["reachable"], found["wallet"]) == ("fail", "skipped")
     assert ["authorization" in request.headers for request in server.requests] == [False]
+
+
+def test_a_service_without_reads_of_channels(momopay: Shell, account: Account) -> None:
+    account.switches.channel_reads = False
+    assert diagnose(momopay, 0).verdicts["channels"] == "warn"
+
+
+def test_the_list_and_a_payout(momopay: Shell, account: Account, client: Client, sandbox: Sandbox) -> None:
+    account.switches.customer_in_reads = True
+    made = [client.payouts.initiate(amount=10, phone="0712345678", reference="SAL-1") for _ in range(2)]
+    shown = momopay("doctor").words
+    assert "2 of the newest 2 transactions can be read; a read of a payout has callback_url" in shown
+    sandbox.spoil(made[0].transaction_id, "phone", None)
+    found = diagnose(momopay, 0)
+    assert (found.verdicts["list"], "phone" in found.remedies["list"]) == ("warn", True)
 
 
 def test_untrusted_tls_fails(momopay: Shell, sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with asgi_served(sandbox.app, ssl_certfile=own_certificate(tmp_path, monkeypatch)) as url:
         found = diagnose(momopay, 3, MOMOPAY_BASE_URL=f"https://localhost:{url.rpartition(':')[2]}/v1")
     assert found.verdicts["tls"] == "fail"
-    assert found.skipped == dict.fromkeys(["reachable", "clock", "wallet", "channels"], "fix TLS first")
+    assert found.skipped == dict.fromkeys(["reachable", "clock", "wallet", "channels", "list"], "fix TLS first")
 
 
 def journal_check(momopay: Shell, journal: str, **settings: str) -> tuple[int, str, str]:

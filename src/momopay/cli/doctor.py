@@ -47,11 +47,11 @@ class Check:
 
 
 def doctor(options: AccountOptions) -> ExitCode:
-    """Check Python, packages, key, address, TLS, reachability, clock, wallet, channels and the journal.
+    """Check Python, packages, key, address, TLS, reachability, clock, wallet, channels, list and the journal.
 
-    Sends three reads and never shows the key. The journal is checked if it is given: that it can be read, that it is
-    this account's, and what in it needs a person. A check that could not be made says what to fix first. Exits with 0
-    if nothing failed, 3 if something did.
+    Sends four reads, a fifth if there is a payout, and never shows the key. The journal is checked if it is given: that
+    it can be read, that it is this account's, and what in it needs a person. A check that could not be made says what
+    to fix first. Exits with 0 if nothing failed, 3 if something did.
 
     Examples:
         momopay doctor
@@ -97,9 +97,9 @@ def _checks(options: AccountOptions) -> Iterator[Check]:
             opened = momopay.Client(key, base_url=base_url, timeout=_TIMEOUT, deadline=_TIMEOUT, max_attempts=1)
             client = stack.enter_context(opened)
         if client is None or broken:
-            yield from _skipped(("wallet", "channels"), *broken)
+            yield from _skipped(("wallet", "channels", "list"), *broken)
         else:
-            for name, check in (("wallet", _wallet), ("channels", _channels)):
+            for name, check in (("wallet", _wallet), ("channels", _channels), ("list", _list)):
                 try:
                     made = check(client)
                 except MomoPayError as error:
@@ -148,6 +148,8 @@ def _reach(base_url: str) -> Generator[Check, None, list[str]]:
     """Send a request without the key, since a mistyped address may be a stranger's; return what is broken."""
     import httpx
 
+    from momopay.probe.wire import Answer
+
     secure = base_url.startswith("https:")
     tls = Check("tls", "ok", "the certificate is valid" if secure else "not needed on loopback")
     begun = datetime.now(UTC)
@@ -170,12 +172,16 @@ def _reach(base_url: str) -> Generator[Check, None, list[str]]:
     took = datetime.now(UTC) - begun
     yield tls
     found = f"HTTP {answer.status_code} in {took.total_seconds() * 1000:.0f} ms"
-    is_service = answer.status_code == HTTPStatus.UNAUTHORIZED and '"INVALID_API_KEY"' in answer.text
+    refusal = Answer(answer.status_code, body=answer.content)
+    is_service = (
+        answer.status_code == HTTPStatus.UNAUTHORIZED
+        and refusal.envelope.get("success") is False
+        and bool(refusal.code)
+    )
     if is_service:
-        refusal = f"{found}, the service's own refusal of a request without a key"
-        yield Check("reachable", "ok", refusal)
+        yield Check("reachable", "ok", f"{found} {refusal.code}, the service's own refusal of a request without a key")
     else:
-        remedy = "a request without a key should get 401 INVALID_API_KEY: is this the service's address?"
+        remedy = "a request without a key should get 401 and the service's error: is this the service's address?"
         yield Check("reachable", "fail", found, remedy)
     # The service read its clock about half-way.
     yield _clock(answer.headers.get("date"), begun + took / 2, on_loopback=is_loopback(base_url))
@@ -243,10 +249,30 @@ def _wallet(client: momopay.Client) -> Check:
 
 
 def _channels(client: momopay.Client) -> Check:
-    found = client.channels.list()
+    try:
+        found = client.channels.list()
+    except momopay.APIError as error:
+        if error.status_code != HTTPStatus.NOT_FOUND:
+            raise
+        return Check("channels", "warn", "this service does not show them", "look at them in the account console")
     default = next((channel for channel in found if channel.is_default), None)
     if default is not None:
         return Check("channels", "ok", f"{len(found)}, the default is {default.type} {default.shortcode}")
     if found:
         return Check("channels", "warn", f"{len(found)}, none the default", NoDefaultChannelError.remedy)
     return Check("channels", "warn", "none", "STK prompts are refused without one; payouts are not")
+
+
+def _list(client: momopay.Client) -> Check:
+    """Read a page of the list, and the newest payout of it for the name of its callback URL."""
+    page = client.transactions.list(limit=100)
+    found = f"{len(page.items)} of the newest {len(page.items) + len(page.unread)} transactions can be read"
+    payout = next((each for each in page if each.type is momopay.TransactionType.B2C), None)
+    if payout is not None:
+        extra = client.transactions.get(payout).model_extra or {}
+        names = [name for name in ("callbackUrl", "callback_url") if name in extra]
+        found += f"; a read of a payout has {' and '.join(names) or 'no callback URL'}"
+    if not page.unread:
+        return Check("list", "ok", found)
+    remedy = f"`momopay probe` says more; the first that cannot be read: {page.unread[0].problem}"
+    return Check("list", "warn", found, remedy)
