@@ -125,7 +125,7 @@ def test_all_of_it(momopay: Shell, account: Account, sandbox: Sandbox, profile: 
     assert done.code == 0, done.err
     document = tomllib.loads(profile.read_text())
     assert document["probe"]["asked"] == ["rate", "reads", "spend", "write"]
-    assert len([name for name, value in document["switches"].items() if value != "unknown"]) == 14
+    assert len([name for name, value in document["switches"].items() if value != "unknown"]) == 25
     for secret in (key, "712349932"):
         assert secret not in profile.read_text() + done.out + done.err
     assert "Creating the channel 'momopay probe" in done.err
@@ -142,8 +142,39 @@ def test_a_prompt_is_asked_about(momopay: Shell, sandbox: Sandbox, tmp_path: Pat
     assert (momopay(*spend, piped="y\n").code, sent(sandbox, "/payments/stk")) == (0, 1)
 
 
+@pytest.mark.usefixtures("virtual")
+def test_a_payout_is_asked_about(momopay: Shell, sandbox: Sandbox, tmp_path: Path) -> None:
+    shop, own = tmp_path / "shop.db", f"sqlite:///{tmp_path / 'probe.db'}"
+    spend = ("probe", "--spend", "21", "--phone", PHONE, "--journal", own)
+    refused = momopay(*spend, piped="n\n", MOMOPAY_JOURNAL=str(shop))
+    question = "Send one prompt and a payout of KES 10, again with its key, for at most KES 21.00 in all, and"
+    assert refused.says(1, question)
+    done = momopay(*spend, piped="y\n", MOMOPAY_JOURNAL=str(shop))
+    assert (done.code, sent(sandbox, "/payments/stk"), sent(sandbox, "/b2c/payouts")) == (0, 1, 2)
+    assert "Sending a payout of KES 10 to 2547*****678, reference PROBE" in done.err
+    assert ((tmp_path / "probe.db").exists(), shop.exists()) == (True, False)
+
+
+def test_what_the_sdk_cannot_use_is_shown_first(
+    momopay: Shell, client: Client, sandbox: Sandbox, profile: Path
+) -> None:
+    made = client.stk.initiate(amount=1, phone=PHONE)
+    momopay("probe", "--out", str(profile))
+    sandbox.spoil(made.transaction_id, "phone", None)
+    for options in ((), ("--against", str(profile))):
+        done = momopay("probe", *options)
+        assert done.out.startswith("momopay cannot use an item of the list: phone: Input should be a valid string\n")
+        assert done.code == len(options[:1])
+
+
 def test_senseless_options_send_nothing(momopay: Shell, sandbox: Sandbox) -> None:
-    for options in ("--spend 1", f"--phone {PHONE}", f"--spend 3 --phone {PHONE}", "--spend 1 --phone 12"):
+    for options in (
+        "--spend 1",
+        f"--phone {PHONE}",
+        f"--spend 3 --phone {PHONE}",
+        f"--spend 10 --phone {PHONE}",
+        "--spend 1 --phone 12",
+    ):
         assert momopay("probe", *options.split(), "--yes").code == 2
     assert sandbox.requests == []
 

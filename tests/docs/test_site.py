@@ -187,7 +187,10 @@ def test_the_audit_finds_what_it_looks_for(address: str, tab: chromium.Tab) -> N
 
 
 @browser
-@pytest.mark.parametrize("word", ["webhook", "refund", "receipt", "duplicate", "Daraja", "idempotency", "mobile money", "M-PESA", "mpesa"])
+@pytest.mark.parametrize(
+    "word",
+    ["webhook", "refund", "receipt", "duplicate", "Daraja", "idempotency", "mobile money", "M-PESA", "mpesa"],
+)
 def test_the_search_finds_what_people_search_for(searchable: str, tab: chromium.Tab, word: str) -> None:
     tab.set_window(width=1280, height=800, scheme="light")
     tab.faults.clear()

@@ -30,7 +30,7 @@ OTHER: dict[str, Any] = {
     "list_times": "local",
     "cursor_field": "next_cursor",
 }
-"""Every switch that a probe can reach, and not as it is by default; expired_reads_as takes another prompt."""
+"""What `other_service` does, or would do if it were asked for it."""
 
 Edit = Callable[[httpx.Request, httpx.Response], httpx.Response | None]
 
@@ -96,6 +96,16 @@ class Scene:
         """Send a prompt with this outcome, and let so many seconds pass."""
         self.client.stk.initiate(amount=7, phone=phone_for(outcome), account_reference="INV-1")
         self.sandbox.advance(seconds)
+
+    def prepare(self, switches: dict[str, Any]) -> None:
+        """Set switches, and leave a history that shows them: a top-up, and prompts that ended in each way."""
+        for name, value in switches.items():
+            setattr(self.account.switches, name, value)
+        self.account.switches.strict_fields = False  # these prompts leave fields out
+        self.client.wallet.top_up(amount=5, phone=phone_for(Outcome.success), idempotency_key=str(len(switches)))
+        for outcome in (Outcome.cancelled, Outcome.expired, Outcome.success):
+            self.prompt(outcome)
+        self.account.switches.strict_fields = bool(switches.get("strict_fields"))
 
     def edit(self, *changes: tuple[str, Callable[[dict[str, Any]], object]]) -> None:
         """Apply each change to every record that a read of its path returns: the items of a list, or the data."""

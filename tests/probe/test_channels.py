@@ -84,6 +84,7 @@ def test_a_channel_that_cannot_be_deleted_is_named(scene: Scene) -> None:
     scene.sandbox.fail_next("DELETE", ONE, Fault.error_before_commit, times=100)
     scene.probe(write=True)
     assert scene.notes[-1].startswith(f"The channel {scene.channels[1]!r} may be left, or")
+    assert len(scene.channels) == 2
     # The same with a key that is revoked meanwhile.
     scene.service.instead = lambda _request: refusal(401, "INVALID_API_KEY") if scene.channels[2:] else None
     with pytest.raises(InvalidApiKeyError):

@@ -1,6 +1,8 @@
 """`spend=`: one prompt, or two, recorded before they are sent, and none sent twice."""
 
+from contextlib import nullcontext
 from datetime import datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 import httpx
@@ -53,7 +55,8 @@ def test_a_probe_moves_no_more_than_it_said(scene: Scene, journal: Journal, amou
     found = scene.probe(spend=spend(journal, Outcome.success, amount))
     assert [movement.amount for movement in scene.sandbox.ledger if movement.kind is MovementKind.stk] == [1]
     assert "one prompt for KES 1 to 2547*****000, reference PROBE" in scene.notes[0]
-    assert found.facts["duplicate_reference"] == "unknown"  # the first was paid
+    duplicate = found.findings["duplicate_reference"]  # the first was paid
+    assert (duplicate.value, "Needs --spend 2" in duplicate.sentence) == ("unknown", amount == 1)
     assert (found.facts["read_delay"], found.facts["list_delay"]) == ("up to 0 s", "up to 0 s")
     with pytest.raises(ConfigurationError, match="KES 1 or 2, not 3"):
         spend(journal, Outcome.success, 3)
@@ -66,20 +69,35 @@ def test_a_second_prompt_with_the_same_reference(scene: Scene, journal: Journal)
     assert (prompts(scene), list(journal.open())) == (2, [])
 
 
-@pytest.mark.parametrize(("status", "code"), [(400, "400 DUPLICATE"), (409, "unknown")])
-def test_a_second_prompt_that_is_refused(scene: Scene, journal: Journal, status: int, code: str) -> None:
+@pytest.mark.parametrize("status", [400, 409])
+def test_a_second_prompt_that_is_refused(scene: Scene, journal: Journal, status: int) -> None:
     def refuse_the_second(request: httpx.Request) -> httpx.Response | None:
         sent = [each.method for each in scene.sandbox.requests].count("POST")
         return refusal(status, "DUPLICATE") if request.method == "POST" and sent else None
 
     scene.service.instead = refuse_the_second
-    if code == "unknown":  # the SDK takes an unknown code with this status for an unknown outcome
-        with pytest.raises(OutcomeUnknownError):
-            scene.probe(spend=spend(journal, Outcome.cancelled, 2))
-    else:
+    is_unknown = status == 409  # the SDK takes an unknown code with this status for an unknown outcome
+    with pytest.raises(OutcomeUnknownError) if is_unknown else nullcontext():
         scene.probe(spend=spend(journal, Outcome.cancelled, 2))
-    assert scene.saved[-1].facts["duplicate_reference"] == code
-    assert scene.saved[-1].switches["cancel_ends_as"] == "CANCELLED"
+    found = scene.saved[-1]
+    assert found.facts["duplicate_reference"] == f"{status} DUPLICATE"
+    assert found.switches["cancel_ends_as"] == "CANCELLED"
+    unusable = ["the refusal of a reference that was used: 409 DUPLICATE"] if is_unknown else []
+    assert found.facts["unusable"] == unusable
+
+
+def test_a_second_prompt_that_gets_the_id_of_the_first(scene: Scene, journal: Journal) -> None:
+    first: list[bytes] = []
+
+    def repeat(request: httpx.Request, response: httpx.Response) -> httpx.Response | None:
+        if request.method != "POST":
+            return None
+        first.append(response.content)
+        return httpx.Response(200, content=first[0])
+
+    scene.service.edit = repeat
+    found = scene.probe(spend=spend(journal, Outcome.cancelled, 2))
+    assert found.facts["duplicate_reference"] == "the same transaction"
 
 
 def test_a_prompt_that_is_not_shown_at_once(scene: Scene, journal: Journal) -> None:
@@ -195,3 +213,71 @@ def test_a_fee_of_somebody_else(scene: Scene, journal: Journal, kept: bool) -> N
     scene.service.edit = pay
     found = scene.probe(spend=spend(journal, Outcome.cancelled)).findings["fee_refunded_on_failure"]
     assert (found.value, "lost among other payments" in found.sentence) == ("unknown", True)
+
+
+PAYOUTS = "/b2c/payouts"
+
+
+def paid_out(scene: Scene) -> list[int]:
+    return [int(movement.amount) for movement in scene.sandbox.ledger if movement.kind is MovementKind.payout]
+
+
+@pytest.mark.parametrize(("keys", "sent"), [("honoured", 3), ("forgotten", 3), ("ignored", 2)])
+def test_a_payout_is_sent_again_with_its_key(scene: Scene, journal: Journal, keys: Any, sent: int) -> None:
+    scene.account.switches.payout_keys = keys
+    began = scene.sandbox.now
+    found = scene.probe(spend=spend(journal, Outcome.success, 20))
+    assert (found.switches["payout_keys"], paid_out(scene)) == (keys, [10] if keys == "honoured" else [10, 10])
+    requests = scene.requests("POST", PAYOUTS)
+    assert [each.json for each in requests] == [requests[0].json] * sent
+    assert len({each.headers["idempotency-key"] for each in requests}) == 1
+    assert found.facts["duplicate_reference"] == "unknown"
+    assert (scene.requests("POST", STK), scene.sandbox.now - began >= timedelta(minutes=15)) == ([], sent == 3)
+
+
+def test_a_payout_that_is_refused_is_not_sent_again(scene: Scene, journal: Journal) -> None:
+    scene.account.b2c_balance = Decimal(9)
+    found = scene.probe(spend=spend(journal, Outcome.success, 20)).findings["payout_keys"]
+    assert (found.value, "not accepted: INSUFFICIENT_FUNDS" in found.sentence) == ("unknown", True)
+    assert (len(scene.requests("POST", PAYOUTS)), paid_out(scene)) == (1, [])
+
+
+@pytest.mark.parametrize(("status", "seen"), [(409, "409 DUPLICATE_IDEMPOTENCY_KEY"), (502, None), (429, None)])
+def test_a_repeat_that_shows_no_id(scene: Scene, journal: Journal, status: int, seen: str | None) -> None:
+    refuse = refusal(status, "DUPLICATE_IDEMPOTENCY_KEY")
+    scene.service.instead = lambda request: refuse if request.method == "POST" and paid_out(scene) else None
+    found = scene.probe(spend=spend(journal, Outcome.success, 20)).findings["payout_keys"]
+    assert (found.value, found.unnamed, paid_out(scene)) == ("unknown", seen, [10])
+
+
+def test_a_payout_of_unknown_outcome_is_not_repeated(scene: Scene, journal: Journal) -> None:
+    scene.sandbox.fail_next("POST", PAYOUTS, Fault.html_502)  # it was not executed
+    with pytest.raises(OutcomeUnknownError):
+        scene.probe(spend=spend(journal, Outcome.success, 20))
+    again = scene.probe(spend=spend(journal, Outcome.success, 20))
+    assert "has not ended, so none was sent" in again.findings["payout_keys"].sentence
+    assert ([each.path for each in scene.sandbox.requests].count(PAYOUTS), paid_out(scene)) == (1, [])
+
+
+def test_a_probe_that_is_killed_in_its_wait_says_what_it_sent(scene: Scene, journal: Journal) -> None:
+    scene.account.switches.payout_keys = "honoured"
+
+    def kill(_request: httpx.Request) -> None:
+        if [each.path for each in scene.sandbox.requests].count(PAYOUTS) > 1:
+            raise KeyboardInterrupt
+
+    scene.service.instead = kill
+    with pytest.raises(KeyboardInterrupt):
+        scene.probe(spend=spend(journal, Outcome.success, 20))
+    finding = scene.saved[-1].findings["payout_keys"]
+    assert (finding.value, finding.sentence) == ("unknown", "The payout was sent, and 1 of its repeats.")
+
+
+@pytest.mark.parametrize("field", ["callbackUrl", "callback_url"])
+@pytest.mark.parametrize("is_shown", [True, False])
+def test_the_callback_url_of_a_payout(scene: Scene, journal: Journal, field: Any, is_shown: bool) -> None:
+    scene.account.switches.payout_callback_field, scene.account.switches.customer_in_reads = field, is_shown
+    found = scene.probe(spend=spend(journal, Outcome.success, 20))
+    assert found.switches["payout_callback_field"] == (field if is_shown else "unknown")
+    is_lost = is_shown and field == "callback_url"
+    assert (found.facts["unusable"] != []) is is_lost

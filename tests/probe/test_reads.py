@@ -31,10 +31,27 @@ def found_of(service: httpx.BaseTransport) -> Profile:
 
 def test_another_service(service: OtherService) -> None:
     found = found_of(service)
-    not_asked = {"fee_refunded_on_failure", "strict_fields", "rate_window", "delete_answer"}
+    not_shown = {"fee_refunded_on_failure", "strict_fields", "rate_window", "delete_answer"}
+    more = {
+        "delete_answer": "envelope",
+        "item_naming": "camelCase",
+        "receipt_in_reads": False,
+        "error_messages": "text",
+        "customer_in_reads": False,
+        "topup_type": "WALLET_TOPUP",
+        "minimal_answers": False,
+        "more_endpoints": False,
+        "field_limits": "specified",
+        "channel_reads": True,
+        "channel_types": "any",
+        "overview": False,
+    }
     known = {name: value for name, value in found.switches.items() if value != "unknown"}
-    assert known == {"delete_answer": "envelope"} | {name: OTHER[name] for name in OTHER.keys() - not_asked}
+    assert known == {name: OTHER[name] for name in OTHER.keys() - not_shown} | more
+    assert found.findings["rate_limit_headers"].unnamed == ["x-ratelimit-limit", "x-ratelimit-remaining"]
+    assert found.findings["invalid_uuid"].unnamed == "422 INVALID_REQUEST"
     expected = {
+        "unusable": ["the refusal of an id that is no UUID: 422 INVALID_REQUEST"],
         "read_statuses": ["200", "203"],
         "envelope_fields": ["data", "requestId", "success"],
         "balance_amounts": "text",
@@ -140,6 +157,51 @@ def test_changes_of_answers_are_found(scene: Scene) -> None:
         assert {name: found.get(name) for name in changes} == {name: seen for name, (_, _, seen) in changes.items()}
     scene.edit((LIST, renamed("transactionId", "txId")))
     assert "list_fields" in {each.name for each in scene.probe().changes_since(before)}
+
+
+@pytest.mark.parametrize(
+    ("path", "change", "problem"),
+    [
+        (LIST, put("phone", None), "an item of the list: phone: Input should be a valid string"),
+        (LIST, put("status", "COMPLETED"), "the status COMPLETED"),
+        (LIST, put("status", "Success"), ""),
+        (LIST, put("type", "LOAN"), ""),
+        (
+            READ,
+            put("amount", None),
+            "a read by id: amount: Field required",
+        ),
+        (READ, put("phone", None), ""),
+    ],
+)
+def test_what_the_sdk_cannot_use_is_said(scene: Scene, path: str, change: Change, problem: str) -> None:
+    scene.prompt(Outcome.success)
+    before = scene.probe()
+    identity = next(each.path for each in scene.sent if each.path.count("-") == 4 and each.status == 200)
+    scene.edit((path or identity, change))
+    found = scene.probe()
+    assert (before.facts["unusable"], found.facts["unusable"]) == ([], [problem] if problem else [])
+    assert ("unusable" in {each.name for each in found.changes_since(before)}) is bool(problem)
+    assert "unusable" not in {each.name for each in before.changes_since(found)}, "it is not listed every day"
+
+
+def test_two_receipts_are_none_that_a_sandbox_could_have(scene: Scene) -> None:
+    scene.prompt(Outcome.success)
+    scene.edit((LIST, put("acme_receipt", "A1")), (LIST, put("pesaReceipt", "B2")))
+    found = scene.probe()
+    assert (found.switches["receipt_field"], found.findings["receipt_in_reads"].unnamed) == ("unknown", ["list"])
+
+
+@pytest.mark.parametrize(
+    ("data", "problem"),
+    [
+        ({"items": []}, "a page of the list: nextCursor: Field required"),
+        ({"transactions": []}, "a page of the list: no list of items"),
+    ],
+)
+def test_a_page_that_the_sdk_cannot_use_is_said(scene: Scene, data: dict[str, Any], problem: str) -> None:
+    scene.answer("GET", "limit=100", lambda: httpx.Response(200, json={"success": True, "data": data}))
+    assert scene.probe().facts["unusable"] == [problem]
 
 
 def test_other_kinds_of_answers_are_found(scene: Scene) -> None:

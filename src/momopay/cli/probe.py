@@ -42,17 +42,28 @@ if TYPE_CHECKING:
     from momopay.probe import Change, Finding, Profile, Spend
 
 
+_PAYOUT_TWICE = 20  # KES
+
+
 def probe(
     out: Annotated[Path | None, Option(metavar="FILE", help="Write a profile: TOML.")] = None,
     against: Annotated[Path | None, file_option("Compare with an earlier profile.")] = None,
     write: Annotated[bool, flag("--write", "Also create, change and delete a channel of its own.")] = False,
     rate: Annotated[bool, flag("--rate", "Also use up a minute's requests, in three to six minutes.")] = False,
-    spend: Annotated[Decimal | None, kes_option("--spend", "Also send a prompt for KES 1; with 2, two.")] = None,
+    spend: Annotated[
+        Decimal | None,
+        kes_option("--spend", "1: also send a prompt for KES 1; 2: two; 20: a payout of KES 10, twice; 21, 22: both."),
+    ] = None,
     phone: Annotated[
-        str | None, Option(metavar="PHONE", callback=whole_phone, help="Whom to prompt, with --spend.")
+        str | None, Option(metavar="PHONE", callback=whole_phone, help="Whom to prompt and to pay, with --spend.")
     ] = None,
     journal: Annotated[
-        Path | None, Option(metavar="FILE", help="With --spend: records the prompt; by default in your settings.")
+        str | None,
+        Option(
+            metavar="FILE|URL",
+            help="With --spend: a journal of its own, by default in your settings. MOMOPAY_JOURNAL is not used, because"
+            " your application would handle the end of a payment that it does not know.",
+        ),
     ] = None,
     yes: Annotated[bool, flag("--yes", "Do not ask. Before --spend: with a test key only.")] = False,
     confirm_live: ConfirmLive = None,
@@ -64,7 +75,8 @@ def probe(
     By default it only reads: about 40 of the 60 requests a minute. With --against, exits with 1 if something is
     answered in another way, and names it; what one of the two does not know is no change. What was found is written
     after each step. `momopay sandbox --profile FILE` behaves as the file says. With a live key, it asks before --write
-    and --rate; before --spend it always asks.
+    and --rate; before --spend it always asks. With --spend 20, the payout is sent again with its Idempotency-Key, at
+    once and after 15 minutes: KES 10 are paid, or KES 20 if the service does not honour the key for so long.
 
     Examples:
         momopay probe --out service.toml
@@ -77,7 +89,7 @@ def probe(
 
     output = Output(as_json)
     before = None if against is None else Profile.load(against)
-    check_writable(out, "--out", against, journal)
+    check_writable(out, "--out", against, None if journal is None else Path(journal))
     _check_options(spend, phone)
     key = api_key()
     with (
@@ -124,8 +136,9 @@ def _check_options(spend: Decimal | None, phone: str | None) -> None:
     """Refuse what cannot work before the first request."""
     if (spend is None) != (phone is None):
         raise CommandError("--spend and --phone go together", remedy="give both, such as --spend 1 --phone 07...")
-    if spend is not None and spend not in {1, 2}:
-        raise CommandError(f"--spend {spend} is neither 1 nor 2", remedy="give 1 for one prompt, 2 for two")
+    if spend is not None and spend not in {1, 2, 20, 21, 22}:
+        remedy = "give 1 for one prompt, 2 for two, 20 for a payout, or 21 or 22 for both"
+        raise CommandError(f"--spend {spend} is none of 1, 2, 20, 21 and 22", remedy=remedy)
 
 
 def _agree(*, write: bool, rate: bool, yes: bool) -> None:
@@ -143,7 +156,7 @@ def _spend(
     client: momopay.Client,
     spend: Decimal,
     phone: str,
-    journal: Path | None,
+    journal: str | None,
     *,
     yes: bool,
     confirm_live: Decimal | None,
@@ -151,14 +164,17 @@ def _spend(
     from momopay.probe import Spend
 
     confirmation = Confirmation(key, may_move=spend, yes=yes, confirm_live=confirm_live)
-    prompts = "one prompt" if spend == 1 else "up to two prompts"
-    confirmation.ask(f"Send {prompts}, for KES {kes(spend)} in all?", to_type="yes")
+    prompts = ("", "one prompt", "up to two prompts")[int(spend) % 10]
+    payout = "a payout of KES 10, again with its key" if spend >= _PAYOUT_TWICE else ""
+    what = " and ".join(filter(None, (prompts, payout)))
+    confirmation.ask(f"Send {what}, for at most KES {kes(spend)} in all, and the service's fees?", to_type="yes")
     if journal is None:
         # One for each key and address, so that a prompt of unknown outcome is found again from any folder.
         name = Account(key, client.base_url).hash[:16]
-        journal = Path(typer.get_app_dir("momopay")) / f"probe-{name}.db"
-        journal.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    opened = stack.enter_context(JournalOptions(journal=str(journal)).open_journal(create=True))
+        path = Path(typer.get_app_dir("momopay")) / f"probe-{name}.db"
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        journal = str(path)
+    opened = stack.enter_context(JournalOptions(journal=journal).open_journal(create=True))
     return Spend(spend, phone, opened)
 
 
@@ -178,8 +194,9 @@ def _show(output: Output, profile: Profile, before: Profile | None) -> list[Chan
             for name, each in profile.findings.items()
         },
     }
+    unusable = [Text(f"momopay cannot use {plain(each)}", "bold red") for each in _unusable(profile)]
     if before is None:
-        output.result(document, *_tables(output, profile))
+        output.result(document, *unusable, *_tables(output, profile))
         return []
     if before.about["host"] != profile.about["host"]:
         output.note(f"The earlier profile is of another host, {plain(before.about['host'])}.")
@@ -188,17 +205,22 @@ def _show(output: Output, profile: Profile, before: Profile | None) -> list[Chan
         "changes": [{"name": each.name, "before": each.before, "now": each.now} for each in changes],
         "not_compared": missed,
     }
-    shown: list[object] = ["Nothing has changed."]
+    shown: list[object] = [*unusable, "Nothing has changed."]
     if changes:
         rows = [
             {"name": each.name, "before": _text(each.before), "now": Text(_text(each.now), "bold red")}
             for each in changes
         ]
-        shown = [_table(output, rows, {"Changed": "name", "Before": "before", "Now": "now"})]
+        shown = [*unusable, _table(output, rows, {"Changed": "name", "Before": "before", "Now": "now"})]
     if missed:
         shown.append(f"Not compared, because this run could not tell: {', '.join(map(plain, missed))}.")
     output.result(document, *shown)
     return changes
+
+
+def _unusable(profile: Profile) -> list[str]:
+    found = profile.findings["unusable"].seen
+    return found if isinstance(found, list) else []
 
 
 def _tables(output: Output, profile: Profile) -> list[object]:

@@ -14,7 +14,7 @@ from momopay._redaction import key_mode
 from momopay.errors import MomoPayError
 from momopay.probe.channels import ask_by_channel, own_channels
 from momopay.probe.profile import FORMAT, Change, Finding, Findings, Profile
-from momopay.probe.prompt import Spend, ask_by_prompt
+from momopay.probe.prompt import Spend, ask_by_spending
 from momopay.probe.reads import add_what_is_common, look_at_transactions, read_account, read_list
 from momopay.probe.rows import ROWS, Cost, Row
 from momopay.probe.window import ask_for_window
@@ -45,13 +45,15 @@ def probe(
         write: Also create, change and delete a channel of its own. The channel is always deleted and the default
             channel restored. If the process is killed, the next run with `write` deletes the channel.
         rate: Also use up a minute's requests. Until a minute after it, other programs with the key get 429.
-        spend: Also send and follow one or two prompts, or follow one of an earlier run that has not ended.
+        spend: Also send and follow one or two prompts, or follow one of an earlier run that has not ended; and send a
+            payout again with its key, at once and after 15 minutes.
         note: Called with a sentence before each step that leaves a trace. The default logs it.
         save: Called after each step with what was found so far.
 
     Raises:
         ProtocolError: None of the first responses has the service's envelope. Nothing was written or sent.
-        OutcomeUnknownError: A prompt may have been sent. Probing again with the same journal sends no second one.
+        OutcomeUnknownError: A prompt or a payout may have been sent. Probing again with the same journal sends no
+            second one.
         ConfigurationError: The journal belongs to another account, or has an open prompt to another phone.
     """
     wire = Wire(client)
@@ -63,7 +65,7 @@ def probe(
     elif own_channels(channels):
         note("An earlier probe was killed and left a channel: `momopay probe --write` deletes it.")
     if spend is not None:
-        steps.append(("spend", lambda: ask_by_prompt(client, wire, findings, spend, note)))
+        steps.append(("spend", lambda: ask_by_spending(client, wire, findings, spend, note)))
         if not listed.transactions:  # there may be one then
             steps.append(("spend", lambda: look_at_transactions(wire, findings, read_list(wire))))
     if rate:  # last, because it leaves no request for anything else

@@ -14,13 +14,16 @@ from urllib.parse import quote
 from uuid import uuid4
 
 from momopay.probe.profile import Findings
-from momopay.probe.reads import CHANNELS
+from momopay.probe.reads import CHANNELS, one_or_all
 from momopay.probe.wire import Answer, Wire, field_of
 
 Note: TypeAlias = Callable[[str], object]
 
 # Till numbers that nobody has: one to create, and one to change it to.
 _SHORTCODES: Final = ("999991", "999992")
+_TYPES: Final = ("TILL_NUMBER", "TILL", "SHORTCODE")
+_LONGEST: Final = 50  # characters of an account number in the operator's contract; the service page has no limit
+_INVALID: Final = frozenset({400, 422})
 _OWN_NAME: Final = re.compile("momopay probe [a-z]{8}")
 
 
@@ -48,29 +51,50 @@ def ask_by_channel(wire: Wire, findings: Findings, listed: Answer, note: Note) -
     name = "momopay probe " + "".join(secrets.choice(string.ascii_lowercase) for _ in range(8))
     # Before the channel exists, so that whoever kills this process can read what may be left.
     note(
-        f"Creating the channel {name!r} (TILL_NUMBER), to be deleted in a moment. If this is killed, the next"
-        " `momopay probe --write` deletes it."
+        f"Creating the channel {name!r}, to be deleted in a moment, as each of {', '.join(_TYPES)}. If this is killed,"
+        " the next `momopay probe --write` deletes it."
     )
     others = (channel for channel in listed.items if channel not in left_over)
     default = next((str(channel.get("id")) for channel in others if _is_default(channel)), None)
     try:
-        _create(wire, findings, name, default)
+        _try_types(wire, findings, name, default)
     finally:
         # In any case: a channel may have been created even if the answer was lost or was a refusal.
         _leave_as_it_was(wire, name, default, note)
 
 
-def _create(wire: Wire, findings: Findings, name: str, default: str | None) -> None:
+def _try_types(wire: Wire, findings: Findings, name: str, default: str | None) -> None:
+    """Create the channel as each type, and delete it. The first one that is accepted is changed before that."""
+    answers = dict[str, Answer]()
+    for kind in _TYPES:
+        body = {"name": name, "type": kind, "shortcode": _SHORTCODES[0], "isDefault": False}
+        answers[kind] = created = wire.change("POST", CHANNELS, body)
+        findings.add_created("channel_created_status", created)
+        if created.is_refusal:
+            continue
+        if not created.data.get("id"):
+            break  # it may exist: it is found by its name at the end
+        findings.add("new_channel_is_default", _is_default(created.data), created)
+        if _is_default(created.data):
+            _make_default(wire, default)  # at once, because payments go through the default channel
+        if findings.found["channel_changed_status"].seen is None:
+            _change(wire, findings, name, f"{CHANNELS}/{quote(str(created.data['id']), safe='')}")
+        deleted = _delete(wire, created.data["id"])
+        findings.add_status("delete_status", deleted)
+        style = "envelope" if "success" in deleted.envelope else "empty" if deleted.is_empty else "another body"
+        findings.add("delete_answer", style if deleted.is_success else None, deleted)
+        if not deleted.is_success:
+            break  # or each type would leave a channel
+    accepted = [kind for kind, answer in answers.items() if answer.is_success]
+    refused = [kind for kind, answer in answers.items() if answer.status in _INVALID]
+    is_clear = len(accepted) + len(refused) == len(_TYPES)
+    seen = "any" if len(accepted) == len(_TYPES) else one_or_all(accepted)
+    findings.add("channel_types", seen if is_clear else None, *answers.values())
+
+
+def _change(wire: Wire, findings: Findings, name: str, path: str) -> None:
+    """Change a channel, in ways that the service may refuse or ignore."""
     shortcode, other = _SHORTCODES
-    body = {"name": name, "type": "TILL_NUMBER", "shortcode": shortcode, "isDefault": False}
-    created = wire.change("POST", CHANNELS, body)
-    findings.add_created("channel_created_status", created)
-    if not created.data.get("id"):
-        return
-    findings.add("new_channel_is_default", _is_default(created.data), created)
-    if _is_default(created.data):
-        _make_default(wire, default)  # at once, because payments go through the default channel
-    path = f"{CHANNELS}/{quote(str(created.data['id']), safe='')}"
     # The same name, because another one would hide the channel from the next run if this one is killed.
     findings.add_status("channel_changed_status", wire.change("PATCH", path, {"name": name}))
     changed = wire.change("PATCH", path, {"shortcode": other})
@@ -80,10 +104,10 @@ def _create(wire: Wire, findings: Findings, name: str, default: str | None) -> N
         findings.add("immutable_channel_fields", effect, changed, read)
     elif changed.is_refusal:
         findings.add("immutable_channel_fields", "refuse", changed)
-    deleted = _delete(wire, created.data["id"])
-    findings.add_status("delete_status", deleted)
-    style = "envelope" if "success" in deleted.envelope else "empty" if deleted.is_empty else "another body"
-    findings.add("delete_answer", style if deleted.is_success else None, deleted)
+    numbers = ("9" * _LONGEST, "9" * (_LONGEST + 1))
+    fits, exceeds = (wire.change("PATCH", path, {"name": name, "accountNumber": number}) for number in numbers)
+    seen = "specified" if exceeds.is_success else "contract" if exceeds.status in _INVALID else None
+    findings.add("field_limits", seen if fits.is_success else None, fits, exceeds)
 
 
 def _leave_as_it_was(wire: Wire, name: str, default: str | None, note: Note) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, Self, TypeAlias
 
 from momopay._redaction import redact
 from momopay.errors import ConfigurationError
-from momopay.probe.rows import BY_NAME, NEEDS, ROWS, SWITCHES, VARYING
+from momopay.probe.rows import BY_NAME, NEEDS, NEEDS_MORE, ROWS, SWITCHES, VARYING
 from momopay.probe.wire import THROTTLED, Answer
 
 Value: TypeAlias = bool | int | str | list[str]
@@ -57,7 +57,9 @@ class Findings:
 
     def __init__(self, key: str) -> None:
         self._key = key
-        self.found: dict[str, Finding] = {row.name: Finding(UNKNOWN, NEEDS[row.cost]) for row in ROWS}
+        self.unusable = set[str]()  # what the SDK cannot read or use
+        needs = {row.name: NEEDS[row.cost] for row in ROWS} | NEEDS_MORE
+        self.found: dict[str, Finding] = {row.name: Finding(UNKNOWN, needs[row.name]) for row in ROWS}
 
     def add(self, name: str, seen: Value | None, *answers: Answer, sentence: str = "") -> None:
         """Record what was seen. None means that nothing was seen, and does not replace an earlier finding."""

@@ -1,26 +1,30 @@
-"""What one or two prompts show. A journal ensures that none is sent twice, or again while its outcome is unknown."""
+"""What prompts and a payout show. A journal ensures that no prompt is sent again while its outcome is unknown."""
 
 from __future__ import annotations
 
 import secrets
 import string
+from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import pairwise
-from typing import Final
+from typing import Any, Final
 
 import momopay
 from momopay._redaction import mask_phone
-from momopay.errors import APIError, ConfigurationError, OutcomeUnknownError
+from momopay.errors import APIError, ConfigurationError, MomoPayError, OutcomeUnknownError
+from momopay.journal.rules import RESEND_WITHIN
 from momopay.probe.channels import Note
 from momopay.probe.profile import Findings
-from momopay.probe.reads import BALANCE, look_at_list, look_at_read, read_list, read_one
+from momopay.probe.reads import BALANCE, PAYOUTS, look_at_list, look_at_read, read_list, read_one
 from momopay.probe.wire import Answer, Transaction, Wire, amount_of, field_of
 
+AMOUNTS: Final = (1, 2, 20, 21, 22)
 _PREFIX: Final = "PROBE"
 _AMOUNT: Final = Decimal(1)  # KES, the minimum of a prompt
-# The description and the callback URL. Hosts under .invalid cannot exist, so nobody gets a callback.
-_OPTIONAL: Final = ("momopay probe", "https://momopay-probe.invalid/")
+_PAYOUT: Final = 10  # KES, the minimum of a payout
+_DESCRIPTION: Final = "momopay probe"
+_CALLBACK_URL: Final = "https://momopay-probe.invalid/"  # hosts under .invalid cannot exist, so nobody gets a callback
 # Seconds after the answer to a prompt, and after its end.
 _POLLS: Final = (0, 0, 5, *range(15, 306, 10))
 _FEE_LOOKS: Final = (0, 10, 30, 60, 120, 300)
@@ -28,13 +32,13 @@ _FEE_LOOKS: Final = (0, 10, 30, 60, 120, 300)
 
 @dataclass(frozen=True)
 class Spend:
-    """The prompts that a probe may send.
+    """What a probe may send.
 
     Attributes:
-        amount: KES in all. 1 is one prompt for KES 1. With 2, a second one with the same reference follows if the
-            first ends without success.
-        phone: Whom to prompt, in any form that `momopay.normalise_phone` takes.
-        journal: Where each prompt is recorded before it is sent.
+        amount: KES at most. 1 is one prompt for KES 1. With 2, a second one with the same reference follows if the
+            first ends without success. 20 is for a payout of KES 10, sent again with the same key; 21 and 22 for both.
+        phone: Whom to prompt and to pay, in any form that `momopay.normalise_phone` takes.
+        journal: Where each prompt and the payout is recorded before it is sent.
     """
 
     amount: int | Decimal
@@ -42,23 +46,34 @@ class Spend:
     journal: momopay.Journal
 
     def __post_init__(self) -> None:
-        if self.amount not in {1, 2}:
-            raise ConfigurationError(f"a probe spends KES 1 or 2, not {self.amount}")
+        if self.amount not in AMOUNTS:
+            raise ConfigurationError(f"a probe spends KES 1 or 2, not {self.amount}; or 20 to 22, with a payout")
 
 
-def ask_by_prompt(client: momopay.Client, wire: Wire, findings: Findings, spend: Spend, note: Note) -> None:
-    """Send a prompt and follow it to its end, then perhaps a second one; or follow the prompt of an earlier run."""
-    phone = momopay.normalise_phone(spend.phone)
-    client.transactions.sweep(journal=spend.journal)  # an earlier run's prompt may have ended
+def ask_by_spending(client: momopay.Client, wire: Wire, findings: Findings, spend: Spend, note: Note) -> None:
+    """Send what `spend` allows. The prompts are first, because their fees are found by the wallet's balance."""
+    client.transactions.sweep(journal=spend.journal)  # what an earlier run sent may have ended
+    if spend.amount % _PAYOUT:
+        _ask_by_prompt(client, wire, findings, spend, note)
+    if spend.amount > _PAYOUT:
+        _ask_by_payout(client, wire, findings, spend, note)
+    client.transactions.sweep(journal=spend.journal)
+
+
+def _earlier(spend: Spend, kind: momopay.EntryKind) -> momopay.JournalEntry | None:
+    """Return a payment of an earlier run that has not ended, or whose outcome is unknown."""
     unfinished = [*spend.journal.unresolved(), *spend.journal.open()]
-    earlier = next((entry for entry in unfinished if entry.reference.startswith(_PREFIX)), None)
+    return next((each for each in unfinished if each.kind is kind and each.reference.startswith(_PREFIX)), None)
+
+
+def _ask_by_prompt(client: momopay.Client, wire: Wire, findings: Findings, spend: Spend, note: Note) -> None:
+    """Send a prompt and follow it to its end, then perhaps a second one; or follow the prompt of an earlier run."""
+    phone, earlier = momopay.normalise_phone(spend.phone), _earlier(spend, momopay.EntryKind.COLLECTION)
     if earlier is not None and (earlier.phone, earlier.amount) != (phone, _AMOUNT):
         raise ConfigurationError(
             f"the prompt {earlier.reference} of an earlier probe, to another phone, has not ended; nothing was sent"
         )
-    # Only letters, because digits could look like a phone and be masked.
-    new = _PREFIX + "".join(secrets.choice(string.ascii_uppercase) for _ in range(7))
-    order = _Order(client, wire, findings, spend, earlier.reference if earlier else new)
+    order = _Order(client, wire, findings, spend, earlier.reference if earlier else _new_reference())
     does = "Following an earlier probe's prompt" if earlier else "Sending one prompt"
     note(
         f"{does} for KES {_AMOUNT} to {mask_phone(phone)}, reference {order.reference}."
@@ -67,11 +82,75 @@ def ask_by_prompt(client: momopay.Client, wire: Wire, findings: Findings, spend:
     first = order.send()
     if first is None:
         note("The service refused the prompt, so the phone shows none.")
-    elif order.follow(first) and spend.amount > _AMOUNT:
+        return
+    is_unpaid, is_another_wanted = order.follow(first), spend.amount % _PAYOUT > _AMOUNT
+    if is_another_wanted and is_unpaid:
         note(f"Sending a second prompt for KES {_AMOUNT}, with the same reference.")
         second = order.send_again(first)
-        if second is not None:
+        if second is not None and second != first:
             order.follow(second)
+    elif is_another_wanted:
+        sentence = "No second prompt was sent, because the first one was not seen to end without success."
+        findings.add("duplicate_reference", None, sentence=sentence)
+
+
+def _new_reference() -> str:
+    # Only letters, because digits could look like a phone and be masked.
+    return _PREFIX + "".join(secrets.choice(string.ascii_uppercase) for _ in range(7))
+
+
+def _ask_by_payout(client: momopay.Client, wire: Wire, findings: Findings, spend: Spend, note: Note) -> None:
+    """Send a payout, and the same with its key again: at once, and when the SDK relies on the key for the last time."""
+    phone, earlier = momopay.normalise_phone(spend.phone), _earlier(spend, momopay.EntryKind.PAYOUT)
+    if earlier is not None:
+        sentence = f"The payout {earlier.reference} of an earlier run has not ended, so none was sent."
+        findings.add("payout_keys", None, sentence=sentence)
+        return
+    payout: dict[str, Any] = {"reference": _new_reference(), "phone": phone, "description": _DESCRIPTION}
+    note(
+        f"Sending a payout of KES {_PAYOUT} to {mask_phone(phone)}, reference {payout['reference']}, and again with the"
+        f" same key, at once and after {RESEND_WITHIN / 60:g} minutes. Where it is not honoured, two are paid."
+    )
+    try:
+        sent = client.payouts.pay_once(journal=spend.journal, amount=_PAYOUT, callback_url=_CALLBACK_URL, **payout)
+    except MomoPayError as error:
+        findings.add("payout_keys", None, sentence=f"The payout was not accepted: {error}")
+        if isinstance(error, APIError) and not error.may_have_executed:
+            return
+        raise
+    entry = spend.journal.get(payout["reference"], momopay.EntryKind.PAYOUT)
+    if entry is not None and entry.idempotency_key:  # without the key, a repeat would be another payout
+        body = {**payout, "amount": _PAYOUT, "currency": "KES", "callbackUrl": _CALLBACK_URL}
+        _repeat(wire, findings, body, entry.idempotency_key, sent.transaction_id)
+    read, answer = read_one(wire, sent.transaction_id)
+    urls = {name: read.record[name] for name in ("callbackUrl", "callback_url") if name in read.record}
+    if urls:
+        is_kept = any(urls.values())
+        sentence = f"Sent as callbackUrl; a read gives back {'it' if is_kept else 'nothing'} in {', '.join(urls)}."
+        findings.add("payout_callback_field", "callbackUrl" if is_kept else "callback_url", answer, sentence=sentence)
+        if not is_kept:
+            findings.unusable.add("the callback URL of payouts, which the service expects under another name")
+
+
+def _repeat(wire: Wire, findings: Findings, body: Mapping[str, object], key: str, first: str) -> None:
+    """Send the payout with the id `first` again, until the service does not answer with that id."""
+    seen: str | None = "honoured"
+    answers = list[Answer]()
+    for pause, value in ((0, "ignored"), (RESEND_WITHIN, "forgotten")):
+        # Recorded now, because the process may be killed in the quarter of an hour.
+        findings.add("payout_keys", None, *answers, sentence=f"The payout was sent, and {len(answers)} of its repeats.")
+        wire.sleep(pause)
+        answers.append(wire.send("POST", PAYOUTS, body, key=key))
+        identity = Transaction(answers[-1].data).id
+        if identity != first:
+            seen = value if identity else answers[-1].summary if answers[-1].is_refusal else None
+            break
+    listed = [each for each in read_list(wire).transactions if body["reference"] in each.record.values()]
+    if seen == "honoured" and len(listed) > 1:
+        seen = "the same id for two payouts"
+    repeats = " and ".join(answer.summary for answer in answers)
+    sentence = f"Sent again with its key, it was answered {repeats}. The list shows {len(listed)} with the reference."
+    findings.add("payout_keys", seen, *answers, sentence=sentence)
 
 
 class _Order:
@@ -80,16 +159,16 @@ class _Order:
     def __init__(self, client: momopay.Client, wire: Wire, findings: Findings, spend: Spend, reference: str) -> None:
         self._client, self._wire, self._findings, self._spend = client, wire, findings, spend
         self.reference = reference
-        self._optional: tuple[str | None, str | None] = (None, None)
+        self._optional = dict[str, Any]()
 
     def send(self) -> str | None:
         """Send the prompt, first without the fields that may be optional; return its id, None if it was refused."""
         identity, refusal = self._collect()
         # A documented code has a class of its own and another reason, which these fields would not change.
         if refusal is not None and type(refusal) is APIError:
-            self._optional = _OPTIONAL
+            self._optional = {"transaction_desc": _DESCRIPTION, "callback_url": _CALLBACK_URL}
             identity, refusal = self._collect()
-        is_strict = self._optional is _OPTIONAL
+        is_strict = bool(self._optional)
         sentence = f"Accepted {'with' if is_strict else 'without'} a description and a callback URL."
         if refusal is not None:
             sentence = f"The prompt was refused: {refusal.status_code} {refusal.code}."
@@ -101,25 +180,23 @@ class _Order:
         try:
             identity, refusal = self._collect(first)
         except OutcomeUnknownError as error:
-            self._findings.add("duplicate_reference", None, sentence=str(error))
+            cause = error.__cause__
+            seen = f"{cause.status_code} {cause.code}" if isinstance(cause, APIError) else None
+            self._findings.add("duplicate_reference", seen, sentence=str(error))
+            if seen is not None:
+                self._findings.unusable.add(f"the refusal of a reference that was used: {seen}")
             raise
-        seen = "another transaction" if refusal is None else f"{refusal.status_code} {refusal.code}"
+        same = "the same transaction" if identity == first else "another transaction"
+        seen = same if refusal is None else f"{refusal.status_code} {refusal.code}"
         self._findings.add("duplicate_reference", seen, sentence=f"A second prompt with the reference got {seen}.")
         return identity
 
     def _collect(self, earlier: str | None = None) -> tuple[str | None, APIError | None]:
         """Send a prompt once and return its id or the refusal; search for it if the answer is lost."""
         self._before, self._balance_before, self._is_new = read_list(self._wire), self._balance(), False
-        description, callback_url = self._optional
+        order: dict[str, Any] = {"reference": self.reference, "phone": self._spend.phone, **self._optional}
         try:
-            sent = self._client.stk.collect_once(
-                journal=self._spend.journal,
-                reference=self.reference,
-                amount=_AMOUNT,
-                phone=self._spend.phone,
-                transaction_desc=description,
-                callback_url=callback_url,
-            )
+            sent = self._client.stk.collect_once(journal=self._spend.journal, amount=_AMOUNT, **order)
         except APIError as error:
             if error.may_have_executed:
                 raise

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from datetime import UTC, timedelta
 from functools import partial
 from typing import Any, Final
 from urllib.parse import quote
 from uuid import uuid4
 
+from pydantic import ValidationError
+
 from momopay import ResultCode, TransactionStatus, TransactionType
 from momopay.errors import APIConnectionError, InvalidApiKeyError, ProtocolError
-from momopay.probe.profile import Findings
+from momopay.models.records import describe
+from momopay.models.requests import read_partly
+from momopay.models.transactions import Transaction as ReadableTransaction
+from momopay.models.transactions import TransactionPage
+from momopay.probe.profile import Findings, Value
 from momopay.probe.rows import BY_NAME
 from momopay.probe.wire import (
     THROTTLED,
@@ -19,6 +26,7 @@ from momopay.probe.wire import (
     Answer,
     Transaction,
     Wire,
+    field_of,
     instant,
     style_of_amount,
     style_of_phone,
@@ -29,8 +37,9 @@ from momopay.probe.wire import (
 BALANCE: Final = "/wallets/service/balance"
 CHANNELS: Final = "/payment-wallet/channels"
 LIST: Final = "/transactions"
+PAYOUTS: Final = "/b2c/payouts"
 _FIRST_ROWS: Final = (
-    *("balance_read", "channels_read", "list_read"),
+    *("balance_read", "channels_read", "list_read", "payout_wallet_read"),
     *("transaction_not_found", "malformed_transaction_id", "unknown_path"),
 )
 _NONSENSE: Final = "MOMOPAY_PROBE"
@@ -60,12 +69,16 @@ _FEES: Final = ("transactionFee", "transaction_fee")
 _CURSORS: Final = ("nextCursor", "next_cursor")
 _BALANCES: Final = ("availableBalance", "available_balance", "ledgerBalance", "ledger_balance")
 _TIMES: Final = ("createdAt", "created_at", "updatedAt", "updated_at")
+_PHONES: Final = ("phone", "phoneNumber", "phone_number")
+_LIMIT_HEADERS: Final = ("x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset")
+_RECEIPT: Final = re.compile("[A-Za-z_]{0,32}([Rr]eceipt|RECEIPT)")  # the names that the sandbox's switch can have
+_TOP_UPS: Final = ("WALLET_TOPUP", "WALLET_TOPUP_SERVICE_TOKENS")
 # For each style of a value: the end of the row's name, the function that finds it, and the names of the fields.
 _STYLES: Final[tuple[tuple[str, Callable[[object], str], tuple[str, ...]], ...]] = (
     ("amounts", style_of_amount, ("amount", *_FEES, *_BALANCES)),
-    ("phone", style_of_phone, ("phone", "phoneNumber", "phone_number")),
+    ("phone", style_of_phone, _PHONES),
     ("status", partial(style_of_word, specified=TransactionStatus.__members__), ("status",)),
-    ("type", partial(style_of_word, specified=TransactionType.__members__), ("type",)),
+    ("type", partial(style_of_word, specified=(*TransactionType, *_TOP_UPS, "WALLET_TOPUP_B2C")), ("type",)),
     ("time_format", style_of_time, _TIMES),
     ("result_codes", style_of_amount, ("resultCode", "result_code")),
 )
@@ -78,16 +91,29 @@ def read_account(wire: Wire, findings: Findings) -> tuple[Answer, Answer]:
     balance, channels, listed = first = [wire.get(BALANCE), wire.get(CHANNELS), read_list(wire)]
     if all(answer.status == UNAUTHORIZED for answer in first):
         raise InvalidApiKeyError("the service refused the key", code=balance.code or None, status_code=UNAUTHORIZED)
-    made_up = (f"{LIST}/{uuid4()}", f"{LIST}/momopay-probe", "/momopay-probe")
-    missing, malformed, nowhere = (wire.get(path) for path in made_up)
+    paths = ("/wallets/b2c/balance", f"{LIST}/{uuid4()}", f"{LIST}/momopay-probe", "/momopay-probe")
+    payout_wallet, missing, malformed, nowhere = others = [wire.get(path) for path in paths]
     # Checked before anything is written or sent, and before a proxy's pages could replace an earlier profile.
     shown = ", ".join(sorted({answer.summary for answer in wire.reads}))
     if all(answer.is_failure for answer in wire.reads):
         raise APIConnectionError(f"the service was not reached, or failed at every read ({shown})")
     if not any("success" in answer.envelope for answer in wire.reads):
         raise ProtocolError(f"no answer has the service's envelope ({shown})", status_code=balance.status)
-    for name, answer in zip(_FIRST_ROWS, (*first, missing, malformed, nowhere), strict=True):
+    for name, answer in zip(_FIRST_ROWS, (*first, *others), strict=True):
         findings.add_outcome(name, answer)
+    for name, answer in (("channel_reads", channels), ("more_endpoints", payout_wallet)):
+        is_missing = answer.is_refusal and answer.summary == nowhere.summary
+        findings.add(name, True if answer.is_success else False if is_missing else None, answer)
+    for what, answer in (("a transaction that does not exist", missing), ("an id that is no UUID", malformed)):
+        if answer.is_refusal and answer.code not in {"TRANSACTION_NOT_FOUND", "INVALID_UUID"}:
+            findings.unusable.add(f"the refusal of {what}: {answer.summary}")
+    forms = {missing.summary: False, "400 INVALID_UUID": True}
+    seen = forms.get(malformed.summary, malformed.summary) if malformed.is_refusal else None
+    findings.add("invalid_uuid", seen, malformed)
+    prefix = "_".join(wire.key.split("_", 2)[:2])
+    sentence = f"The key begins with {prefix}; which others are accepted cannot be found from outside."
+    is_another = not prefix.startswith("pk_") and any(answer.is_success for answer in first)
+    findings.add("key_prefixes", "any" if is_another else None, sentence=sentence)
     is_service = "success" in missing.envelope or missing.is_failure  # not a proxy's page
     findings.add("transaction_not_found_status", missing.status if is_service else None, missing)
     _add_records(findings, "balance", [balance.data], balance)
@@ -120,6 +146,14 @@ def look_at_transactions(wire: Wire, findings: Findings, listed: Answer) -> None
         listed.transactions, key=lambda each: (bool(each.fee), each.status in _SHOW_FEES, each.status != "PENDING")
     )
     look_at_read(findings, item, listed, *read_one(wire, item.id))
+    here = instant(item.created)
+    if here is not None and findings.found["list_times"].seen is None:
+        # The read has no time to compare with. Ask for what was created when it was that time in Nairobi.
+        moments = (here - timedelta(hours=_NAIROBI, seconds=-seconds) for seconds in (0, 1))
+        since, until = (f"{moment.isoformat()}Z" for moment in moments)
+        answer = wire.get(LIST, **{"from": since, "to": until})
+        is_local = item.id in {each.id for each in answer.transactions}
+        findings.add("list_times", "local" if is_local else None, answer, sentence="A filter compared them with UTC.")
     prompts = [each for each in listed.transactions if each.is_prompt and each.status in {"CANCELLED", "FAILED"}]
     for prompt in prompts[:5]:
         last, shown = (prompt, listed) if prompt.status == "CANCELLED" else read_one(wire, prompt.id)
@@ -131,6 +165,12 @@ def look_at_transactions(wire: Wire, findings: Findings, listed: Answer) -> None
 def look_at_list(findings: Findings, listed: Answer) -> None:
     """Record what the list alone shows."""
     _add_records(findings, "page", [listed.data], listed)
+    if listed.is_success and listed.envelope:
+        _look_for_unusable(findings, "a page of the list", TransactionPage, listed)
+        findings.add("overview", "overview" in listed.data if "items" in listed.data else None, listed)
+    top_ups = sorted({item.type for item in listed.transactions if item.type in _TOP_UPS})
+    findings.add("topup_type", one_or_all(top_ups), listed)
+    _add_naming(findings, "item_naming", listed.items, listed)
     cursor = next((name for name in _CURSORS if name in listed.data), None)
     findings.add("cursor_field", cursor, listed)
     _add_records(findings, "list", listed.items, listed)
@@ -144,10 +184,18 @@ def look_at_read(findings: Findings, item: Transaction, listed: Answer, read: Tr
     if not answer.is_success:
         return
     _add_records(findings, "read", [read.record], answer)
-    # Other fields, such as `_links`, say nothing about which of the two styles applies.
-    styled = [name for name in _STYLED if name in read.record]
-    naming = " and ".join(sorted({"snake_case" if "_" in name else "camelCase" for name in styled})) or "neither"
-    findings.add("naming", naming, answer, sentence=f"A read has fields such as {', '.join(styled[:3])}.")
+    _look_for_unusable(findings, "a read by id", ReadableTransaction, answer)
+    _add_naming(findings, "naming", [read.record], answer)
+    findings.add("customer_in_reads", _which(("customer_name", "callback_url"), read.record), answer)
+    basic = {"type": read.type, "phone": field_of(read.record, *_PHONES), "times": read.created}
+    left_out = _which(basic, [name for name, value in basic.items() if not value])
+    findings.add("minimal_answers", left_out, answer)
+    receipts = {where: set(filter(_RECEIPT.fullmatch, each.record)) for where, each in (("list", item), ("read", read))}
+    names = set[str]().union(*receipts.values())
+    findings.add("receipt_field", names.pop() if len(names) == 1 else None, listed, answer)
+    shown = [where for where, found in receipts.items() if found]
+    if shown or item.status == "SUCCESS":  # other payments may have none for that
+        findings.add("receipt_in_reads", _which(receipts, shown), listed, answer)
     _compare_times(findings, item, listed, read, answer)
     fee = item.fee or read.fee
     if item.amount is not None and read.amount is not None and fee:
@@ -164,13 +212,18 @@ def _compare_times(findings: Findings, item: Transaction, listed: Answer, read: 
         hours = round((here.replace(tzinfo=UTC) - there) / timedelta(minutes=30)) / 2
         seen = "local" if hours == _NAIROBI else f"{hours:g} h ahead of UTC"
     sentence = f"The times of the list have {', '.join(styles)}, compared with those of the read: {seen}."
-    findings.add("list_times", seen if styles else None, listed, answer, sentence=sentence)
+    is_compared = there is not None or styles != ["no zone"]
+    findings.add("list_times", seen if styles and is_compared else None, listed, answer, sentence=sentence)
 
 
 def _ask_for_parameters(wire: Wire, findings: Findings, listed: Answer) -> None:
     """Ask the list with parameters that are invalid or not specified."""
     for name, parameter, value in _PARAMETERS:
         answer = wire.get(LIST, **{"limit": "100", parameter: value})
+        if name == "limit_of_zero" and answer.is_refusal:
+            message = answer.error.get("message")
+            style = "text" if isinstance(message, str) else "array" if isinstance(message, list) else None
+            findings.add("error_messages", style, answer)
         if _shows(answer) is None or parameter == "limit":
             findings.add_outcome(name, answer)
             continue
@@ -208,16 +261,51 @@ def _add_records(findings: Findings, kind: str, records: Sequence[Mapping[str, A
         found = sorted({style_of(each[name]) for each in records for name in fields if each.get(name) is not None})
         if found and f"{kind}_{end}" in BY_NAME:
             sentence = f"In {len(records)} records: {', '.join(found)}."
-            findings.add(f"{kind}_{end}", found if len(found) > 1 else found[0], answer, sentence=sentence)
+            findings.add(f"{kind}_{end}", one_or_all(found), answer, sentence=sentence)
+
+
+def _add_naming(findings: Findings, row: str, records: Sequence[Mapping[str, Any]], answer: Answer) -> None:
+    """Record in which style the fields are named. Other fields than these, such as `_links`, say nothing about it."""
+    styled = [name for name in _STYLED if any(name in record for record in records)]
+    naming = " and ".join(sorted({"snake_case" if "_" in name else "camelCase" for name in styled})) or "neither"
+    if records:
+        findings.add(row, naming, answer, sentence=f"It has fields such as {', '.join(styled[:3])}.")
+
+
+def _look_for_unusable(findings: Findings, what: str, model: type, answer: Answer) -> None:
+    """Record what the SDK cannot read of a page or a read, and the statuses that it does not know."""
+    try:
+        read = read_partly(model, answer.data, {})
+    except ValueError as error:
+        problem = describe(error) if isinstance(error, ValidationError) else str(error)
+        findings.unusable.add(f"{what}: {problem}")
+        return
+    findings.unusable.update(f"an item of the list: {each.problem}" for each in getattr(read, "unread", ()))
+    statuses = {each.status for each in getattr(read, "items", [read])}.difference(TransactionStatus)
+    findings.unusable.update(f"the status {status}" for status in statuses)
+
+
+def one_or_all(found: list[str]) -> Value | None:
+    """Return the only one, or all if there are several; None if there is none."""
+    return found if len(found) > 1 else found[0] if found else None
+
+
+def _which(names: Collection[str], there: Container[str]) -> bool | list[str]:
+    """Return whether all of the names are there; if only some are, which."""
+    found = [name for name in names if name in there]
+    return found if 0 < len(found) < len(names) else bool(found)
 
 
 def add_what_is_common(findings: Findings, reads: Iterable[Answer]) -> None:
     """Record what all answers have in common."""
+    sentence = "What the SDK cannot read or use of what was answered."
+    findings.add("unusable", sorted(findings.unusable), sentence=sentence)
     # A response without the envelope may come from a proxy.
     enveloped = [each for each in reads if "success" in each.envelope and each.status != THROTTLED]
     successes = [each for each in enveloped if each.is_success]
     if successes:
         findings.add("read_statuses", sorted({str(each.status) for each in successes}), *successes)
         _add_records(findings, "envelope", [each.envelope for each in successes], successes[0])
-    ageing = sorted({name for each in enveloped for name in each.headers if name in {"deprecation", "sunset"}})
-    findings.add("deprecation_headers", ageing, *enveloped)
+    headers = {name for each in enveloped for name in each.headers}
+    findings.add("deprecation_headers", sorted(headers & {"deprecation", "sunset"}), *enveloped)
+    findings.add("rate_limit_headers", _which(_LIMIT_HEADERS, headers), *enveloped)

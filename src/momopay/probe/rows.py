@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from functools import partial
 from typing import Final
 
 
@@ -41,62 +40,57 @@ NEEDS: Final = {
     Cost.READS: "Needs an answer that shows it, such as a transaction in the account's list; --spend makes one.",
     Cost.WRITE: "Needs --write, and an answer that shows it.",
     Cost.RATE: "Needs --rate, and an answer that shows it.",
-    Cost.SPEND: "Needs --spend 1 --phone, with the prompt cancelled or left alone; or --spend 2 --phone.",
+    Cost.SPEND: "Needs --spend 1 --phone, with the prompt cancelled or left alone.",
     Cost.OUTSIDE: "Cannot be found from outside.",
 }
+NEEDS_MORE: Final = {
+    "duplicate_reference": "Needs --spend 2 --phone, with the first prompt cancelled or left alone.",
+    "payout_keys": "Needs --spend 20 --phone, and KES 20 in the B2C wallet.",
+    "payout_callback_field": "Needs --spend 20 --phone, and a read that shows the callback URL.",
+}
+_NAMING: Final = ("camelCase", "snake_case")
 _FLAG: Final = (False, True)
-_switch = partial(Row, is_switch=True)
-SWITCHES: Final = (
-    _switch("naming", Cost.READS, ("camelCase", "snake_case")),
-    _switch("cancel_ends_as", Cost.READS, ("CANCELLED", "FAILED")),
-    _switch("expired_reads_as", Cost.READS, ("EXPIRED", "FAILED")),
-    _switch("fee_refunded_on_failure", Cost.SPEND, _FLAG),
-    _switch("late_pin", Cost.OUTSIDE, _FLAG),
-    _switch("callback_posts", Cost.OUTSIDE, (5, 6)),
-    _switch("callback_on_reversed", Cost.OUTSIDE, _FLAG),
-    _switch("strict_callback_urls", Cost.OUTSIDE, _FLAG),
-    _switch("strict_fields", Cost.SPEND, _FLAG),
-    _switch("rate_window", Cost.RATE, ("fixed", "sliding")),
-    _switch("created_status", Cost.WRITE, (200, 201, 202)),
-    _switch("delete_answer", Cost.WRITE, ("envelope", "empty")),
-    _switch("immutable_channel_fields", Cost.WRITE, ("refuse", "ignore")),
-    _switch("patch_unknown_channel", Cost.WRITE, ("CHANNEL_NOT_FOUND", "TRANSACTION_NOT_FOUND")),
-    _switch("transaction_not_found_status", Cost.READS, (400, 404)),
-    _switch("list_phone", Cost.READS, ("whole", "masked")),
-    _switch("list_amount", Cost.READS, ("amount", "with_fee")),
-    _switch("list_type", Cost.READS, ("upper", "lower")),
-    _switch("list_times", Cost.READS, ("utc", "local")),
-    _switch("health_rule", Cost.OUTSIDE, _FLAG),
-    _switch("ban_pushes", Cost.OUTSIDE, ()),
-    _switch("ban_window", Cost.OUTSIDE, ()),
-    _switch("ban_success_rate", Cost.OUTSIDE, ()),
-    _switch("key_prefixes", Cost.OUTSIDE, ("pk", "any")),
-    _switch("cursor_field", Cost.READS, ("nextCursor", "next_cursor")),
-    _switch("item_naming", Cost.OUTSIDE, ("camelCase", "snake_case")),
-    _switch("overview", Cost.OUTSIDE, _FLAG),
-    _switch("receipt_field", Cost.OUTSIDE, ()),
-    _switch("receipt_in_reads", Cost.OUTSIDE, _FLAG),
-    _switch("customer_in_reads", Cost.OUTSIDE, _FLAG),
-    _switch("topup_type", Cost.OUTSIDE, ("WALLET_TOPUP", "WALLET_TOPUP_SERVICE_TOKENS")),
-    _switch("minimal_answers", Cost.OUTSIDE, _FLAG),
-    _switch("error_messages", Cost.OUTSIDE, ("text", "array")),
-    _switch("invalid_uuid", Cost.OUTSIDE, _FLAG),
-    _switch("rate_limit_headers", Cost.OUTSIDE, _FLAG),
-    _switch("callback_on_processing", Cost.OUTSIDE, _FLAG),
-    _switch("payout_keys", Cost.OUTSIDE, ("ignored", "honoured", "forgotten")),
-    _switch("payout_callback_field", Cost.OUTSIDE, ("callbackUrl", "callback_url")),
-    _switch("field_limits", Cost.OUTSIDE, ("specified", "contract")),
-    _switch("channel_types", Cost.OUTSIDE, ("TILL_NUMBER", "TILL", "SHORTCODE", "any")),
-    _switch("channel_reads", Cost.OUTSIDE, _FLAG),
-    _switch("more_endpoints", Cost.OUTSIDE, _FLAG),
+# For each cost, the values of some switches, and their names.
+_SWITCHES: Final[tuple[tuple[Cost, tuple[bool | int | str, ...], tuple[str, ...]], ...]] = (
+    (Cost.READS, _NAMING, ("naming", "item_naming")),
+    (Cost.READS, ("CANCELLED", "FAILED"), ("cancel_ends_as",)),
+    (Cost.READS, ("EXPIRED", "FAILED"), ("expired_reads_as",)),
+    (Cost.READS, (400, 404), ("transaction_not_found_status",)),
+    (Cost.READS, ("whole", "masked"), ("list_phone",)),
+    (Cost.READS, ("amount", "with_fee"), ("list_amount",)),
+    (Cost.READS, ("upper", "lower"), ("list_type",)),
+    (Cost.READS, ("utc", "local"), ("list_times",)),
+    (Cost.READS, ("nextCursor", "next_cursor"), ("cursor_field",)),
+    (Cost.READS, ("WALLET_TOPUP", "WALLET_TOPUP_SERVICE_TOKENS"), ("topup_type",)),
+    (Cost.READS, ("text", "array"), ("error_messages",)),
+    (Cost.READS, _FLAG, ("overview", "minimal_answers", "receipt_in_reads", "customer_in_reads")),
+    (Cost.READS, _FLAG, ("invalid_uuid", "rate_limit_headers", "channel_reads", "more_endpoints")),
+    (Cost.READS, (), ("receipt_field",)),
+    (Cost.WRITE, (200, 201, 202), ("created_status",)),
+    (Cost.WRITE, ("envelope", "empty"), ("delete_answer",)),
+    (Cost.WRITE, ("refuse", "ignore"), ("immutable_channel_fields",)),
+    (Cost.WRITE, ("CHANNEL_NOT_FOUND", "TRANSACTION_NOT_FOUND"), ("patch_unknown_channel",)),
+    (Cost.WRITE, ("TILL_NUMBER", "TILL", "SHORTCODE", "any"), ("channel_types",)),
+    (Cost.WRITE, ("specified", "contract"), ("field_limits",)),
+    (Cost.RATE, ("fixed", "sliding"), ("rate_window",)),
+    (Cost.SPEND, _FLAG, ("fee_refunded_on_failure", "strict_fields")),
+    (Cost.SPEND, ("ignored", "honoured", "forgotten"), ("payout_keys",)),
+    (Cost.SPEND, ("callbackUrl", "callback_url"), ("payout_callback_field",)),
+    (Cost.OUTSIDE, _FLAG, ("late_pin", "callback_on_reversed", "callback_on_processing")),
+    (Cost.OUTSIDE, _FLAG, ("strict_callback_urls", "health_rule")),
+    (Cost.OUTSIDE, (5, 6), ("callback_posts",)),
+    (Cost.OUTSIDE, (), ("ban_pushes", "ban_window", "ban_success_rate")),
+    (Cost.OUTSIDE, ("pk", "any"), ("key_prefixes",)),
 )
+SWITCHES: Final = tuple(Row(name, cost, values, is_switch=True) for cost, values, names in _SWITCHES for name in names)
 
 _FACTS: Final = {
     Cost.READS: (
+        "unusable",  # what the SDK cannot read or use
         # Every answer
         *("read_statuses", "envelope_fields", "deprecation_headers"),
         # What can be read, and how it is written
-        *("balance_read", "balance_fields", "balance_amounts", "balance_time_format"),
+        *("balance_read", "payout_wallet_read", "balance_fields", "balance_amounts", "balance_time_format"),
         *("channels_read", "channel_page_fields", "channel_fields", "channel_time_format"),
         *("list_read", "page_fields"),
         *("list_fields", "list_amounts", "list_status", "list_time_format"),
@@ -117,4 +111,4 @@ FACTS: Final = tuple(Row(name, cost) for cost, names in _FACTS.items() for name 
 ROWS: Final[tuple[Row, ...]] = (*SWITCHES, *FACTS)
 BY_NAME: Final[Mapping[str, Row]] = {row.name: row for row in ROWS}
 # A list shows some values on one day and others on another, so only a new value is a change.
-VARYING: Final = frozenset({"list_amounts", "list_phone", "list_status", "list_type"})
+VARYING: Final = frozenset({"list_amounts", "list_phone", "list_status", "list_type", "topup_type", "unusable"})

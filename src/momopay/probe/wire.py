@@ -69,7 +69,7 @@ class Wire:
         self._check(answer)
         return answer
 
-    def send(self, method: str, path: str, body: Body = None, *, at_once: bool = False) -> Answer:
+    def send(self, method: str, path: str, body: Body = None, *, key: str = "", at_once: bool = False) -> Answer:
         """Send a request once a slot of the rate budget is free, or with `at_once` immediately."""
         session = self._session
         if not at_once:
@@ -77,8 +77,10 @@ class Wire:
             run_sync(session.acquire_slot(Lane.READ, latest=latest, describe=lambda: name))
         content = None if body is None else json.dumps(body).encode()
         progress = None if method == "GET" else Progress()
-        url, timeout = session.account.base_url + path, session.limits.timeout
-        sending = session.backend.send(method, url, session.headers, content, timeout=timeout, progress=progress)
+        url, timeout, headers = session.account.base_url + path, session.limits.timeout, session.headers.copy()
+        if key:
+            headers["Idempotency-Key"] = key
+        sending = session.backend.send(method, url, headers, content, timeout=timeout, progress=progress)
         try:
             raw = run_sync(sending)
         except NoResponseError:
