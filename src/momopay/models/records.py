@@ -156,7 +156,7 @@ def note_response(record: Record, info: ResponseInfo) -> None:
         for each in records:
             fields = vars(each)
             fields["_response"] = info
-            if not fields.get("account_reference"):
+            if each.model_extra and not fields.get("account_reference"):
                 _use_other_name(each)
 
 
@@ -174,8 +174,10 @@ def receipt_in(record: Record) -> str | None:
 
     Two such fields with different texts give None, and not a wrong receipt.
     """
-    values = [value for name, value in (record.model_extra or {}).items() if name.lower().endswith("receipt")]
-    found = {text for value in values if isinstance(value, str) and (text := value.strip())}
+    if not record.model_extra:
+        return None
+    fields = {name: value for name, value in record.model_extra.items() if isinstance(value, str)}
+    found = {value.strip() for name, value in fields.items() if name.lower().endswith("receipt")} - {""}
     return found.pop() if len(found) == 1 else None
 
 
