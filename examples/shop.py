@@ -38,7 +38,7 @@ from momopay import (
     MomoPayError,
     Payment,
 )
-from momopay.integrations.fastapi import callback_endpoint
+from momopay.integrations.fastapi import callback_endpoint, status_endpoint
 from momopay.sandbox import Sandbox
 
 SANDBOX = None if "MOMOPAY_BASE_URL" in os.environ else Sandbox(speed=20).start()
@@ -141,15 +141,17 @@ def refund(order: str) -> Payment:
 
 
 def show(order: str) -> dict[str, object]:
-    """Return an order, for the page that asks every second."""
+    """Return an order as the shop has it."""
     for number, amount, state in orders("SELECT * FROM orders WHERE id = ?", order):
         return {"order": number, "amount": amount, "state": state}
     raise HTTPException(404, "There is no such order.")
 
 
 def front() -> HTMLResponse:
-    """Return the page, with a new order on it."""
-    return HTMLResponse(PAGE.substitute(order=secrets.token_hex(6), price=PRICE))
+    """Return the page, with a new order on it, and the address that it asks every second how the payment stands."""
+    order = secrets.token_hex(6)
+    status = signer.status_url("/status", reference=order)
+    return HTMLResponse(PAGE.substitute(order=order, price=PRICE, status=status))
 
 
 @asynccontextmanager
@@ -174,6 +176,7 @@ app.get("/")(front)
 app.post("/pay")(pay)
 app.get("/orders/{order}")(show)
 app.post("/momo")(callback_endpoint(on_end, client=client, signer=signer))
+app.get("/status")(status_endpoint(client=client, signer=signer))
 
 PAGE = Template("""<!doctype html><html lang="en"><meta charset="utf-8"><title>Kahawa, the corner coffee shop</title>
 <meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,"><style>
@@ -181,24 +184,24 @@ PAGE = Template("""<!doctype html><html lang="en"><meta charset="utf-8"><title>K
 body { font: 1.1rem/1.5 system-ui, sans-serif; max-width: 22rem; margin: 3rem auto; padding: 0 1.25rem }
 input, button { font: inherit; width: 100%; padding: .7rem; margin: .3rem 0 1rem; box-sizing: border-box }
 button { border: 0; background: var(--accent); color: light-dark(#fff, #08281a); font-weight: 600 }
-#state { font-weight: 600 } .PAID { color: var(--accent) } .NOT { color: light-dark(#a8321f, #ff9482) }</style>
+#state { font-weight: 600 } .paid { color: var(--accent) } .not_paid { color: light-dark(#a8321f, #ff9482) }</style>
 <h1>Kahawa</h1><p>A bag of beans, KES $price</p>
 <form><label>Phone number<input name="phone" type="tel" required></label><button>Pay</button></form>
 <p id="state" role="status"></p><script>
 const form = document.querySelector("form"), line = document.querySelector("#state"), order = "$order";
-const texts = {WAITING: "Enter your PIN on your phone.", PAID: "Paid. Your beans are on their way.",
-  "NOT PAID": "Not paid. Try again, also from another phone."};
-function tell(text, state) { line.textContent = text; line.className = state; form.hidden = state == "PAID" }
+const texts = {waiting: "Enter your PIN on your phone.", paid: "Paid. Your beans are on their way.",
+  not_paid: "Not paid. Try again, also from another phone.", unknown: "We are finding out whether you paid."};
+function tell(text, state) { line.textContent = text; line.className = state; form.hidden = state == "paid" }
 async function follow() {
-  const {state} = await (await fetch("/orders/" + order)).json();
-  tell(texts[state] ?? state, state);
-  if (state == "WAITING") setTimeout(follow, 1000);
+  const {state} = await (await fetch("$status")).json();
+  tell(texts[state], state);
+  if (state == "waiting" || state == "unknown") setTimeout(follow, 1000);
 }
 form.onsubmit = async (event) => {
   event.preventDefault();
   const body = JSON.stringify({order, phone: form.phone.value});
   const answer = await fetch("/pay", {method: "POST", headers: {"content-type": "application/json"}, body});
-  if (answer.ok) follow(); else tell((await answer.json()).detail, "NOT PAID");
+  if (answer.ok) follow(); else tell((await answer.json()).detail, "not_paid");
 }</script>""")
 
 

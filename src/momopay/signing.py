@@ -19,6 +19,7 @@ _NAME: Final = "momo_token"
 _PARAMETER: Final = _NAME + "="
 # Keeps signatures that are made with the same secret for other purposes from being valid tokens, and vice versa.
 _DOMAIN: Final = b"momopay callback URL, version 1\x00"
+_STATUS_DOMAIN: Final = b"momopay status URL, version 1\x00"
 
 _MIN_SECRET_BYTES: Final = 16
 _MAX_REFERENCE_BYTES: Final = 1024
@@ -46,7 +47,9 @@ class CallbackSigner:
     @clears_frames
     def __init__(self, secrets: str | bytes | Sequence[str | bytes]) -> None:
         # Keyed once and copied for each token, so that the secrets need not be kept.
-        self._macs: tuple[hmac.HMAC, ...] = tuple(hmac.new(key, _DOMAIN, "sha256") for key in _keys(secrets))
+        keys = _keys(secrets)
+        self._macs: tuple[hmac.HMAC, ...] = tuple(hmac.new(key, _DOMAIN, "sha256") for key in keys)
+        self._status_macs: tuple[hmac.HMAC, ...] = tuple(hmac.new(key, _STATUS_DOMAIN, "sha256") for key in keys)
 
     def url(self, url: str, *, reference: str) -> str:
         """Return a signed callback URL, to be passed as ``callback_url`` of the payment with this reference.
@@ -63,13 +66,26 @@ class CallbackSigner:
         Raises:
             RequestValidationError: ``url`` is no URL or is signed already, or ``reference`` is empty or too long.
         """
-        problems = {"url": _url_problem(url), "reference": _reference_problem(reference)}
-        found = {name: problem for name, problem in problems.items() if problem}
-        if found:
-            raise RequestValidationError(found)
-        joint = "" if url[-1] in "?&" else "&" if "?" in url else "?"
-        message = reference.encode().hex()
-        return f"{url}{joint}{_PARAMETER}{message}.{_signature(self._macs[0], message)}"
+        return _signed(self._macs[0], url, reference, _url_problem(url))
+
+    def status_url(self, url: str, *, reference: str) -> str:
+        """Return a signed URL of a ``status_endpoint``, which the page of a checkout polls.
+
+        It shows the status of this one payment to anybody who has it, and nothing else: it does not open the callback's
+        view, and a callback URL does not open the status.
+
+        Args:
+            url: The address of the status endpoint, also without a host, such as ``/status``. Its query is kept.
+            reference: The ``reference`` of ``collect_once``.
+
+        Raises:
+            RequestValidationError: As for `url`, but that the address may have no host.
+        """
+        return _signed(self._status_macs[0], url, reference, _form_problem(url))
+
+    def verify_status(self, url: str) -> str:
+        """Return the reference that a status URL was signed for; raise ForgedCallbackError as `verify` does."""
+        return _verified(self._status_macs, url)
 
     def verify(self, url: str) -> str:
         """Return the reference that a callback's URL was signed for. Call it before you use anything of the request.
@@ -84,19 +100,33 @@ class CallbackSigner:
         Raises:
             ForgedCallbackError: The token is missing, repeated, malformed, or not of these secrets. Respond with 403.
         """
-        # Two tokens are refused, because a proxy and this code could each use a different one.
-        if isinstance(url, str) and len(url) <= _MAX_URL_LENGTH and url.isascii() and url.count(_NAME) == 1:
-            before, _, after = url.partition(_PARAMETER)
-            if not before or before[-1] in "?&":
-                message, _, signature = after.partition("&")[0].partition(".")
-                for mac in self._macs:
-                    # In constant time, and before the message is decoded: a forgery must not reach the decoder.
-                    if hmac.compare_digest(_signature(mac, message), signature):
-                        return bytes.fromhex(message).decode()
-        raise ForgedCallbackError("the callback URL carries no valid token; respond with 403 and do nothing")
+        return _verified(self._macs, url)
 
     def __repr__(self) -> str:
         return f"CallbackSigner(<secrets: {len(self._macs)}>)"
+
+
+def _signed(mac: hmac.HMAC, url: str, reference: str, url_problem: str) -> str:
+    problems = {"url": url_problem, "reference": _reference_problem(reference)}
+    found = {name: problem for name, problem in problems.items() if problem}
+    if found:
+        raise RequestValidationError(found)
+    joint = "" if url[-1] in "?&" else "&" if "?" in url else "?"
+    message = reference.encode().hex()
+    return f"{url}{joint}{_PARAMETER}{message}.{_signature(mac, message)}"
+
+
+def _verified(macs: tuple[hmac.HMAC, ...], url: str) -> str:
+    # Two tokens are refused, because a proxy and this code could each use a different one.
+    if isinstance(url, str) and len(url) <= _MAX_URL_LENGTH and url.isascii() and url.count(_NAME) == 1:
+        before, _, after = url.partition(_PARAMETER)
+        if not before or before[-1] in "?&":
+            message, _, signature = after.partition("&")[0].partition(".")
+            for mac in macs:
+                # In constant time, and before the message is decoded: a forgery must not reach the decoder.
+                if hmac.compare_digest(_signature(mac, message), signature):
+                    return bytes.fromhex(message).decode()
+    raise ForgedCallbackError("the URL carries no valid token; respond with 403 and do nothing")
 
 
 def _signature(mac: hmac.HMAC, message: str) -> str:
@@ -130,9 +160,14 @@ def _key(secret: object) -> bytes:
 def _url_problem(url: object) -> str:
     try:
         # Any host is accepted here. The client that sends the URL checks whether the host must be public.
-        text = check_callback_url(url, on_loopback=True)
+        return _form_problem(check_callback_url(url, on_loopback=True))
     except ValueError as error:
         return str(error)
+
+
+def _form_problem(text: object) -> str:
+    if not isinstance(text, str) or not text:
+        return "must be text, and not empty"
     if "#" in text:
         return "must have no fragment, which is never sent to a server"
     return f"has a {_NAME} already" if _NAME in text else ""

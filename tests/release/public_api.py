@@ -18,8 +18,11 @@ SNAPSHOT = Path(__file__).with_name("public_api.txt")
 MODULES = ("momopay", "momopay.types", "momopay.events", "momopay.probe", "momopay.sandbox")
 MORE = (
     "momopay.integrations.django.callback_endpoint",
+    "momopay.integrations.django.status_endpoint",
     "momopay.integrations.fastapi.callback_endpoint",
+    "momopay.integrations.fastapi.status_endpoint",
     "momopay.integrations.flask.callback_endpoint",
+    "momopay.integrations.flask.status_endpoint",
     "momopay.integrations.opentelemetry.observer",
 )
 

@@ -1,11 +1,18 @@
-"""What the callback (webhook) views of all frameworks share: each passes a request to ``transactions.receive``."""
+"""What the views of all frameworks share.
+
+A callback (webhook) is passed to ``transactions.receive``. How a payment stands is read from the journal alone.
+"""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
+from decimal import Decimal
 from functools import partial
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
+
+from pydantic_core import to_json
 
 from momopay._core.events import Observer
 from momopay._core.handlers import is_async
@@ -13,12 +20,17 @@ from momopay._transport.threads import in_event_loop, in_thread
 from momopay.callbacks import MAX_BODY_BYTES
 from momopay.client import AsyncClient, Client
 from momopay.durable.payment import AsyncPaymentHandler, Payment, PaymentHandler
-from momopay.errors import ConfigurationError
+from momopay.errors import ConfigurationError, ForgedCallbackError, MomoPayError
 from momopay.events import Event
+from momopay.journal.entries import UNRESOLVED, EntryKind, JournalEntry, JournalState
+from momopay.journal.journal import Journal
 from momopay.signing import CallbackSigner
+
+logger: logging.Logger = logging.getLogger("momopay")
 
 READ_LIMIT: Final = MAX_BODY_BYTES + 1  # bytes of a body; one more than a callback may have is enough to refuse it
 HEADERS: Final = {"Allow": "POST"}  # of every response, although only a 405 needs them
+STATUS_HEADERS: Final = {"Allow": "GET", "Cache-Control": "no-store"}
 
 
 def view_name(handler: PaymentHandler | AsyncPaymentHandler) -> str:
@@ -72,3 +84,68 @@ class CallbackView:
     def _call(self, payment: Payment) -> object:
         """Await the handler on the event loop, from a thread."""
         return in_event_loop(partial(self._handler, payment))
+
+
+class Answer(NamedTuple):
+    """A response: JSON if its status is 200."""
+
+    status: HTTPStatus
+    body: bytes
+
+    @property
+    def content_type(self) -> str:
+        """The content type of the body."""
+        return "application/json" if self.status is HTTPStatus.OK else "text/plain; charset=utf-8"
+
+
+class StatusView:
+    """Responds to requests with what the journal knows. It sends nothing. Any thread may use it."""
+
+    def __init__(self, client: Client | AsyncClient, signer: CallbackSigner) -> None:
+        journal = client.journal if isinstance(client, Client | AsyncClient) else None
+        if journal is None:
+            raise ConfigurationError("client must be a momopay.Client or a momopay.AsyncClient with a journal")
+        if not isinstance(signer, CallbackSigner):
+            raise ConfigurationError("signer must be a CallbackSigner: without a token, anybody could read any payment")
+        self._journal: Journal = journal
+        self._signer = signer
+
+    def respond(self, method: str, query: str) -> Answer:
+        """Return the response. Blocks while the database works."""
+        if method != "GET":
+            return _refusal(HTTPStatus.METHOD_NOT_ALLOWED)
+        try:
+            reference = self._signer.verify_status(query)
+            found = (self._journal.get(reference, kind) for kind in (EntryKind.COLLECTION, EntryKind.PAYOUT))
+            entry = next((each for each in found if each is not None), None)
+        except ForgedCallbackError:
+            return _refusal(HTTPStatus.FORBIDDEN)
+        except MomoPayError as error:
+            logger.warning("the status of a payment was not read: %s", error)
+            return _refusal(HTTPStatus.SERVICE_UNAVAILABLE)
+        amount, receipt = (None, None) if entry is None else (_number(entry.amount), entry.receipt)
+        document = {"reference": reference, "state": state_of(entry), "amount": amount, "receipt": receipt}
+        return Answer(HTTPStatus.OK, to_json(document))
+
+
+def state_of(entry: JournalEntry | None) -> str:
+    """Return how a payment stands: ``waiting``, ``paid``, ``not_paid`` or ``unknown``.
+
+    Unknown is a payment that the journal does not know, or that may or may not have been made. One that was not paid
+    may be paid yet: a customer may try again, or type the PIN late.
+    """
+    if entry is None:
+        return "unknown"
+    if any(each.is_paid for each in entry.transactions):
+        return "paid"
+    if entry.state is JournalState.SENDING or any(each.is_open for each in entry.transactions):
+        return "waiting"
+    return "unknown" if entry.state in UNRESOLVED else "not_paid"
+
+
+def _refusal(status: HTTPStatus) -> Answer:
+    return Answer(status, status.phrase.encode())
+
+
+def _number(amount: Decimal) -> int | float:
+    return int(amount) if amount == amount.to_integral_value() else float(amount)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
+from momopay._transport.threads import in_thread
 from momopay.client import AsyncClient, Client
 from momopay.durable.payment import AsyncPaymentHandler, PaymentHandler
 from momopay.events import Event
-from momopay.integrations._receiver import HEADERS, READ_LIMIT, CallbackView, view_name
+from momopay.integrations._receiver import HEADERS, READ_LIMIT, STATUS_HEADERS, CallbackView, StatusView, view_name
 from momopay.signing import CallbackSigner
 
-__all__ = ["callback_endpoint"]
+__all__ = ["callback_endpoint", "status_endpoint"]
 
 
 def callback_endpoint(
@@ -48,6 +50,29 @@ def callback_endpoint(
 
     endpoint.__name__ = view_name(handler)
     return endpoint
+
+
+def status_endpoint(
+    *, client: Client | AsyncClient, signer: CallbackSigner
+) -> Callable[[Request], Awaitable[Response]]:
+    """Return the endpoint for the page of a checkout, which polls it for how a payment stands.
+
+    It is for a route such as ``app.get("/status")(status_endpoint(...))``.
+    A GET of a URL from ``signer.status_url`` gives JSON with ``reference``, ``state`` (``waiting``, ``paid``,
+    ``not_paid`` or ``unknown``), ``amount`` in KES and ``receipt``. It comes from the client's journal alone, so
+    any number of polls sends no request. The response is 403 if the token is wrong, and 503 if the journal fails.
+
+    Raises:
+        ConfigurationError: The client has no journal, or `signer` is no `CallbackSigner`.
+    """
+    view = StatusView(client, signer)
+
+    async def status(request: Request) -> Response:
+        query = request.scope["query_string"].decode("latin-1")
+        answer = await in_thread(partial(view.respond, request.method, query))
+        return Response(answer.body, answer.status, STATUS_HEADERS, media_type=answer.content_type)
+
+    return status
 
 
 async def _body(request: Request) -> bytes:

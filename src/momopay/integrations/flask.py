@@ -14,10 +14,10 @@ from momopay.client import Client
 from momopay.durable.payment import AsyncPaymentHandler, Payment, PaymentHandler
 from momopay.errors import ConfigurationError
 from momopay.events import Event
-from momopay.integrations._receiver import HEADERS, READ_LIMIT, CallbackView, view_name
+from momopay.integrations._receiver import HEADERS, READ_LIMIT, STATUS_HEADERS, CallbackView, StatusView, view_name
 from momopay.signing import CallbackSigner
 
-__all__ = ["callback_endpoint"]
+__all__ = ["callback_endpoint", "status_endpoint"]
 
 
 def callback_endpoint(
@@ -44,6 +44,26 @@ def callback_endpoint(
 
     view.__name__ = view_name(handler)
     return view
+
+
+def status_endpoint(*, client: Client, signer: CallbackSigner) -> Callable[[], Response]:
+    """Return the view for the page of a checkout, which polls it for how a payment stands.
+
+    It is for a route such as ``app.get("/status")(status_endpoint(...))``.
+    A GET of a URL from ``signer.status_url`` gives JSON with ``reference``, ``state`` (``waiting``, ``paid``,
+    ``not_paid`` or ``unknown``), ``amount`` in KES and ``receipt``. It comes from the client's journal alone, so
+    any number of polls sends no request. The response is 403 if the token is wrong, and 503 if the journal fails.
+
+    Raises:
+        ConfigurationError: The client has no journal, or `signer` is no `CallbackSigner`.
+    """
+    of_all = StatusView(client, signer)
+
+    def status() -> Response:
+        answer = of_all.respond(request.method, request.query_string.decode("latin-1"))
+        return Response(answer.body, answer.status, STATUS_HEADERS, content_type=answer.content_type)
+
+    return status
 
 
 def _blocking(handler: AsyncPaymentHandler) -> PaymentHandler:

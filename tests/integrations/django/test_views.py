@@ -16,7 +16,7 @@ from django.test import override_settings
 
 from integrations.django.conftest import Project, collect
 from momopay import EntryKind
-from momopay.integrations.django import client, payment_ended
+from momopay.integrations.django import client, payment_ended, status_url
 from momopay.sandbox import Outcome, phone_for
 
 LONG = "an order of 2026-11-23"
@@ -94,6 +94,23 @@ def test_a_reversal_that_no_read_shows_is_neither_signalled_nor_recorded(project
         assert project.deliver() == status
         assert [each.status for each in project.ended] == ends
         assert project.status("SAL-1") == (ends[0] if ends else "PENDING")
+
+
+def test_the_page_of_a_checkout_learns_how_it_stands(project: Project) -> None:
+    collect()
+    url, before = status_url("INV-1"), len(project.sandbox.requests)
+    assert url.startswith("/momopay/status/?momo_token=")
+    shown = [Browser().get(url).json() for _ in range(100)]
+    assert shown == [{"reference": "INV-1", "state": "waiting", "amount": 100, "receipt": None}] * 100
+    assert len(project.sandbox.requests) == before
+    project.sandbox.advance(60)
+    project.deliver()
+    assert Browser().get(url).json()["state"] == "paid"
+    callback_token = project.sandbox.callbacks[-1].url.partition("?")[2]
+    assert Browser().get(f"/momopay/status/?{callback_token}").status_code == 403
+    body = project.sandbox.callbacks[-1].payload
+    sent = Browser().post(url.replace("status/", "callback"), body, content_type="application/json")
+    assert sent.status_code == 403
 
 
 def test_a_sweep_that_is_repeated_ends_at_ctrl_c(project: Project) -> None:

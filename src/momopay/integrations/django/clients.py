@@ -19,6 +19,7 @@ from django.apps import apps
 from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS, connections
 from django.dispatch import Signal
+from django.urls import reverse
 
 from momopay import AsyncClient, CallbackSigner, Client, ConfigurationError, Journal, JournalError
 from momopay._core.wiring import Once, load
@@ -61,6 +62,11 @@ def callback_url() -> str | None:
     """Return the URL of the app's callback view without a token, None if the setting has no base."""
     base = options().get("CALLBACK_BASE_URL")
     return f"{str(base).rstrip('/')}/callback" if base else None
+
+
+def status_url(reference: str) -> str:
+    """Return the signed URL, without a host, at which the page of a checkout polls the app for a payment."""
+    return signer().status_url(reverse("momopay:status"), reference=reference)
 
 
 def database() -> str:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from django.urls import URLPattern, path
 
-from momopay.integrations.django.views import receive, without_transaction
+from momopay.integrations.django.views import receive, status, without_transaction
 
 app_name = "momopay"
 # Without ATOMIC_REQUESTS, since `send_end` has a transaction of its own.
-urlpatterns: list[URLPattern] = [path("callback", without_transaction(receive), name="callback")]
+urlpatterns: list[URLPattern] = [
+    path("callback", without_transaction(receive), name="callback"),
+    path("status/", without_transaction(status), name="status"),
+]

@@ -18,7 +18,7 @@ from momopay.events import Event
 from momopay.integrations.django.clients import options, payment_ended, signer, the_client
 from momopay.models.enums import has_settled
 
-__all__ = ["callback_endpoint"]
+__all__ = ["callback_endpoint", "status_endpoint"]
 
 
 def callback_endpoint(
@@ -45,6 +45,37 @@ def callback_endpoint(
 def receive(request: HttpRequest) -> Any:
     """Respond to a callback of the service. This is the app's own view."""
     return _view(send_end, the_client(), signer(), options().get("ON_EVENT"))(request)
+
+
+def status_endpoint(*, client: Client | AsyncClient, signer: CallbackSigner) -> Callable[[HttpRequest], HttpResponse]:
+    """Return the view for the page of a checkout, which polls it for how a payment stands.
+
+    It is for a route such as ``path("status", status_endpoint(...))``.
+    A GET of a URL from ``signer.status_url`` gives JSON with ``reference``, ``state`` (``waiting``, ``paid``,
+    ``not_paid`` or ``unknown``), ``amount`` in KES and ``receipt``. It comes from the client's journal alone, so
+    any number of polls sends no request. The response is 403 if the token is wrong, and 503 if the journal fails.
+
+    Raises:
+        ConfigurationError: The client has no journal, or `signer` is no `CallbackSigner`.
+    """
+    from momopay.integrations._receiver import STATUS_HEADERS, StatusView
+
+    of_all = StatusView(client, signer)
+
+    @csrf_exempt  # it changes nothing, and answers 405 to a POST
+    @login_not_required
+    def view(request: HttpRequest) -> HttpResponse:
+        answer = of_all.respond(request.method or "", request.META.get("QUERY_STRING", ""))
+        return HttpResponse(answer.body, status=answer.status, headers=STATUS_HEADERS, content_type=answer.content_type)
+
+    return without_transaction(view)
+
+
+@csrf_exempt
+@login_not_required
+def status(request: HttpRequest) -> HttpResponse:
+    """Respond to a page of a checkout. This is the app's own view."""
+    return status_endpoint(client=the_client(), signer=signer())(request)
 
 
 def without_transaction(view: Callable[..., Any]) -> Callable[..., Any]:
