@@ -38,7 +38,7 @@ def test_every_help_page_fits(momopay: Shell, tmp_path: Path, monkeypatch: pytes
     assert max(map(len, done.out.splitlines())) <= 80
     assert "\u2026" not in done.out  # nothing was cut
     assert "bool" not in done.out.lower(), "a flag invites no value"
-    if command not in COMMANDS:
+    if command not in COMMANDS or command == "sandbox":  # which is the help of `python -m momopay.sandbox`
         return
     assert "--json" in done.out
     lines = [line.strip() for line in done.out.splitlines()]

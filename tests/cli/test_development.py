@@ -1,11 +1,9 @@
 """The sandbox as a command; and callbacks to an application: made up or forwarded, to this machine alone."""
 
-import json
 import signal
 import socket
 import urllib.request
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
@@ -185,21 +183,16 @@ def answers(url: str) -> bool:
 
 
 @in_turn(
-    "arguments",
+    ("arguments", "message"),
     [
-        *("--host 192.0.2.1", "--allow-host http://App", "--callback-host App:80", "--state pyproject.toml"),
-        *("--profile /nonexistent/service.toml", "--profile README.md", "--speed inf", "--speed -1"),
+        ("--host 192.0.2.1", "Cannot assign requested address (192.0.2.1"),
+        ("--profile /nonexistent/service.toml", "/nonexistent/service.toml"),
+        ("--speed -1", "speed must lie between"),
+        ("--nosuch", "unrecognized arguments: --nosuch"),
     ],
 )
-def test_a_wrong_sandbox_option(momopay: Shell, port: int, arguments: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(Path(__file__).parents[2])
-    refused = momopay("sandbox", "--port", str(port), *arguments.split())
-    assert (refused.code, refused.out) == (2, "")
-    first, second = refused.err.splitlines()
-    option, value = arguments.split()
-    assert first.startswith("Error: ")
-    assert option in first or value.lower() in first.lower()
-    assert second.startswith("What to do: ")
+def test_a_wrong_sandbox_option(momopay: Shell, port: int, arguments: str, message: str) -> None:
+    assert momopay("sandbox", "--port", str(port), *arguments.split()).says(2, message)
 
 
 def test_the_sandbox_runs_until_a_signal_and_prints_where_it_is(momopay: Shell, port: int) -> None:
@@ -207,12 +200,5 @@ def test_the_sandbox_runs_until_a_signal_and_prints_where_it_is(momopay: Shell, 
     with signalling([signal.SIGINT], lambda: answers(f"{url}/")):
         done = momopay("sandbox", "--port", str(port), "--speed", "20")
     assert (done.code, done.out.split()[1], "time x20, state in memory" in done.out) == (0, f"{url}/v1", True)
-    with signalling([signal.SIGTERM], lambda: answers(f"{url}/")):
-        done = momopay("sandbox", "--port", str(port), "--json")
-    assert (done.code, done.err, done.json) == (0, "", {"base_url": f"{url}/v1", "page": f"{url}/"})
     with socket.create_server(("127.0.0.1", port)):
-        second = momopay("sandbox", "--port", str(port), "--json")
-    assert (second.code, second.out) == (2, "")
-    error = json.loads(second.err)
-    assert error["message"].startswith(f"cannot listen: Address already in use (127.0.0.1:{port}")
-    assert error["remedy"].startswith("give another --port")
+        assert momopay("sandbox", "--port", str(port)).says(2, f"Address already in use (127.0.0.1:{port}")

@@ -44,7 +44,13 @@ command(app, rich_help_panel=_PAYMENTS)(transactions.channels)
 command(app, rich_help_panel=_RECORDS)(journal.sweep)
 command(app, rich_help_panel=_RECORDS)(journal.reconcile)
 app.add_typer(journal.app, name="journal", rich_help_panel=_RECORDS)
-app.command(cls=Command, rich_help_panel=_DEVELOPMENT)(development.sandbox)
+app.command(
+    cls=Command,
+    rich_help_panel=_DEVELOPMENT,
+    # The sandbox's own parser reads the arguments, --help among them.
+    add_help_option=False,
+    context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
+)(development.sandbox)
 command(app, rich_help_panel=_DEVELOPMENT)(development.listen)
 app.add_typer(development.app, name="callback", rich_help_panel=_DEVELOPMENT)
 command(app, rich_help_panel=_DEVELOPMENT)(doctor.doctor)

@@ -21,7 +21,6 @@ from momopay._redaction import key_mode
 from momopay.cli.command import Group, command
 from momopay.cli.exit_codes import CommandError, ExitCode
 from momopay.cli.options import (
-    Json,
     ServiceOptions,
     api_key,
     checked,
@@ -251,51 +250,11 @@ def _show(output: Output, delivery: ForwardedEnd) -> None:
     )
 
 
-def sandbox(
-    port: Annotated[int, Option(metavar="PORT", min=0, max=65535, help="0 takes a free one.")] = 8787,
-    speed: Annotated[float, Option(metavar="FACTOR", min=0, max=1_000_000, help="Virtual seconds a second.")] = 1.0,
-    state: Annotated[str | None, Option(metavar="FILE", help="Keep the state in this SQLite file.")] = None,
-    host: Annotated[str, Option(metavar="ADDRESS", help="Listen on this address.")] = "127.0.0.1",
-    allow_host: Annotated[list[str] | None, Option(metavar="NAME", help="Answer to this name too; repeatable.")] = None,
-    callback_host: Annotated[list[str] | None, Option(metavar="NAME", help="Call back there too; repeatable.")] = None,
-    profile: Annotated[
-        str | None, Option(metavar="FILE", help="Behave as this file of `momopay probe` says, or as `contract`.")
-    ] = None,
-    as_json: Json = False,
-) -> None:
+def sandbox(context: typer.Context) -> None:
     """Run the payments service on this machine, with a phone page, until Ctrl-C.
 
-    Any pk_test_ key is an account of its own. With --json, one line once it is up: base_url and page.
-
-    Examples:
-        momopay sandbox --speed 10
+    Any pk_test_ key is an account of its own. Takes the options of ``python -m momopay.sandbox``.
     """
-    # From an extra that the other commands do not need.
-    from momopay.sandbox import Sandbox
-    from momopay.sandbox.__main__ import announce, stop_on_signals
+    from momopay.sandbox.__main__ import main  # from an extra that the other commands do not need
 
-    stop = stop_on_signals()
-    try:
-        service = Sandbox(
-            port=port,
-            speed=speed,
-            state=state,
-            profile=profile,
-            host=host,
-            allow_hosts=allow_host or (),
-            callback_hosts=callback_host or (),
-        )
-        service.start()
-    except OSError as error:
-        remedy = "give another --port, such as 0 for a free one, and as --host an IPv4 address of this machine"
-        raise CommandError(f"cannot listen: {error.strerror}", remedy=remedy) from error
-    except ValueError as error:  # the message begins with the value at fault
-        raise CommandError(str(error), remedy="`momopay sandbox --help` shows how it is used") from error
-    try:
-        if as_json:
-            Output(as_json).result({"base_url": service.base_url, "page": f"{service.url}/"})
-        else:
-            announce(service, speed=speed, state=state)
-        stop.wait()
-    finally:
-        service.close()
+    raise typer.Exit(ExitCode.USAGE if main(context.args) else ExitCode.OK)
