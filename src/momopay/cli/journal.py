@@ -183,7 +183,7 @@ def check(options: AccountOptions) -> ExitCode:
     document = {**asdict(found), "counts": counts, "needs_attention": found.needs_attention}
     output.record(document, "went_back")
     if found.unresolved:
-        output.note("What to do: `momopay payouts status --look` searches for what is unresolved")
+        output.note("What to do: `momopay sweep` searches for what is unresolved")
     if found.paid_twice:
         output.note("What to do: `momopay payouts refund REFERENCE` pays back what was paid twice")
     if found.went_back:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
 from contextlib import nullcontext, suppress
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -23,6 +22,7 @@ from momopay.cli.options import (
     Confirmation,
     ConfirmLive,
     Every,
+    JournalOptions,
     Timeout,
     Wait,
     Yes,
@@ -67,12 +67,9 @@ _DOUBTFUL = {
     "Attempts": "attempts",
 }
 _COLUMNS = "Columns reference, phone, amount; perhaps description."
-_NEAR = "Transactions with these references"
 _NEW_JOURNAL = "The journal is new, so nobody counts as paid before."
 _STOPPING = "Stopping after this payout; press again to stop at once, which may leave its outcome unknown."
 _FRESH = timedelta(minutes=10)  # the service's list may not show a payment that is younger
-# Clocks and time zones may be off by this much, so transactions that are this much older are shown too.
-_BEFORE = timedelta(days=1)
 
 
 @command(app)
@@ -234,54 +231,25 @@ def refund(
 
 
 @command(app)
-def status(
-    options: AccountOptions,
-    look: Annotated[bool, flag("--look", "Search for them in the service's list first.")] = False,
-) -> ExitCode:
-    """Show which payouts and orders are unresolved.
+def status(options: JournalOptions) -> ExitCode:
+    """Show which payouts and orders are unresolved. Needs no key and sends nothing.
 
-    Needs no key and sends nothing, except with --look, which also shows transactions that have the reference and
-    another amount, phone, type or time. Exits with 4 if anything is unresolved.
+    Exits with 4 if anything is unresolved.
 
     Examples:
-        momopay payouts status --journal shop.db --look
+        momopay payouts status --journal shop.db
     """
-    found: dict[str, list[momopay.types.TransactionSummary]] | None = None
+    output = options.output
     with options.open_journal() as journal:
-        if look:
-            with options.client(journal) as client, stderr().status("Searching the service's list"):
-                journal.reconcile_all(client)
-                found = {
-                    entry.reference: client.transactions.find(
-                        reference=entry.wire_reference, since=entry.sent_at - _BEFORE
-                    )
-                    for entry in journal.unresolved()
-                }
         entries = journal.unresolved()
-    documents = [
-        as_document(entry) | {"near_matches": None if found is None else found.get(entry.reference, [])}
-        for entry in entries
-    ]
-    shown = list(_unresolved(options.output, entries, found)) if entries else ["Nothing is unresolved."]
-    options.output.result({"unresolved": documents}, *shown)
+    shown: list[object] = ["Nothing is unresolved."]
+    if entries:
+        notes = [f"{output.text(each.reference)}: {_note(each)}" for each in entries if each.released_at]
+        next_step = f"`momopay sweep` searches for them in the service's list. If one stays here, {RELEASE_HINT}."
+        shown = [output.table(entries, _DOUBTFUL, "May or may not have been paid"), *notes]
+        shown.append(Text.assemble(("What to do: ", "bold"), next_step))
+    output.result({"unresolved": list(map(as_document, entries))}, *shown)
     return ExitCode.UNKNOWN if entries else ExitCode.OK
-
-
-def _unresolved(
-    output: Output,
-    entries: list[momopay.JournalEntry],
-    found: dict[str, list[momopay.types.TransactionSummary]] | None,
-) -> Iterator[object]:
-    yield output.table(entries, _DOUBTFUL, "May or may not have been paid")
-    yield from (f"{output.text(each.reference)}: {_note(each)}" for each in entries if each.released_at)
-    near = [item for items in (found or {}).values() for item in items]
-    if near:
-        yield output.table(near, TRANSACTIONS, _NEAR)
-        yield "Compare them with these payments by eye: one of them may be the payment."
-    elif found is not None:
-        yield "The service's list does not show them, which proves nothing."
-    first = "Give --look to search for them in the service's list" if found is None else "Search again later"
-    yield Text.assemble(("What to do: ", "bold"), f"{first}, then {RELEASE_HINT}.")
 
 
 def _note(entry: momopay.JournalEntry) -> str:
@@ -332,7 +300,11 @@ def release(
                 )
         except OutcomeUnknownError as error:
             if not options.as_json:  # the error's JSON has their ids
-                output.note(output.table([*error.matches, *error.near_matches], TRANSACTIONS, _NEAR))
+                output.note(
+                    output.table(
+                        [*error.matches, *error.near_matches], TRANSACTIONS, "Transactions with this reference"
+                    )
+                )
             raise
         except RequestValidationError as error:
             now = journal.get(reference, entry.kind)
