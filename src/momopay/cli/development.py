@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections import Counter
 from dataclasses import asdict
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -38,7 +37,7 @@ from momopay.errors import MomoPayError, RequestValidationError
 from momopay.urls import check_callback_url, is_loopback
 
 if TYPE_CHECKING:  # at run time it would load the modules that send
-    from momopay.integrations._listener import ForwardedEnd, Listener
+    from momopay.integrations._listener import ForwardedEnd
 
 _VARIABLE = "MOMOPAY_CALLBACK_SECRET"
 app: typer.Typer = typer.Typer(
@@ -183,15 +182,14 @@ def listen(
     forward_to: Annotated[str, Option(metavar="URL", help="The application's callback URL.")],
     every: Annotated[float, seconds_option("Time between polls of the list.")] = 10.0,
     since: Annotated[datetime | None, time_option("Also what ended since then: 2026-11-30T08:00.")] = None,
-    secret_env: Annotated[str, Option(metavar="NAME", help="The variable with the secret for URLs.")] = _VARIABLE,
     allow_host: Annotated[list[str] | None, Option(metavar="NAME", help="Also forward to this host.")] = None,
 ) -> None:
     """Forward the ends of payments to an application on this machine, until Ctrl-C.
 
     Polls the account's list, one request each time, and POSTs each end to the application as the service would. What
     is not answered with 2xx comes again after the service's delays. Only reads are sent to the service. A callback
-    from here has no momo_receipt if the service's reads show none. With a secret, the URL is signed as CallbackSigner
-    signs it. With --json, a line for each delivery, and one with the counts.
+    from here has no momo_receipt if the service's reads show none. With MOMOPAY_CALLBACK_SECRET set, the URL is signed
+    as CallbackSigner signs it. With --json, a line for each delivery.
 
     Examples:
         momopay listen --forward-to http://127.0.0.1:8000/callbacks
@@ -199,10 +197,7 @@ def listen(
     from momopay.integrations._listener import Listener  # loads the modules that send
 
     output = options.output
-    secret = os.environ.get(secret_env)
-    if secret_env != _VARIABLE and not secret:
-        raise CommandError("--secret-env names a variable that is not set", remedy="set it, or leave the option out")
-    key = api_key()
+    secret, key = os.environ.get(_VARIABLE), api_key()
     with options.client(key=key) as client:
         signer = momopay.CallbackSigner(secret) if secret else None
         try:
@@ -217,25 +212,11 @@ def listen(
             output.note("This is a live key: these are real payments. Nothing but reads is sent to the service.")
         output.note(f"Forwarding to {plain(forward_to)}, {'signed' if secret else 'not signed'}. Ctrl-C ends it.")
         output.note("Most reads do not show the receipt: momo_receipt may be null, on success too.")
-        _forward(output, listener)
-
-
-def _forward(output: Output, listener: Listener) -> None:
-    counts = Counter[str]()
-    try:
         for event in listener.run():
             if isinstance(event, MomoPayError):
                 output.note(f"The list could not be read, and is read again: {plain(event)}")
             else:
-                counts["acknowledged"] += event.is_acknowledged
-                counts["failed"] += not event.is_acknowledged
                 _show(output, event)
-    finally:
-        acknowledged, failed = counts["acknowledged"], counts["failed"]
-        output.result(
-            {"acknowledged": acknowledged, "failed": failed},
-            f"{acknowledged} ends acknowledged, {failed} deliveries without a 2xx response",
-        )
 
 
 def _show(output: Output, delivery: ForwardedEnd) -> None:
