@@ -9,7 +9,8 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from decimal import Decimal
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from urllib.parse import urlsplit
 from uuid import uuid4
 
 import typer
@@ -23,7 +24,6 @@ from momopay.cli.options import (
     ServiceOptions,
     api_key,
     checked,
-    flag,
     kes_option,
     not_blank,
     one_of,
@@ -71,6 +71,9 @@ _RESULTS = {
 }
 
 
+AllowHost: TypeAlias = Annotated[list[str] | None, Option(metavar="NAME", help="Also to this host; repeatable.")]
+
+
 # Without a callback, typer turns a group of one command into that command.
 @app.callback()
 def group() -> None:
@@ -93,7 +96,7 @@ def send(
     phone: Annotated[str, Option(metavar="PHONE", callback=whole_phone, help="Of a made-up payment.")] = "254712345678",
     kind: Annotated[str, word_option("STK|B2C", lambda: ("STK", "B2C"), "Of a made-up payment.", "--type")] = "STK",
     times: Annotated[int, Option(metavar="N", min=1, max=100, help="Send it again: callbacks may come twice.")] = 1,
-    anywhere: Annotated[bool, flag("--anywhere", "Also to a host that is not this machine.")] = False,
+    allow_host: AllowHost = None,
 ) -> ExitCode:
     """POST a callback as the service would, and show the answer.
 
@@ -105,7 +108,7 @@ def send(
     Examples:
         momopay callback send success --to http://127.0.0.1:8000/callbacks
     """
-    _check_target(to, anywhere=anywhere)
+    to = _checked_target("--to", to, allow_host)
     status = momopay.TransactionStatus(end)
     if transaction is None:
         if not reference.isprintable():  # JSON has no bytes that are not UTF-8
@@ -122,17 +125,21 @@ def send(
     return max(_deliver(options.output, url, body) for _ in range(times))
 
 
-def _check_target(url: str, *, anywhere: bool) -> None:
-    # Checks only the form of the URL. The hosts that are allowed differ from the service's: the sender is this machine.
+def _checked_target(option: str, url: str, allowed_hosts: list[str] | None) -> str:
+    """Return the URL; raise CommandError if it is neither on this machine nor on an allowed host."""
     try:
-        check_callback_url(url, on_loopback=True)
+        # Checks only the form, since the service's rule for hosts is the opposite of this one.
+        checked = check_callback_url(url, on_loopback=True)
+        if not is_loopback(checked) and urlsplit(checked).hostname not in {
+            host.lower() for host in allowed_hosts or ()
+        }:
+            raise ValueError("is not on this machine")
     except ValueError as error:
-        raise CommandError(f"--to {error}", remedy="give a URL such as http://127.0.0.1:8000/callbacks") from error
-    if not anywhere and not is_loopback(url):
+        remedy = "give one such as http://127.0.0.1:8000/callbacks; callbacks hold phones: --allow-host NAME allows"
         raise CommandError(
-            "--to is not on this machine",
-            remedy="a made-up callback may mislead its receiver: give --anywhere if that application is yours",
-        )
+            f"{option}: {error}", remedy=f"{remedy} a host, if the application there is yours"
+        ) from error
+    return checked
 
 
 def _made_up(*, reference: str, amount: Decimal, phone: str, type_: str | None) -> momopay.Transaction:
@@ -182,7 +189,7 @@ def listen(
     forward_to: Annotated[str, Option(metavar="URL", help="The application's callback URL.")],
     every: Annotated[float, seconds_option("Time between polls of the list.")] = 10.0,
     since: Annotated[datetime | None, time_option("Also what ended since then: 2026-11-30T08:00.")] = None,
-    allow_host: Annotated[list[str] | None, Option(metavar="NAME", help="Also forward to this host.")] = None,
+    allow_host: AllowHost = None,
 ) -> None:
     """Forward the ends of payments to an application on this machine, until Ctrl-C.
 
@@ -197,17 +204,11 @@ def listen(
     from momopay.integrations._listener import Listener  # loads the modules that send
 
     output = options.output
+    url = _checked_target("--forward-to", forward_to, allow_host)
     secret, key = os.environ.get(_VARIABLE), api_key()
     with options.client(key=key) as client:
         signer = momopay.CallbackSigner(secret) if secret else None
-        try:
-            listener = Listener(
-                client, forward_to, every=every, since=since, signer=signer, allowed_hosts=allow_host or ()
-            )
-        except RequestValidationError as error:
-            remedy = "give one such as http://127.0.0.1:8000/callbacks; callbacks hold phones: --allow-host NAME allows"
-            problem = f"--forward-to: {error.fields['forward_to']}"
-            raise CommandError(problem, remedy=f"{remedy} a host, if the application there is yours") from error
+        listener = Listener(client, url, every=every, since=since, signer=signer)
         if key_mode(key) != "test":
             output.note("This is a live key: these are real payments. Nothing but reads is sent to the service.")
         output.note(f"Forwarding to {plain(forward_to)}, {'signed' if secret else 'not signed'}. Ctrl-C ends it.")

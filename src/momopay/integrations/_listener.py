@@ -5,19 +5,17 @@ finds the ends by polling the account's list. `Listener` POSTs each end to the a
 service's delays while the response is not 2xx. A poll usually sends one request for a page of the list and one for each
 end. It reads more pages if a hundred payments are newer than the oldest open one.
 
-Invariants: only reads go to the service. Callbacks hold real phones and amounts, so they go only to this machine or to
-a host that was named, and redirects are not followed.
+Invariants: only reads go to the service. Callbacks hold real phones and amounts, so redirects are not followed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
 from typing import Final
-from urllib.parse import urlsplit
 
 from momopay._core.operation import run_sync
 from momopay._polling.schedule import is_transient
@@ -25,12 +23,11 @@ from momopay._transport.attempt import NoResponseError, Progress, common_headers
 from momopay._transport.sync_backend import SyncBackend
 from momopay.callbacks import callback_body
 from momopay.client import Client
-from momopay.errors import MomoPayError, RequestValidationError
+from momopay.errors import MomoPayError
 from momopay.models.enums import TransactionStatus, TransactionType
 from momopay.models.requests import earlier, oldest_time
 from momopay.models.transactions import Transaction, TransactionSummary, transaction_from
 from momopay.signing import CallbackSigner
-from momopay.urls import check_callback_url, is_loopback
 
 # Seconds that the service waits for a response, and its delays before the next deliveries.
 RESPONSE_LIMIT: Final = 30.0
@@ -126,7 +123,7 @@ class _Pending:
 
 
 class Listener:
-    """Forwards the ends of one account's payments to `forward_to`, on this machine or on one of `allowed_hosts`."""
+    """Forwards the ends of one account's payments to `forward_to`, which the caller has checked."""
 
     def __init__(
         self,
@@ -136,10 +133,9 @@ class Listener:
         every: float = 10.0,
         since: datetime | None = None,
         signer: CallbackSigner | None = None,
-        allowed_hosts: Collection[str] = (),
         backend: SyncBackend | None = None,
     ) -> None:
-        self._url = _checked(forward_to, allowed_hosts)
+        self._url = forward_to
         self._watch = EndWatch(client, since)
         self._every = every
         self._signer = signer
@@ -202,14 +198,3 @@ def post_callback(url: str, body: bytes, backend: SyncBackend | None = None) -> 
     except NoResponseError as error:
         return None, b"", str(error)
     return response.status, response.body, None
-
-
-def _checked(url: str, allowed_hosts: Collection[str]) -> str:
-    try:
-        # Checks only the form, since the service's rule for hosts is the opposite of this one.
-        checked = check_callback_url(url, on_loopback=True)
-        if not is_loopback(checked) and urlsplit(checked).hostname not in {host.lower() for host in allowed_hosts}:
-            raise ValueError("is not on this machine")
-    except ValueError as error:
-        raise RequestValidationError({"forward_to": str(error)}) from error
-    return checked
