@@ -20,7 +20,7 @@ from zoneinfo import ZoneInfo
 
 import typer
 from rich.box import SIMPLE_HEAD
-from rich.console import Console, ConsoleOptions, RenderResult
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -48,7 +48,7 @@ _STYLES: Final = {
 _NUMBERS: Final = frozenset({"KES", "Line", "Attempts", "Rows"})
 _ID_COLUMNS: Final = frozenset({"Transaction", "Channel"})
 _UUID_WIDTH: Final = 36
-_WIDE: Final = 80
+_NARROWEST: Final = 80  # columns
 # --timezone sets it before other options are parsed. None is the zone of this machine.
 _ZONE: Final[ContextVar[tzinfo | None]] = ContextVar("zone", default=None)
 _AT_THE_EDGE: Final = (OverflowError, ValueError, OSError)  # of the calendar, by the zone and the system
@@ -60,14 +60,16 @@ class _Console(Console):
         raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
 
 
-def stdout() -> Console:
-    """Return the console for results."""
-    return _Console(highlight=False, markup=False, emoji=False)
+def stdout(*, stderr: bool = False) -> Console:
+    """Return the console for results. A narrow terminal wraps the lines of a table, in which cells would be cut off."""
+    console = _Console(stderr=stderr, highlight=False, markup=False, emoji=False)
+    console.width = max(console.width, _NARROWEST)
+    return console
 
 
 def stderr() -> Console:
     """Return the console for everything else."""
-    return _Console(stderr=True, highlight=False, markup=False, emoji=False)
+    return stdout(stderr=True)
 
 
 def plain(text: object) -> str:
@@ -141,31 +143,6 @@ def status(word: str, label: str | None = None) -> Text:
     return Text(plain(label or word), style=_STYLES.get(word, ""))
 
 
-class _Table(Table):
-    """A table. Below 80 columns, where rich would cut off cells, each cell is a line that the terminal wraps."""
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        if console.width >= _WIDE:
-            yield from super().__rich_console__(console, options)
-            return
-        if self.title:
-            yield Text(str(self.title), "bold")
-        for cells in zip(*(column.cells for column in self.columns), strict=True):
-            # A grid has no headings; its first column has the names.
-            names = [column.header for column in self.columns] if self.show_header else cells[:1]
-            values = [_one_text(cell) for cell in (cells if self.show_header else cells[1:])]
-            for name, value in zip(names, values, strict=True):
-                if value:
-                    yield Text.assemble((f"{name}: " if name else "", "bold"), value)
-            if self.show_header:
-                yield Text()
-
-
-def _one_text(cell: object) -> Text:
-    """Return a cell as text, with every line after the first one indented."""
-    return Text("\n  ").join((cell if isinstance(cell, Text) else Text(str(cell))).split("\n"))
-
-
 @dataclass(frozen=True)
 class Output:
     """How one command shows its results: as JSON or for people, with phones whole or masked."""
@@ -181,12 +158,12 @@ class Output:
             return
         console = stdout()
         for each in shown:
-            console.print(each, soft_wrap=isinstance(each, str) or console.width < _WIDE)
+            console.print(each, soft_wrap=isinstance(each, str))
 
     def record(self, document: Any, *hidden: str) -> None:
         """Show one record as JSON, or for people as a line for each field that has a value and is not `hidden`."""
         values: dict[str, object] = document.model_dump() if hasattr(document, "model_dump") else document
-        grid = _Table.grid(padding=(0, 2))
+        grid = Table.grid(padding=(0, 2))
         grid.add_column(style="bold")
         grid.add_column(overflow="fold")
         for name, value in values.items():
@@ -220,7 +197,7 @@ class Output:
                 if value not in (None, "")
             )
 
-        made = _Table(
+        made = Table(
             box=SIMPLE_HEAD, show_edge=False, pad_edge=False, title=title, title_justify="left", title_style="bold"
         )
         for heading in columns:
@@ -238,8 +215,7 @@ class Output:
 
     def note(self, text: str | Text | Table) -> None:
         """Write something that is not a result to stderr."""
-        console = stderr()
-        console.print(text, soft_wrap=not isinstance(text, Table) or console.width < _WIDE)
+        stderr().print(text, soft_wrap=not isinstance(text, Table))
 
     def phone(self, phone: str) -> str:
         """Return a phone, masked unless phones are shown."""
