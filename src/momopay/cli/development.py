@@ -45,24 +45,7 @@ app: typer.Typer = typer.Typer(
 )
 
 _ANSWER_SHOWN = 500  # characters
-_AGAIN = "Not acknowledged: the service would deliver it again, five times at most."
-# What to check for each status that momopay's callback views, or the framework around them, respond with.
-_WHERE_TO_LOOK: dict[int | None, str] = {
-    None: "whether the application runs, listens at the host and port of --to, and answers in time",
-    400: "the application does not take this body for a callback; its log says why",
-    401: "the URL asks for a login; the service sends none",
-    403: "the URL's token: run this with the application's MOMOPAY_CALLBACK_SECRET; Django views must be csrf_exempt",
-    404: "the path in --to, and the routes of the application",
-    405: "the route must take POST",
-    500: "the application's log: its handler raised an error",
-    503: (
-        "the application's log: its handler raised a MomoPayError. It cannot confirm a made-up payment (give"
-        " --transaction ID of a real one), it did not reach the service, another delivery of this callback is being"
-        " handled, or the callback differs from the journal's entry"
-    ),
-}
-_ELSEWHERE = "the application's log, at the time of this request"
-
+_AGAIN = "Not acknowledged: the service would deliver it again, five times at most. The application's log says why."
 _RESULTS = {
     "SUCCESS": ("0", "The service request is processed successfully."),
     "FAILED": ("1", "The balance is insufficient for the transaction."),
@@ -179,7 +162,7 @@ def _deliver(output: Output, url: str, body: bytes) -> ExitCode:
         "elapsed_seconds": round(elapsed, 3),
     }
     took = {"code": status or "none", "took": f"{elapsed:.3f} s of {RESPONSE_LIMIT:.0f} s", "answer": text or problem}
-    hint = [] if acknowledged else [_AGAIN, f"Where to look: {_WHERE_TO_LOOK.get(status, _ELSEWHERE)}."]
+    hint = [] if acknowledged else [_AGAIN]
     output.result(document, output.table([took], {"Status": "code", "Took": "took", "Answer": "answer"}), *hint)
     return ExitCode.OK if acknowledged else ExitCode.TRY_LATER if status is None else ExitCode.REFUSED
 
