@@ -28,7 +28,6 @@ from momopay.cli.options import (
     not_blank,
     one_of,
     seconds_option,
-    time_option,
     whole_phone,
     word_option,
 )
@@ -171,7 +170,6 @@ def listen(
     options: ServiceOptions,
     forward_to: Annotated[str, Option(metavar="URL", help="The application's callback URL.")],
     every: Annotated[float, seconds_option("Time between polls of the list.")] = 10.0,
-    since: Annotated[datetime | None, time_option("Also what ended since then: 2026-11-30T08:00.")] = None,
     allow_host: AllowHost = None,
 ) -> None:
     """Forward the ends of payments to an application on this machine, until Ctrl-C.
@@ -191,7 +189,7 @@ def listen(
     secret, key = os.environ.get(_VARIABLE), api_key()
     with options.client(key=key) as client:
         signer = momopay.CallbackSigner(secret) if secret else None
-        listener = Listener(client, url, every=every, since=since, signer=signer)
+        listener = Listener(client, url, every=every, signer=signer)
         if key_mode(key) != "test":
             output.note("This is a live key: these are real payments. Nothing but reads is sent to the service.")
         output.note(f"Forwarding to {plain(forward_to)}, {'signed' if secret else 'not signed'}. Ctrl-C ends it.")

@@ -33,22 +33,20 @@ from momopay.signing import CallbackSigner
 RESPONSE_LIMIT: Final = 30.0
 RETRY_DELAYS: Final = (10.0, 30.0, 60.0, 120.0, 300.0)
 
-# Payments that began up to this long before the newest one, or before `since`, are followed. There is a limit so that
-# one that stays open for ever does not make every later poll read more pages.
+# Payments that began up to this long before the newest one are followed. There is a limit so that one that stays open
+# for ever does not make every later poll read more pages.
 _LOOK_BACK: Final = timedelta(minutes=10)
-# Successes that one poll reads by id, for the fields that the list lacks. Every failure is read, for its reason.
-_MAX_READS: Final = 5
 # Callbacks for top-ups are not specified (service page, "Callbacks"), and a top-up takes no callback URL.
 _CALLED_BACK: Final = frozenset({TransactionType.STK, TransactionType.B2C})
 
 
 class EndWatch:
-    """Finds each end of an account's payments once, since a time or since the first poll. For use by one thread."""
+    """Finds each end of an account's payments since the first poll, once. For use by one thread."""
 
-    def __init__(self, client: Client, since: datetime | None = None) -> None:
+    def __init__(self, client: Client) -> None:
         self._client = client
-        self._since = since
-        self._back_to = None if since is None else earlier(since, _LOOK_BACK)
+        self._since: datetime | None = None
+        self._back_to: datetime | None = None
         self._open = set[str]()
         self._ended = set[str]()
 
@@ -64,11 +62,7 @@ class EndWatch:
             new = [item for item in ended if item.transaction_id in self._open or item.updated_at >= self._since]
         self._ended.update(item.transaction_id for item in ended)
         self._open = {item.transaction_id for item in items if not item.status.is_terminal}
-        new.sort(key=lambda item: item.updated_at)
-        return [
-            self._read(item) if item.status.ended_without_success or number < _MAX_READS else transaction_from(item)
-            for number, item in enumerate(new)
-        ]
+        return [self._read(item) for item in sorted(new, key=lambda item: item.updated_at)]
 
     def _read_list(self) -> list[TransactionSummary]:
         """Return the newest payments, back to the oldest that may still end."""
@@ -131,12 +125,11 @@ class Listener:
         forward_to: str,
         *,
         every: float = 10.0,
-        since: datetime | None = None,
         signer: CallbackSigner | None = None,
         backend: SyncBackend | None = None,
     ) -> None:
         self._url = forward_to
-        self._watch = EndWatch(client, since)
+        self._watch = EndWatch(client)
         self._every = every
         self._signer = signer
         self._backend = backend or SyncBackend()
