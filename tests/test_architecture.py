@@ -28,7 +28,7 @@ LAYERS = [
     {"_ratelimit"},
     {"_transport"},
     {"callbacks", "errors", "events", "models", "money", "phones", "signing", "urls"},
-    {"_fork", "_numbers", "_redaction"},
+    {"_fork", "_redaction"},
 ]
 # A client is built before anything is loaded, so this module of _core imports nothing that costs time.
 EVERYWHERE = {"momopay", "momopay._core.wiring", "momopay._core.config"}

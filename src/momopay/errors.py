@@ -40,8 +40,8 @@ from typing import Any, Final
 # Nearly every module imports this one, so it does not load pydantic. Annotations name records through the package,
 # which loads them at their first use.
 import momopay
-from momopay._numbers import is_number
 from momopay._redaction import redact
+from momopay.money import is_number
 
 # Control characters and direction overrides, which could forge a line of a log or move a terminal's cursor.
 _CONTROLS: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")

@@ -1,4 +1,4 @@
-"""Amounts in KES, exact to the cent in both directions. Pure.
+"""Amounts in KES, exact to the cent in both directions, and checks for other numbers. Pure.
 
 JSON parsers, this package's included, hold numbers in 64 bits. From ten trillion shillings these are no longer exact to
 the cent, so such amounts are refused.
@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from decimal import Decimal
 from typing import Final
+
+from typing_extensions import TypeIs
 
 _MAX_DIGITS: Final = 13
 
@@ -50,3 +52,13 @@ def format_amount(amount: Decimal) -> str:
     if amount == amount.to_integral_value():
         return str(int(amount))
     return f"{amount:.2f}"
+
+
+def is_whole(value: object) -> TypeIs[int]:
+    """Return whether a value is a whole number. True and False are none."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def is_number(value: object) -> TypeIs[int | float]:
+    """Return whether a value is a number, finite or not. True and False are none."""
+    return isinstance(value, int | float) and not isinstance(value, bool)

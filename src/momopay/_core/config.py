@@ -13,10 +13,10 @@ from typing import Final
 from typing_extensions import Sentinel
 
 import momopay
-from momopay._numbers import is_number, is_whole
 from momopay._ratelimit.budget import BaseBudget
 from momopay._redaction import key_mode
 from momopay.errors import ConfigurationError
+from momopay.money import is_number, is_whole
 from momopay.urls import check_base_url, is_loopback
 
 logger: logging.Logger = logging.getLogger("momopay")

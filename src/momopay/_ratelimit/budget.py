@@ -24,9 +24,9 @@ from math import inf, isfinite
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from momopay._fork import renew_in_child
-from momopay._numbers import is_number, is_whole
 from momopay._ratelimit.slot_log import Lane, Place, SlotLog
 from momopay.errors import BudgetExhaustedError, ConfigurationError
+from momopay.money import is_number, is_whole
 
 if TYPE_CHECKING:  # a blocking client must not load the other backend, and asyncio with it
     from momopay._transport.async_backend import AsyncBackend, AsyncSignal

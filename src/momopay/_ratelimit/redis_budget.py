@@ -18,12 +18,12 @@ import ssl
 from math import inf, isfinite
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
-from momopay._numbers import is_number, is_whole
 from momopay._ratelimit.budget import BUSY, BaseBudget
 from momopay._ratelimit.file_budget import Change, SharedSlots, SharedState
 from momopay._ratelimit.slot_log import SlotLog
 from momopay._redaction import clears_frames, redact
 from momopay.errors import ConfigurationError
+from momopay.money import is_number, is_whole
 
 if TYPE_CHECKING:
     from momopay._ratelimit.budget import Backend
