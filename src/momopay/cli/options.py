@@ -117,13 +117,6 @@ def word_option(metavar: str, words: Callable[[], Iterable[str]], text: str, *na
     return Option(*names, metavar=metavar, parser=one_of(words), help=text)
 
 
-def finite(seconds: float | None) -> float | None:
-    """Return the seconds, as a callback of options; raise BadParameter if they are more than a year."""
-    if seconds is not None and seconds > _LONGEST:
-        raise typer.BadParameter(f"must be at most {_LONGEST:,} seconds")
-    return seconds
-
-
 def flag(name: str, text: str) -> Any:
     """Return an option without a value."""
     return Option(name, help=text)
@@ -136,7 +129,7 @@ def kes_option(name: str, text: str, **more: Any) -> Any:
 
 def seconds_option(text: str, least: float = 1) -> Any:
     """Return an option that takes seconds, named after its parameter."""
-    return Option(metavar="SECONDS", min=least, callback=finite, help=text)
+    return Option(metavar="SECONDS", min=least, max=_LONGEST, help=text)
 
 
 def request_option(field: str, metavar: str, text: str) -> Any:
