@@ -24,7 +24,6 @@ LAYERS = [
     {"journal"},
     {"_polling"},
     {"_core"},
-    {"redis"},
     {"_ratelimit"},
     {"_transport"},
     {"callbacks", "errors", "events", "models", "money", "phones", "signing", "urls"},
