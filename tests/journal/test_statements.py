@@ -1,0 +1,55 @@
+"""The SQL that is made from the rules, in one file, so that a reviewer sees what the change of a rule changes.
+
+`python -m journal.test_statements`, in tests, writes the file anew.
+"""
+
+import difflib
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Executable
+from sqlalchemy.dialects import sqlite
+
+from momopay.journal import sqlite as _compiles_now  # noqa: F401  # pyright: ignore[reportUnusedImport]
+from momopay.journal import statements
+from momopay.journal.schema import definitions
+
+GOLDEN = Path(__file__).with_name("statements.sql")
+
+
+def made() -> str:
+    """Return every statement with its name, and the indexes that have a condition."""
+    indexes = [each for each in definitions("sqlite") if "INDEX" in each and " WHERE " in each]
+    # What is read has its columns from the tables alone.
+    named = {name: value for name, value in vars(statements).items() if name.isupper() and "ENTR" not in name}
+    parts = [part for name, value in named.items() if name != "TAKE_LEASE" for part in _parts(name, value)]
+    return "\n\n".join([*parts, *sorted(map(str.strip, indexes))]) + "\n"
+
+
+def _parts(name: str, value: Any) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        for key, each in value.items():
+            yield from _parts(f"{name} {getattr(key, 'name', key)}", each)
+    elif isinstance(value, Executable):
+        # Values in place: which states and statuses a statement allows is what the rules decide.
+        compiled = value.compile(dialect=sqlite.dialect(paramstyle="named"))
+        text = re.sub(r"momopay_(payments|transactions)\.", "", str(compiled))
+        for parameter, bound in compiled.binds.items():
+            if not bound.required:
+                known = "NULL" if bound.value is None else repr(getattr(bound.value, "value", bound.value))
+                text = re.sub(rf":{parameter}\b", known, text)
+        text, _, condition = text.replace("\n", " ").partition(" WHERE ")
+        text = re.sub(r",? *(SET |, )(?=\w+=)", lambda part: ",\n  " if part[1] == ", " else "\nSET ", text)
+        text = text + "\nWHERE " + condition.replace(" AND ", "\n  AND ")
+        yield f"-- {name}\n{text}"
+
+
+def test_the_statements_are_those_that_were_reviewed() -> None:
+    difference = difflib.unified_diff(GOLDEN.read_text().splitlines(), made().splitlines(), lineterm="", n=0)
+    assert "\n".join(difference) == "", "review it, then run python -m journal.test_statements in tests"
+
+
+if __name__ == "__main__":
+    GOLDEN.write_text(made())
