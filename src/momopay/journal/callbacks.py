@@ -105,7 +105,7 @@ class Recorder:
         elif differing := differences(entry, read):
             raise _mismatch(read, differing)
         report = confirmed_report(read, stated, service_now)
-        if entry is None or not _fits(entry, read):
+        if entry is None or not _identifies(entry, read):
             return None, report
         # A receipt that is known stays: anybody may have sent a later callback.
         known = {each.transaction_id: each.receipt for each in entry.transactions}.get(read.transaction_id)
@@ -147,8 +147,12 @@ class Recorder:
 
 def _fits(entry: JournalEntry, record: ServiceRecord) -> bool:
     """Return whether a record of the service identifies an entry, and contradicts it in nothing."""
-    is_identified = record.transaction_id in entry.transaction_ids or None not in {record.amount, record.phone}
-    return is_identified and not differences(entry, record)
+    return _identifies(entry, record) and not differences(entry, record)
+
+
+def _identifies(entry: JournalEntry, record: ServiceRecord) -> bool:
+    """Return whether a record of the service with an entry's reference shows enough to be the entry's."""
+    return record.transaction_id in entry.transaction_ids or None not in {record.amount, record.phone}
 
 
 def _mismatch(record: CallbackTransaction | TransactionSummary, differing: Sequence[str]) -> CallbackMismatchError:

@@ -130,9 +130,11 @@ def report_of(record: ServiceRecord, service_now: datetime | None = None, source
 
 def confirmed_report(read: ServiceRecord, stated: CallbackTransaction, service_now: datetime | None = None) -> Report:
     """Return what the record says with which a callback was confirmed, and what that lacks of the callback's own."""
-    report, said = report_of(read, service_now, "callback"), report_of(stated)
-    if end_of(read.status) is not end_of(stated.status):
+    report = report_of(read, service_now, "callback")
+    has_all = report.receipt and report.result_code and report.fee
+    if has_all or end_of(read.status) is not end_of(stated.status):
         return report
+    said = report_of(stated)
     code, fee = report.result_code or said.result_code, report.fee or said.fee
     return replace(report, receipt=report.receipt or said.receipt, result_code=code, fee=fee)
 

@@ -248,7 +248,7 @@ class Store:
 
     def refunded(self, entry: JournalEntry) -> Decimal:
         """Return what was paid back of a collection, refunds under way included, in KES; 0 for a payout."""
-        if entry.kind is EntryKind.PAYOUT:
+        if entry.kind is EntryKind.PAYOUT or not entry.counting:
             return Decimal(0)
         return Refundable(entry, self.select(_row.refund_of == entry.reference)).paid_back
 
@@ -299,7 +299,7 @@ class Store:
                     connection.execute(sql.SEARCH_AGAIN, values | {"service_now": None})
             elif known is None or known.status != report.status:
                 connection.execute(sql.TOUCH, values)
-            if before.transactions and (known is None or is_paid):
+            if len(before.transactions) > (known is not None) and (known is None or is_paid):  # there are others
                 remedy = self._remedy(connection, entry)
             what = {"is_reported": is_reported, "is_latest": is_latest, "is_paid_twice": bool(remedy)}
             history.add(connection, history.of_record(self.account, before, report, **what))
