@@ -27,6 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from campaign import controls
 from campaign.bank import REMEMBERED, STYLES, Bank, called_back
 from campaign.clocks import SKEWS, end_lease, own_time, settle_near
+from campaign.history import disagreements
 from campaign.judge import Order, Payment, Verdict, Word, judge
 from campaign.orders import asking, awaited, drive, heard, orders_of
 from campaign.port import Fate, KilledError, Process, Scheduler, SimulatedIO, SuspendingIO, Task, Weather, asleep
@@ -351,6 +352,8 @@ class World:
     def _judge(self, *, closed: bool) -> Verdict:
         with Journal(self.url) as journal:
             entries = {order.reference: journal.get(order.reference) for order in self.orders}
+            wrong = disagreements(journal)
+            assert not wrong, wrong
         return judge(self.orders, self.bank.ledger, entries, self.words, closed=closed)
 
 

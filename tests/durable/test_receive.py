@@ -4,6 +4,8 @@ import asyncio
 import json
 import logging
 import threading
+from collections.abc import Callable
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ from unicodedata import normalize
 import pytest
 
 import momopay
+from drivers import KEY
 from durable import receiving
 from durable.receiving import (
     BODY,
@@ -175,6 +178,7 @@ def test_without_a_journal_each_delivery_is_handled() -> None:
 
 
 @each_way
+@pytest.mark.parametrize("url", ["sqlite", "postgresql"], indirect=True)
 def test_of_many_copies_at_once_one_is_handled(way: Receive, journal: Journal) -> None:
     put(journal, "SAL-1", UNKNOWN)
     handler = Handler(RuntimeError("the first fails"))
@@ -187,6 +191,26 @@ def test_of_many_copies_at_once_one_is_handled(way: Receive, journal: Journal) -
 
     assert in_threads(20, deliver) == [200] * 20
     assert handler.ends == ["the-id SUCCESS"] * 2  # the failed one too
+    told = [each.what for each in journal.history("SAL-1") if each.what.startswith("deliver")]
+    assert told == ["delivery failed", "delivered"]
+
+
+@pytest.mark.parametrize("first", ["callback", "sweep"])
+def test_an_end_is_delivered_once_in_either_order_of_callback_and_sweep(journal: Journal, first: str) -> None:
+    put(journal, "SAL-1", transaction_id="the-id")
+    handler, service = Handler(), Service()
+    now = datetime.now(UTC).isoformat()
+    service.records["the-id"] = transaction("the-id", "SUCCESS", type="B2C", amount=10, accountReference="SAL-1")
+    service.records["the-id"] |= {"createdAt": now, "updatedAt": now}
+    receive = blocking(handler, SIGNER, journal, service=service)
+    with momopay.Client(
+        KEY, base_url="https://api.example/v1", budget=None, transport=service.transport, journal=journal
+    ) as client:
+        sweep = partial(client.transactions.sweep, handler=handler.handle)
+        steps: list[Callable[[], object]] = [partial(receive, QUERY, BODY), sweep]
+        for step in steps if first == "callback" else steps[::-1]:
+            step()
+    assert handler.ends == ["the-id SUCCESS"]
 
 
 DELIVERED = "INSERT ON momopay_history WHEN NEW.what = 'delivered'"
