@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Executable
+from sqlalchemy import Delete, Select, Update
 from sqlalchemy.dialects import sqlite
 
 from momopay.journal import sqlite as _compiles_now  # noqa: F401  # pyright: ignore[reportUnusedImport]
@@ -32,7 +32,7 @@ def _parts(name: str, value: Any) -> Iterator[str]:
     if isinstance(value, Mapping):
         for key, each in value.items():
             yield from _parts(f"{name} {getattr(key, 'name', key)}", each)
-    elif isinstance(value, Executable):
+    elif isinstance(value, Update | Delete | Select):
         # Values in place: which states and statuses a statement allows is what the rules decide.
         compiled = value.compile(dialect=sqlite.dialect(paramstyle="named"))
         text = re.sub(r"momopay_(payments|transactions)\.", "", str(compiled))
