@@ -81,7 +81,11 @@ def figures(client: Client, sandbox: Sandbox) -> Iterator[tuple[str, Callable[[]
 
 def main() -> None:
     statements = list[str]()
-    event.listen(Engine, "before_cursor_execute", lambda _connection, _cursor, text, *_rest: statements.append(text))
+
+    def note(_connection: object, _cursor: object, text: str, *_rest: object) -> None:
+        statements.append(text)
+
+    event.listen(Engine, "before_cursor_execute", note)
     with (
         Sandbox() as sandbox,
         tempfile.TemporaryDirectory() as folder,

@@ -56,7 +56,11 @@ def shop(request: pytest.FixtureRequest, tmp_path: Any) -> Iterator[Shop]:
     make, *_ = next(each for name, each in SHOPS.items() if name.startswith(framework))
     shop = Shop(make, kind, "blocking", journal=f"sqlite:///{tmp_path / 'shop.db'}")
     shop.blocks = framework == "flask" or request.param == "django, blocking"
-    vars(shop)["_make"] = lambda _handler, client: app_of(framework, client)
+
+    def make_app(_handler: object, *, client: Any) -> Any:
+        return app_of(framework, client)
+
+    vars(shop)["_make"] = make_app
     yield shop
     shop.close()
 

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import Connection, bindparam, select, update
+from sqlalchemy import BindParameter, Connection, and_, bindparam, select, update
 
 from momopay.errors import CallbackError, MomoPayError
 from momopay.journal import history
@@ -34,10 +34,12 @@ logger: logging.Logger = logging.getLogger("momopay")
 HANDLER_SECONDS: Final = 600.0  # after which a handler counts as dead, even if its process is alive
 
 _row: Final = deliveries.c
-_IS_TRANSACTION: Final = (_row.account == bindparam("the_account")) & (_row.transaction_id == bindparam("the_id"))
+_ACCOUNT: Final[BindParameter[str]] = bindparam("the_account")
+_ID: Final[BindParameter[str]] = bindparam("the_id")
+_IS_TRANSACTION: Final = and_(_row.account == _ACCOUNT, _row.transaction_id == _ID)
 _FIND: Final = select(deliveries).where(_IS_TRANSACTION)
 _TAKE_OVER: Final = update(deliveries).where(_IS_TRANSACTION, _row.claim == bindparam("the_claim")).values(TAKE_LEASE)
-_DELIVERIES: Final = history.deliveries_of(bindparam("the_account"), bindparam("the_id"))
+_DELIVERIES: Final = history.deliveries_of(_ACCOUNT, _ID)
 
 
 @dataclass(frozen=True)

@@ -100,7 +100,7 @@ def entry_of(row: Any) -> HistoryEntry:
     )
 
 
-def deliveries_of(account: object, transaction_id: object) -> Select[Any]:
+def deliveries_of(account: object, transaction_id: object) -> Select[*tuple[Any, ...]]:
     """Return the query for the deliveries of a transaction's ends: what, the status, and the id of the call."""
     found = select(_row.what, _row.after, _row.by_whom)
     return found.where(IS_DELIVERY, _row.account == account, _row.transaction_id == transaction_id)
