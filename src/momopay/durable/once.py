@@ -222,13 +222,16 @@ class DurableCall(Generic[BackendT]):
         phones = {each.transaction_id: each.phone for each in entry.transactions}
         # The journal's, because a read may mask the phone, and so hide that it is another one.
         phone = transaction.phone if entry.is_anonymised else phones.get(transaction.transaction_id, entry.phone)
-        if phone is None or not same_phone(self._draft.phone, phone):
+        if phone is None:  # of an anonymised entry, if the read has none
+            if self._kind is EntryKind.PAYOUT:
+                raise self._duplicate(entry, "was anonymised, and the service does not show its phone")
+        elif not same_phone(self._draft.phone, phone):
             # Of payouts, only an anonymised one can differ here: `_check_same_payment` has compared the others.
             if self._kind is EntryKind.PAYOUT or entry.is_anonymised:
                 raise self._duplicate(entry, "was used with another phone")
             if stage_of(transaction.status) is Stage.OPEN:
                 since = f"{(transaction.created_at or entry.sent_at).astimezone(UTC):%Y-%m-%d %H:%M} UTC"
-                how = f"has an open prompt on {mask_phone(phone or '')} since {since}; wait for its end"
+                how = f"has an open prompt on {mask_phone(phone)} since {since}; wait for its end"
                 raise self._duplicate(entry, how)
         return payment_of(self._kind, self._reference, transaction, entry=entry)
 
