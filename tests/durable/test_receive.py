@@ -47,7 +47,7 @@ from journal.kit import (
     state_of,
 )
 from momopay import BudgetExhaustedError, CallbackError, CallbackMismatchError, EntryKind, Journal, Payment
-from momopay._core.handlers import is_async
+from momopay._core.config import is_async
 from momopay.events import CallbackReceived, JournalChanged
 from virtual import transaction
 

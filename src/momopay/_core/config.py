@@ -1,20 +1,22 @@
-"""The options of a client, checked when it is built. Times are in seconds."""
+"""The options of a client, checked when it is built, and checks of handlers. Times are in seconds."""
 
 from __future__ import annotations
 
 import hashlib
+import inspect
 import logging
 import os
 import re
-from collections.abc import Mapping
+import traceback
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, TypeGuard
 
 from typing_extensions import Sentinel
 
 import momopay
 from momopay._ratelimit.budget import BaseBudget
-from momopay._redaction import key_mode
+from momopay._redaction import key_mode, redact
 from momopay.errors import ConfigurationError
 from momopay.money import is_number, is_whole
 from momopay.urls import check_base_url, is_loopback
@@ -165,6 +167,25 @@ def _given_or_set(name: str, value: str | None, shape: str) -> str:
     if not isinstance(found, str) or not found:
         raise ConfigurationError(f"no {name}: pass {name}=..., {shape}, or set {variable}")
     return found
+
+
+def is_async(handler: object) -> TypeGuard[Callable[..., Coroutine[Any, Any, object]]]:
+    """Return whether a handler must be awaited."""
+    return any(map(inspect.iscoroutinefunction, (handler, type(handler).__call__)))
+
+
+def raise_if_awaitable(result: object) -> None:
+    """Raise TypeError if a handler that is not async returned something to await."""
+    if inspect.isawaitable(result):
+        if inspect.iscoroutine(result):
+            result.close()  # else Python warns that it was never awaited
+        raise TypeError("the handler returned something to await; make it an async def")
+
+
+def trace_of(error: BaseException) -> str:
+    """Return the traceback of a handler's exception, redacted."""
+    # As text, because a log handler that gets the exception itself may show the locals of its frames.
+    return redact("".join(traceback.format_exception(error)))
 
 
 def configure_logging(level: str) -> None:

@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 
 from momopay import events
-from momopay._core.handlers import is_async, raise_if_awaitable, trace_of
+from momopay._core.config import is_async, raise_if_awaitable, trace_of
 from momopay._redaction import clear_frames, redact
 from momopay.errors import (
     CallbackError,

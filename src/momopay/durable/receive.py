@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from unicodedata import normalize
 
 from momopay import errors
-from momopay._core.handlers import is_async, raise_if_awaitable, trace_of
+from momopay._core.config import is_async, raise_if_awaitable, trace_of
 from momopay._core.session import Session
 from momopay._redaction import redacted_repr
 from momopay.callbacks import parse_callback

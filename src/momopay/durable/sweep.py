@@ -18,7 +18,7 @@ from random import sample
 from typing import TYPE_CHECKING, Any, Final
 
 from momopay import errors
-from momopay._core.handlers import trace_of
+from momopay._core.config import trace_of
 from momopay._core.reads import EVERYTHING, PageWalk, read_page, read_transaction
 from momopay._core.search import Matches, search
 from momopay._core.session import Session

@@ -14,8 +14,8 @@ from typing import Any, Final, NamedTuple
 
 from pydantic_core import to_json
 
+from momopay._core.config import is_async
 from momopay._core.events import Observer
-from momopay._core.handlers import is_async
 from momopay._transport.threads import in_event_loop, in_thread
 from momopay.callbacks import MAX_BODY_BYTES
 from momopay.client import AsyncClient, Client

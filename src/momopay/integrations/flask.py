@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from flask import Response, current_app, request
 from werkzeug.exceptions import RequestEntityTooLarge
 
-from momopay._core.handlers import is_async
+from momopay._core.config import is_async
 from momopay.client import Client
 from momopay.durable.payment import AsyncPaymentHandler, Payment, PaymentHandler
 from momopay.errors import ConfigurationError

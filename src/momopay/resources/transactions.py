@@ -11,7 +11,7 @@ from decimal import Decimal
 from functools import partial
 from http import HTTPStatus
 
-from momopay._core.handlers import is_async
+from momopay._core.config import is_async
 from momopay._core.operation import Resource, as_operation, operation
 from momopay._core.reads import TransactionIterator, read_page, read_transaction
 from momopay._core.search import read_unread, search
