@@ -185,6 +185,9 @@ class BaseBudget(ABC):
         self._accounts: dict[str, Slots] = {}
         renew_in_child(self._start_again)
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(requests={self.requests}, window={self.window})"
+
     def close(self) -> None:
         """Close the files or connections that are open; they open again when needed."""
         for slots in list(self._accounts.values()):

@@ -192,10 +192,6 @@ class FileRateBudget(BaseBudget):
         self.path: Path | None = None if path is None else Path(path).absolute()
         super().__init__(requests, window)
 
-    def __repr__(self) -> str:
-        where = "" if self.path is None else f"{str(self.path)!r}, "
-        return f"FileRateBudget({where}requests={self.requests}, window={self.window})"
-
     def _open(self, account_hash: str) -> FileSlots:
         path = self.path
         if path is None:

@@ -89,9 +89,6 @@ class RedisRateBudget(BaseBudget):
         self._timeout = timeout
         super().__init__(requests, window)
 
-    def __repr__(self) -> str:
-        return f"RedisRateBudget(requests={self.requests}, window={self.window})"
-
     def _open(self, account_hash: str) -> RedisSlots:
         size = (self.requests, self.window)
         return RedisSlots(self._given, self._timeout, account_hash, size, self._sharers)
