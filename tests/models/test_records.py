@@ -16,7 +16,7 @@ from in_turn import in_turn
 from models import kit
 from models.kit import ID, ITEM, MASKED, PAYBILL, PAYOUT, PHONE, READ, SAMPLES, STK, TOP_UP, Sample, parse, with_literal
 from momopay.models.account import ChannelItems
-from momopay.models.records import Envelope, Items, Record, describe, note_response, parse_json
+from momopay.models.records import Envelope, Items, Record, describe, note_response, parse_json, parse_plain
 from momopay.models.requests import StkRequest
 
 INFO = momopay.types.ResponseInfo("r-1", 200, {"x-served-by": "node-7"}, attempts=2, elapsed=0.5)
@@ -270,3 +270,9 @@ def test_a_phone_in_an_unknown_field_is_masked(value: Any) -> None:
 @in_turn("name", ["transactionId", "tenantId", "channelId", "orderId"])
 def test_ids_are_shown_whole(name: str) -> None:
     assert f"'{PHONE}'" in repr(parse(READ.kind, {**READ.camel, name: PHONE}))
+
+
+@pytest.mark.parametrize("number", ["1E+999999999", "-1e999999999", "1E-999999999", "9" * 1000, "0." + "1" * 1000])
+def test_a_number_of_absurd_size_stays_text(number: str) -> None:
+    """To make an int of it, as a field for a time does, would take minutes."""
+    assert parse_plain(f'{{"a": {number}, "b": 1.50}}'.encode()) == {"a": number, "b": Decimal("1.50")}

@@ -69,7 +69,7 @@ _PERSON: Final = re.compile(
     "(customer|payer|payee|sender|recipient|receiver|first|middle|last|full).*_?name", re.IGNORECASE
 )
 _MAX_PROBLEMS: Final = 5
-_MANY_DIGITS: Final = 1000
+_MANY_DIGITS: Final = 300
 # The service has no limit for ids. This one keeps a path within what any server and proxy accepts.
 _MAX_ID_LENGTH: Final = 255
 
@@ -221,16 +221,24 @@ def parse_json(model: type[M], body: bytes) -> M:
 
 
 def parse_plain(body: bytes) -> object:
-    """Return JSON as plain values, its fractions as Decimals. Raise ValueError if it cannot be read."""
+    """Return JSON as plain values, its fractions as Decimals. Raise ValueError if it cannot be read.
+
+    A number of absurd size stays text. As a number, a field that is no Decimal might take minutes to refuse it, and
+    Python would refuse the whole page.
+    """
     try:
-        return json.loads(_without_surrogates(body), parse_float=Decimal, parse_int=_parse_int)
+        return json.loads(_without_surrogates(body), parse_float=_parse_fraction, parse_int=_parse_int)
     except RecursionError:
         raise ValueError("nested too deeply") from None
 
 
-def _parse_int(digits: str) -> int | Decimal:
-    # Python refuses to make an int of some thousands of digits, and one such amount would hide the rest of a page.
-    return int(digits) if len(digits) < _MANY_DIGITS else Decimal(digits)
+def _parse_fraction(text: str) -> Decimal | str:
+    number = Decimal(text)
+    return number if len(text) < _MANY_DIGITS and abs(number.adjusted()) < _MANY_DIGITS else text
+
+
+def _parse_int(digits: str) -> int | str:
+    return int(digits) if len(digits) < _MANY_DIGITS else digits
 
 
 def _without_surrogates(body: bytes) -> bytes:
