@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
-
-from pydantic import Field
-
 from momopay.models.enums import ChannelType, TransactionType
-from momopay.models.records import LIMIT, Items, Record, Timestamp
+from momopay.models.records import Amount, Items, Record, Timestamp
 from momopay.models.transactions import StkTransaction
 
 
@@ -30,8 +26,8 @@ class WalletBalance(Record):
     wallet_id: str | None = None
     tenant_id: str | None = None
     currency: str | None = "KES"
-    available_balance: Decimal = Field(gt=-LIMIT, lt=LIMIT)
-    ledger_balance: Decimal | None = Field(None, gt=-LIMIT, lt=LIMIT)
+    available_balance: Amount
+    ledger_balance: Amount | None = None
     updated_at: Timestamp | None = None
 
 

@@ -88,8 +88,10 @@ ProviderCode: TypeAlias = Annotated[
     Field(union_mode="left_to_right"),
 ]
 
-# Amounts beyond this, KES, are unreadable, as `parse_amount` refuses them: "1E+999999999" would fill gigabytes.
-LIMIT: Final = 10**13
+_LIMIT: Final = 10**13
+# An amount in KES. Beyond the limit it is unreadable, as for `parse_amount`: "1E+999999999" would fill gigabytes. The
+# bounds refuse infinity and NaN, too, so pydantic's own check of those would only take time.
+Amount: TypeAlias = Annotated[Decimal, Field(gt=-_LIMIT, lt=_LIMIT, allow_inf_nan=True)]
 
 # A list of records, refused at its first error, because an error for each of a million items would fill gigabytes.
 Items: TypeAlias = Annotated[list[T], FailFast()]

@@ -6,17 +6,16 @@ The service page, "Transaction", has two naming styles. Both parse into the same
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from decimal import Decimal
 from typing import Any, Final, Self, cast
 
 from pydantic import Field, ValidationError, model_validator
 
 from momopay.models.enums import TransactionStatus, TransactionType
 from momopay.models.records import (
-    LIMIT,
     PHONE,
     REFERENCE,
     RESULT_TEXT,
+    Amount,
     Id,
     Items,
     MaskedModel,
@@ -40,10 +39,10 @@ class PaymentRecord(Record):
     transaction_id: Id
     type: TransactionType
     status: TransactionStatus
-    amount: Decimal = Field(gt=-LIMIT, lt=LIMIT)
+    amount: Amount
     currency: str = "KES"
     phone: str = Field(validation_alias=PHONE)
-    transaction_fee: Decimal | None = Field(None, gt=-LIMIT, lt=LIMIT)
+    transaction_fee: Amount | None = None
     created_at: Timestamp
     updated_at: Timestamp
 
