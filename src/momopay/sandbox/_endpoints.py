@@ -6,6 +6,7 @@ The routes, the OpenAPI document, the faults that can be planned and the lists o
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import partial
 from typing import Literal, cast
 
 from momopay.sandbox import _payments
@@ -31,11 +32,12 @@ from momopay.sandbox._serializers import (
     PaymentChannel,
     PayoutInitiated,
     ServiceBalance,
+    SnakeRecord,
     StkInitiated,
     TransactionList,
     TransactionRead,
+    record_under,
 )
-from momopay.sandbox._shapes import SnakeRecord, record_under
 
 Operation = Callable[[Call], SnakeRecord]
 Parameter = Mapping[str, object]
@@ -134,9 +136,24 @@ _SAME_PAYOUT = "The same key and body again return the original response and sen
 _PAYOUT_KEY = _parameter("Idempotency-Key", _SAME_PAYOUT, "header", type="string", maxLength=IDEMPOTENCY_KEY_LIMIT)
 _CHANNELS = "/payment-wallet/channels"
 _NO_CHANNEL = ("CHANNEL_NOT_FOUND", 400)  # on payments; it is 404 on channels
-_PROMPT_ERRORS = (
-    *("VALIDATION_ERROR", "INVALID_PHONE", "NO_PAYMENT_CHANNELS", "NO_DEFAULT_CHANNEL", _NO_CHANNEL),
-    *("INSUFFICIENT_SERVICE_BALANCE", "STK_TEMP_BANNED", "TRANSACTION_HEALTH_BLOCKED"),
+# What the two paths of a prompt share, and the top-ups of both wallets.
+_PROMPT = partial(
+    Endpoint,
+    record=StkInitiated,
+    body=StkBody,
+    errors=(
+        *("VALIDATION_ERROR", "INVALID_PHONE", "NO_PAYMENT_CHANNELS", "NO_DEFAULT_CHANNEL", _NO_CHANNEL),
+        *("INSUFFICIENT_SERVICE_BALANCE", "STK_TEMP_BANNED", "TRANSACTION_HEALTH_BLOCKED"),
+    ),
+    ends_as="prompt",
+)
+_TOP_UP = partial(
+    Endpoint,
+    record=StkInitiated,
+    body=TopUpBody,
+    parameters=(_IDEMPOTENCY_KEY,),
+    errors=("VALIDATION_ERROR", "INVALID_PHONE"),
+    ends_as="prompt",
 )
 
 
@@ -145,32 +162,13 @@ def _shown(record: type[SnakeRecord], subject: object, call: Call) -> SnakeRecor
     return record_under(record, call.switches).model_validate(subject)
 
 
-@Endpoint(
-    "POST",
-    "/payments/stk",
-    "STK",
-    "Asking a customer to pay",
-    record=StkInitiated,
-    body=StkBody,
-    errors=_PROMPT_ERRORS,
-    ends_as="prompt",
-)
+@_PROMPT("POST", "/payments/stk", "STK", "Asking a customer to pay")
 def initiate_stk(call: Call) -> SnakeRecord:
     """Initiate an STK prompt."""
     return _shown(StkInitiated, _payments.initiate_stk(call, call.read(StkBody)), call)
 
 
-@Endpoint(
-    "POST",
-    "/payments/stk/initiate",
-    "STK",
-    "Asking a customer to pay, by another path",
-    record=StkInitiated,
-    body=StkBody,
-    errors=_PROMPT_ERRORS,
-    ends_as="prompt",
-    needs="more_endpoints",
-)
+@_PROMPT("POST", "/payments/stk/initiate", "STK", "Asking a customer to pay, by another path", needs="more_endpoints")
 def initiate_stk_by_its_other_path(call: Call) -> SnakeRecord:
     """Initiate an STK prompt; the same as /payments/stk."""
     return initiate_stk(call)
@@ -232,17 +230,7 @@ def read_transaction(call: Call) -> SnakeRecord:
     return _shown(TransactionRead, transaction, call)
 
 
-@Endpoint(
-    "POST",
-    "/wallets/service/topups",
-    "Service wallet",
-    "Topping up the fee wallet",
-    record=StkInitiated,
-    body=TopUpBody,
-    parameters=(_IDEMPOTENCY_KEY,),
-    errors=("VALIDATION_ERROR", "INVALID_PHONE"),
-    ends_as="prompt",
-)
+@_TOP_UP("POST", "/wallets/service/topups", "Service wallet", "Topping up the fee wallet")
 def top_up(call: Call) -> SnakeRecord:
     """Top up the service wallet."""
     return _shown(StkInitiated, _payments.initiate_top_up(call, Kind.WALLET_TOPUP), call)
@@ -254,18 +242,7 @@ def read_balance(call: Call) -> SnakeRecord:
     return ServiceBalance.model_validate(call.account_state.account)
 
 
-@Endpoint(
-    "POST",
-    "/wallets/b2c/topups",
-    "Payout wallet",
-    "Topping up the payout wallet",
-    record=StkInitiated,
-    body=TopUpBody,
-    parameters=(_IDEMPOTENCY_KEY,),
-    errors=("VALIDATION_ERROR", "INVALID_PHONE"),
-    ends_as="prompt",
-    needs="more_endpoints",
-)
+@_TOP_UP("POST", "/wallets/b2c/topups", "Payout wallet", "Topping up the payout wallet", needs="more_endpoints")
 def top_up_b2c(call: Call) -> SnakeRecord:
     """Top up the payout wallet."""
     return _shown(StkInitiated, _payments.initiate_top_up(call, Kind.WALLET_TOPUP_B2C), call)

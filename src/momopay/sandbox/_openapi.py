@@ -20,8 +20,7 @@ from momopay.sandbox._lifecycle import enter
 from momopay.sandbox._payments import Call
 from momopay.sandbox._records import Status
 from momopay.sandbox._refusals import CODES, DETAILS, Refusal
-from momopay.sandbox._serializers import Callback, callback_payload
-from momopay.sandbox._shapes import record_under
+from momopay.sandbox._serializers import Callback, callback_payload, record_under
 from momopay.sandbox._state import ServiceState
 
 Json = dict[str, Any]

@@ -1,40 +1,100 @@
-"""The records of the service as they are on the wire, for its answers and for OpenAPI."""
+"""The records of the service as they are on the wire, for its answers and for OpenAPI.
+
+`Record.model_validate(transaction)` reads a record from the attributes of an object. A field has the name of its
+attribute, or names it as `validation_alias`. Its name on the wire is made from the field's name.
+"""
 
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, Literal
+from datetime import datetime, timedelta, timezone
+from decimal import Decimal
+from functools import lru_cache
+from typing import Annotated, Any, ClassVar, Literal
 from uuid import UUID, uuid5
 
-from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer
+from pydantic import (
+    AfterValidator,
+    AliasGenerator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    WithJsonSchema,
+    create_model,
+)
 from pydantic.alias_generators import to_camel
 
 from momopay.sandbox._accounts import Channel, ChannelType, Switches
 from momopay.sandbox._bodies import text_schema
-from momopay.sandbox._records import Kind, Status, Transaction
-from momopay.sandbox._shapes import (
-    LEFT_OUT,
-    Amount,
-    Changes,
-    Id,
-    Instant,
-    LocalInstant,
-    MaskedPhone,
-    Phone,
-    Record,
-    SnakeRecord,
-    record_under,
-)
+from momopay.sandbox._records import Kind, Status, Transaction, iso, json_number
+
+Changes = dict[str, Any]
+LEFT_OUT: Any = (Any, Field(None, exclude=True))
+NAIROBI = timezone(timedelta(hours=3))
 
 
-def _or_none(text: str) -> str | None:
-    return text or None
+def _local(instant: datetime) -> str:
+    return instant.astimezone(NAIROBI).replace(tzinfo=None).isoformat(timespec="milliseconds")
 
 
-def _wallet_id(tenant_id: str) -> str:
-    return str(uuid5(UUID(tenant_id), "service wallet"))
+# As the service shows them: amounts as numbers that are exact to the cent, instants with whole milliseconds.
+Amount = Annotated[Decimal, PlainSerializer(json_number), WithJsonSchema({"type": "number", "description": "KES"})]
+Instant = Annotated[datetime, PlainSerializer(iso), text_schema(format="date-time")]
+LocalInstant = Annotated[datetime, PlainSerializer(_local), text_schema(description="In Nairobi, without a zone")]
+Id = Annotated[str, text_schema(format="uuid")]
+Phone = Annotated[str, text_schema(pattern="^254[0-9]{9}$")]
+MaskedPhone = Annotated[
+    str,
+    PlainSerializer(lambda phone: f"{phone[:4]}*****{phone[-3:]}"),
+    text_schema(pattern=r"^254[0-9]\*{5}[0-9]{3}$"),
+]
+TextOrNone = Annotated[str | None, BeforeValidator(lambda text: text or None)]
 
 
-def _b2c_wallet_id(tenant_id: str) -> str:
-    return str(uuid5(UUID(tenant_id), "payout wallet"))
+class SnakeRecord(BaseModel):
+    """A record in snake_case."""
+
+    # A field with a default is a constant: no object that a record is read from has an attribute of that name.
+    model_config: ClassVar[ConfigDict] = ConfigDict(
+        from_attributes=True, json_schema_serialization_defaults_required=True
+    )
+
+    @classmethod
+    def base(cls, _switches: Switches, /) -> "type[SnakeRecord]":
+        """Return the record in the style that an account's switches say."""
+        return cls
+
+    @classmethod
+    def changes(cls, _switches: Switches, /) -> Changes:
+        """Return the fields that an account's switches change, as `create_model` takes them."""
+        return {}
+
+    @classmethod
+    def retyped(cls, name: str, kind: Any, attribute: str | None = None) -> Changes:
+        """Return a field with another type, of the same name in JSON, and perhaps from another attribute."""
+        known = cls.model_fields[name]
+        source = attribute or known.validation_alias
+        return {name: (kind, Field(validation_alias=source, serialization_alias=known.serialization_alias))}
+
+
+class Record(SnakeRecord):
+    """A record in camelCase."""
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(alias_generator=AliasGenerator(serialization_alias=to_camel))
+
+
+def record_under(record: type[SnakeRecord], switches: Switches) -> type[SnakeRecord]:
+    """Return a record as an account's switches change it."""
+    return _record_under(record, tuple(vars(switches).items()))
+
+
+# The models keep their names, since the OpenAPI document of an account has only one schema of each.
+@lru_cache(maxsize=256)
+def _record_under(record: type[SnakeRecord], values: tuple[tuple[str, Any], ...]) -> type[SnakeRecord]:
+    switches = Switches.model_construct(None, **dict(values))
+    record = record.base(switches)
+    changes = record.changes(switches)
+    return create_model(record.__name__, __base__=record, **changes) if changes else record
 
 
 class _Payment(Record):
@@ -97,6 +157,7 @@ class PayoutInitiated(_Initiated):
 class _Transaction(SnakeRecord):
     """What a single read and a list item share."""
 
+    transaction_id: Id = Field(validation_alias="id")
     kind: Kind = Field(serialization_alias="type")
     status: Status
 
@@ -183,7 +244,7 @@ class _SnakePayment(SnakeRecord):
     amount: Amount
     currency: Literal["KES"] = "KES"
     phone: Phone = Field(serialization_alias="phone_number")
-    external_reference: Annotated[str | None, BeforeValidator(_or_none)] = Field(validation_alias="reference")
+    external_reference: TextOrNone = Field(validation_alias="reference")
     transaction_fee: Amount = Field(validation_alias="shown_fee")
     created_at: Instant
     updated_at: Instant
@@ -201,13 +262,9 @@ class _Provided(SnakeRecord):
 class SnakeTransactionRead(_Read, _Provided, _SnakePayment):
     """The single read in snake_case."""
 
-    transaction_id: Id = Field(validation_alias="id")
-
 
 class SnakeTransactionItem(_Item, _SnakePayment):
     """A list item in snake_case."""
-
-    transaction_id: Id = Field(validation_alias="id")
 
 
 class CallbackTransaction(_Provided, _SnakePayment):
@@ -263,10 +320,15 @@ class TransactionList(Record):
         return {"items": (list[item], ...), "next_cursor": cursor, **overview}
 
 
+def _derived(name: str) -> AfterValidator:
+    """Return a validator that makes an id from that of the account."""
+    return AfterValidator(lambda tenant_id: str(uuid5(UUID(tenant_id), name)))
+
+
 class ServiceBalance(Record):
     """The service wallet's balance; nothing is ever pending here, so both balances are the same."""
 
-    wallet_id: Annotated[Id, AfterValidator(_wallet_id)] = Field(validation_alias="tenant_id")
+    wallet_id: Annotated[Id, _derived("service wallet")] = Field(validation_alias="tenant_id")
     tenant_id: Id
     currency: Literal["KES"] = "KES"
     available_balance: Amount = Field(validation_alias="service_balance")
@@ -277,7 +339,7 @@ class ServiceBalance(Record):
 class B2cBalance(ServiceBalance):
     """The payout wallet's balance."""
 
-    wallet_id: Annotated[Id, AfterValidator(_b2c_wallet_id)] = Field(validation_alias="tenant_id")
+    wallet_id: Annotated[Id, _derived("payout wallet")] = Field(validation_alias="tenant_id")
     available_balance: Amount = Field(validation_alias="b2c_balance")
     ledger_balance: Amount = Field(validation_alias="b2c_balance")
 
