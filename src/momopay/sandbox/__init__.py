@@ -5,7 +5,7 @@ It imports nothing from the rest of momopay, so it is an independent reading of 
 The modules import only those below them:
 
 * `_sandbox`: the class `Sandbox`, which runs the server on a thread.
-* `_server`, `_app`, `_control_api`, `_fault_middleware`, `_connections`: HTTP and its faults.
+* `_server`, `_app`, `_control_api`, `_fault_middleware`: HTTP and its faults.
 * `_engine`, `_store`: time passes, callbacks are POSTed, the state is saved.
 * `_endpoints`: the table of endpoints, from which routes, OpenAPI (`_openapi`) and faults (`_faults`) are made.
 * `_payments`, `_lifecycle`, `_listing`, ...: the rules, without a clock, a socket or a framework.

@@ -19,9 +19,8 @@ from uvicorn.server import ServerState
 from momopay.sandbox._accounts import Switches
 from momopay.sandbox._app import Guard, build
 from momopay.sandbox._bodies import host_names, is_loopback
-from momopay.sandbox._connections import CONNECTION, InProcess, SocketConnection
 from momopay.sandbox._engine import Clock, Engine, monotonic
-from momopay.sandbox._fault_middleware import FaultMiddleware
+from momopay.sandbox._fault_middleware import CONNECTION, FaultMiddleware, InProcess, SocketConnection
 from momopay.sandbox._state import ServiceState
 from momopay.sandbox._store import Store
 
