@@ -133,10 +133,10 @@ def _shop_pictures(tab: chromium.Tab, shop: str, sandbox: Sandbox, scheme: str) 
     tab.open(shop)
     phone = phone_for(Outcome.by_hand)
     tab.evaluate(f"form.phone.value = '{phone}'; form.requestSubmit()")
-    before = _shot(tab, ".WAITING")
+    before = _shot(tab, ".waiting")
     with Client(KEY, base_url=sandbox.base_url) as client:
         sandbox.enter_pin(client.transactions.list(limit=1, type="STK").items[0])
-    return {f"shop-{scheme}.png": before, f"shop-paid-{scheme}.png": _shot(tab, ".PAID")}
+    return {f"shop-{scheme}.png": before, f"shop-paid-{scheme}.png": _shot(tab, ".paid")}
 
 
 def _shot(tab: chromium.Tab, selector: str) -> bytes:

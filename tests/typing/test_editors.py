@@ -18,7 +18,10 @@ pytestmark = pytest.mark.whole
 
 jedi: Any = import_module("jedi")  # it has no types
 KINDS: list[type[Client | AsyncClient]] = [Client, AsyncClient]
-OPTIONS = {"base_url", "timeout", "deadline", "max_attempts", "max_wait", "journal", "is_closed", "with_options"}
+OPTIONS = {
+    *("base_url", "timeout", "deadline", "max_attempts", "max_wait", "journal", "payout_keys", "is_closed"),
+    *("with_options", "request"),
+}
 RESOURCES = {"stk", "payouts", "transactions", "wallet", "channels"}
 OF_A_COROUTINE = {"close", "send", "throw"}
 """Jedi takes a call for both clients' result at once, so it shows a coroutine's methods too."""
