@@ -61,7 +61,6 @@ if TYPE_CHECKING:
         JournalEntry as JournalEntry,
         JournalState as JournalState,
     )
-    from momopay.models.account import PaymentChannel as PaymentChannel, TopUp as TopUp, WalletBalance as WalletBalance
     from momopay.models.callbacks import Callback as Callback
     from momopay.models.enums import (
         ChannelType as ChannelType,
@@ -71,9 +70,12 @@ if TYPE_CHECKING:
         TransactionType as TransactionType,
     )
     from momopay.models.transactions import (
+        PaymentChannel as PaymentChannel,
         Payout as Payout,
         StkTransaction as StkTransaction,
+        TopUp as TopUp,
         Transaction as Transaction,
+        WalletBalance as WalletBalance,
     )
     from momopay.phones import normalise_phone as normalise_phone
     from momopay.signing import CallbackSigner as CallbackSigner
@@ -98,10 +100,9 @@ else:
             StkTempBannedError ThrottledError TransactionHealthBlockedError TransactionNotFoundError WaitTimeoutError
         """,
         "journal": "EntryKind Journal JournalEntry JournalState",
-        "models.account": "PaymentChannel TopUp WalletBalance",
         "models.callbacks": "Callback",
         "models.enums": "ChannelType EventType ResultCode TransactionStatus TransactionType",
-        "models.transactions": "Payout StkTransaction Transaction",
+        "models.transactions": "PaymentChannel Payout StkTransaction TopUp Transaction WalletBalance",
         "phones": "normalise_phone",
         "signing": "CallbackSigner",
     }

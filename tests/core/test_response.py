@@ -27,8 +27,8 @@ from momopay._core.retry import MAY_HAVE_EXECUTED, SAFE, AttemptFailed, FailureK
 from momopay._ratelimit.budget import Lane
 from momopay._transport.attempt import Headers, NoReplyError, NoResponseError, NotSentError, RawResponse
 from momopay.errors import ERRORS_BY_CODE
-from momopay.models.account import WalletBalance
 from momopay.models.records import Envelope, Record
+from momopay.models.transactions import WalletBalance
 
 URL = "https://api.example:8443/v1/wallets/service/balance"
 BALANCE = {"walletId": "w", "availableBalance": 5, "ledgerBalance": 6, "updatedAt": "2026-11-20T10:00:00Z"}

@@ -15,9 +15,9 @@ import momopay
 from in_turn import in_turn
 from models import kit
 from models.kit import ID, ITEM, MASKED, PAYBILL, PAYOUT, PHONE, READ, SAMPLES, STK, TOP_UP, Sample, parse, with_literal
-from momopay.models.account import ChannelItems
 from momopay.models.records import Envelope, Items, Record, describe, note_response, parse_json, parse_plain
 from momopay.models.requests import StkRequest
+from momopay.models.transactions import ChannelItems
 
 INFO = momopay.types.ResponseInfo("r-1", 200, {"x-served-by": "node-7"}, attempts=2, elapsed=0.5)
 each_record = in_turn("sample", SAMPLES.values())

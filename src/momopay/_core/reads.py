@@ -17,10 +17,9 @@ from momopay._core.wiring import BackendT
 from momopay._ratelimit.budget import Lane
 from momopay._redaction import redacted_repr
 from momopay.errors import APIError, MomoPayError, ProtocolError, TransactionNotFoundError
-from momopay.models.account import WalletOwner
 from momopay.models.records import Envelope
 from momopay.models.requests import TransactionQuery, oldest_time, transaction_id_of, transaction_path
-from momopay.models.transactions import Transaction, TransactionPage, TransactionSummary, with_known
+from momopay.models.transactions import Transaction, TransactionPage, TransactionSummary, WalletOwner, with_known
 
 logger: logging.Logger = logging.getLogger("momopay")
 

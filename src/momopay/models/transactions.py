@@ -1,4 +1,4 @@
-"""The records of prompts, payouts and transactions, and a page of the list.
+"""The records of prompts, payouts and transactions, a page of the list, the service wallet, and payment channels.
 
 The service page, "Transaction", has two naming styles. Both parse into the same record.
 """
@@ -10,7 +10,7 @@ from typing import Any, Final, Self, cast
 
 from pydantic import Field, ValidationError, model_validator
 
-from momopay.models.enums import TransactionStatus, TransactionType
+from momopay.models.enums import ChannelType, TransactionStatus, TransactionType
 from momopay.models.records import (
     PHONE,
     REFERENCE,
@@ -64,6 +64,13 @@ class StkTransaction(PaymentRecord):
     provider_checkout_id: str | None = None
     result_code: ProviderCode | None = None
     result_description: str | None = Field(None, validation_alias=RESULT_TEXT)
+
+
+class TopUp(StkTransaction):
+    """An accepted top-up, PENDING until the prompt is confirmed. The balance follows in 1 to 2 minutes."""
+
+    # The service returns STK in this response, and WALLET_TOPUP in the list.
+    type: TransactionType = TransactionType.WALLET_TOPUP
 
 
 class Payout(PaymentRecord):
@@ -225,3 +232,40 @@ def _unread(item: object, problem: str) -> UnreadTransaction:
         problem=problem,
         raw=item,
     )
+
+
+class WalletOwner(Record):
+    """The tenant whose wallet a key may read. Payments depend on this alone, and not on the balance."""
+
+    tenant_id: str | None = None
+
+
+class WalletBalance(Record):
+    """The service wallet (service page, "Service wallet"). Amounts in KES. Only `available_balance` is always there."""
+
+    wallet_id: str | None = None
+    tenant_id: str | None = None
+    currency: str | None = "KES"
+    available_balance: Amount
+    ledger_balance: Amount | None = None
+    updated_at: Timestamp | None = None
+
+
+class PaymentChannel(Record):
+    """A registered shortcode (service page, "Payment channel")."""
+
+    id: str
+    tenant_id: str | None = None
+    category: str | None = None
+    type: ChannelType
+    shortcode: str
+    name: str | None = None
+    account_number: str | None = None
+    is_default: bool | None = False
+    created_at: Timestamp | None = None
+
+
+class ChannelItems(Record):
+    """The list of channels on the wire: the default first, then newest to oldest."""
+
+    items: Items[PaymentChannel]

@@ -11,11 +11,11 @@ from momopay._core.retry import AT_MOST_ONCE, IDEMPOTENT, SAFE
 from momopay._core.wiring import BackendT
 from momopay._ratelimit.budget import Lane
 from momopay.errors import APIError
-from momopay.models.account import ChannelItems, PaymentChannel
 from momopay.models.arguments import ChannelRef
 from momopay.models.enums import ChannelType
 from momopay.models.records import Envelope, Record
 from momopay.models.requests import UNSET, ChannelChanges, ChannelRequest, channel_path
+from momopay.models.transactions import ChannelItems, PaymentChannel
 
 LIST = Endpoint("channels.list", "GET", SAFE, Lane.READ, Envelope[ChannelItems])
 GET = Endpoint("channels.get", "GET", SAFE, Lane.READ, Envelope[PaymentChannel], has_id=True)

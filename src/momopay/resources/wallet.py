@@ -11,9 +11,9 @@ from momopay._core.reads import WALLET_PATH
 from momopay._core.retry import IDEMPOTENCY_KEYED, SAFE
 from momopay._core.wiring import BackendT
 from momopay._ratelimit.budget import Lane
-from momopay.models.account import TopUp, WalletBalance
 from momopay.models.records import Envelope
 from momopay.models.requests import TopUpRequest
+from momopay.models.transactions import TopUp, WalletBalance
 
 BALANCE = Endpoint("wallet.balance", "GET", SAFE, Lane.READ, Envelope[WalletBalance])
 TOP_UP = Endpoint("wallet.top_up", "POST", IDEMPOTENCY_KEYED, Lane.PAYMENT, Envelope[TopUp])
