@@ -6,16 +6,17 @@ The service page, "Transaction", has two naming styles. Both parse into the same
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from decimal import Decimal
 from typing import Any, Final, Self, cast
 
 from pydantic import Field, ValidationError, model_validator
 
 from momopay.models.enums import ChannelType, TransactionStatus, TransactionType
 from momopay.models.records import (
+    LIMIT,
     PHONE,
     REFERENCE,
     RESULT_TEXT,
-    Amount,
     Id,
     Items,
     MaskedModel,
@@ -39,10 +40,10 @@ class PaymentRecord(Record):
     transaction_id: Id
     type: TransactionType
     status: TransactionStatus
-    amount: Amount
+    amount: Decimal = Field(gt=-LIMIT, lt=LIMIT, allow_inf_nan=True)
     currency: str = "KES"
     phone: str = Field(validation_alias=PHONE)
-    transaction_fee: Amount | None = None
+    transaction_fee: Decimal | None = Field(None, gt=-LIMIT, lt=LIMIT, allow_inf_nan=True)
     created_at: Timestamp
     updated_at: Timestamp
 
@@ -246,8 +247,8 @@ class WalletBalance(Record):
     wallet_id: str | None = None
     tenant_id: str | None = None
     currency: str | None = "KES"
-    available_balance: Amount
-    ledger_balance: Amount | None = None
+    available_balance: Decimal = Field(gt=-LIMIT, lt=LIMIT, allow_inf_nan=True)
+    ledger_balance: Decimal | None = Field(None, gt=-LIMIT, lt=LIMIT, allow_inf_nan=True)
     updated_at: Timestamp | None = None
 
 
