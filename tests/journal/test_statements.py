@@ -5,7 +5,7 @@
 
 import difflib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ def made() -> str:
 
 
 def _parts(name: str, value: Any) -> Iterator[str]:
-    if isinstance(value, Mapping):
+    if hasattr(value, "items"):  # a statement for each kind, state or stage
         for key, each in value.items():
             yield from _parts(f"{name} {getattr(key, 'name', key)}", each)
     elif isinstance(value, Update | Delete | Select):
