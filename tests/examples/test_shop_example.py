@@ -75,8 +75,8 @@ def test_without_either_guard_it_would_be_paid_twice(service: Service, tmp_path:
     careless = (EXAMPLES / "shop.py").read_text()
     for guard, instead in [
         (" AND state IN (", " OR id IN ("),
-        (", journal=journal)", ")"),
-        ("settle(", "by_transaction("),
+        ("client = Client(journal=journal)", "client = Client(journal=journal)\nforgetful = Client()"),
+        ("callback_endpoint(on_end, client=client", "callback_endpoint(on_end, client=forgetful"),
     ]:
         assert guard in careless
         careless = careless.replace(guard, instead)

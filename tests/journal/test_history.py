@@ -2,7 +2,6 @@
 
 from collections.abc import Generator
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 
@@ -72,10 +71,9 @@ def test_one_query_reads_a_history(lived: Journal) -> None:
 
 
 @forks
-def test_state_and_history_agree_wherever_a_writer_is_killed(path: Path, url: str, journal: Journal) -> None:
+def test_state_and_history_agree_wherever_a_writer_is_killed(url: str, journal: Journal) -> None:
     """Each process goes on with what the one before it left."""
     journal.close()
-    assert path.exists()
     assert killed(lambda: Journal(url), in_a_fork) > 60
     with Journal(url) as left:
         assert disagreements(left) == []
@@ -85,7 +83,11 @@ def test_state_and_history_agree_wherever_a_writer_is_killed(path: Path, url: st
 @pytest.mark.parametrize("what", ["begun", "accepted", "status", "receipt", "released", "contradicted", "refused"])
 def test_the_check_finds_a_change_that_is_not_told(journal: Journal, what: str) -> None:
     journal.get("r")
-    ignore = f"WHEN NEW.what = '{what}' BEGIN SELECT RAISE(IGNORE); END"
-    execute(journal, f"CREATE TRIGGER lost BEFORE INSERT ON momopay_history {ignore}")
+    when = f"CREATE TRIGGER lost BEFORE INSERT ON momopay_history {{}} WHEN (NEW.what = '{what}')"
+    if "postgresql" in repr(journal):
+        execute(journal, "CREATE FUNCTION lose() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'")
+        execute(journal, f"{when.format('FOR EACH ROW')} EXECUTE FUNCTION lose()")
+    else:
+        execute(journal, f"{when.format('FOR EACH ROW')} BEGIN SELECT RAISE(IGNORE); END")
     live(journal)
     assert disagreements(journal) != []

@@ -63,8 +63,11 @@ def cut(wal: Path) -> None:
 
 def damage(wal: Path) -> None:
     with wal.open("r+b") as file:
-        file.seek(wal.stat().st_size // 2)
-        file.write(bytes(1024))
+        middle = wal.stat().st_size // 2
+        file.seek(middle)
+        were = file.read(1024)
+        file.seek(middle)
+        file.write(bytes(255 - byte for byte in were))  # zeros would change nothing where a page is empty
 
 
 def leave(wal: Path) -> None:
