@@ -236,7 +236,7 @@ class WaitTimeoutError(MomoPayError, TimeoutError):
     def __init__(self, message: str, *, last: momopay.Transaction | None, pending: Sequence[str]) -> None:
         super().__init__(message)
         self.last = last
-        self.pending = tuple(pending)
+        self.pending: tuple[str, ...] = tuple(pending)
 
 
 class DuplicatePayoutError(MomoPayError):

@@ -180,12 +180,12 @@ class Session(Generic[BackendT]):
         self.stk_pause: StkPause = key_state.stk_pause
         self.given_ids: RecentlySeen = key_state.given_ids
         self.clock: ServiceClock = ServiceClock(on_loopback=account.on_loopback)
-        self.unread = RecentlySeen()  # items of the list that a WARNING has named
+        self.unread: RecentlySeen = RecentlySeen()  # items of the list that a WARNING has named
         self.observer = observer
         self.events: CallEvents | None = None  # of the call that a copy was made for
         self.limits = limits
         self._open_journal = open_journal
-        self.payout_keys = payout_keys  # whether the service honours the Idempotency-Key of a payout
+        self.payout_keys: bool = payout_keys  # whether the service honours the Idempotency-Key of a payout
         # Set by integrations. The first makes the callback URL for a payment's reference. The second raises if the
         # journal cannot be written, before a payment is sent or released.
         self.make_callback_url: Callable[[str], str | None] = lambda _reference: None

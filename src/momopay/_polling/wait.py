@@ -39,11 +39,11 @@ class PollLoops:
     """The loops of one key. A client shares them with its copies for the same key."""
 
     def __init__(self) -> None:
-        self.waits = PollLoop()
+        self.waits: PollLoop = PollLoop()
         # The service waits 30 s for the answer to a callback, so it must not queue behind a walk down the list. Three
         # pages show every payment of the last five minutes, even if a key spends its whole rate limit on payments.
         # Callbacks are not signed, and a forged one must not cost a walk of the list.
-        self.confirmations = PollLoop(most_pages=3)
+        self.confirmations: PollLoop = PollLoop(most_pages=3)
 
 
 class WaitCall(PollingCall):

@@ -20,7 +20,6 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
-from functools import partialmethod
 from math import inf
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -241,8 +240,9 @@ class Database(ABC):
             if not for_setup:
                 self.check()  # a write to a file that was deleted meanwhile is lost, and must raise
 
-    # Its context must not wait for anything else: it blocks other writers.
-    transaction = partialmethod(connection, begin=True)
+    def transaction(self) -> AbstractContextManager[Connection]:
+        """Begin a transaction. Its context must not wait for anything else: it blocks other writers."""
+        return self.connection(begin=True)
 
     def close(self) -> None:
         """Close the database. It cannot be used afterwards, except by calls that are under way."""
