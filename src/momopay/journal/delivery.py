@@ -115,8 +115,8 @@ class Deliveries:
     def _add(self, end: End, lease: Lease, what: HistoryKind) -> None:
         if not lease.is_own:  # a forked child leaves the end to its parent
             return
-        told = {"transaction_id": end.transaction_id, "after": end.status, "by_whom": lease.id}
-        row = history.event(self._store.account, end, what, **told)
+        details = {"transaction_id": end.transaction_id, "after": end.status, "by_whom": lease.id}
+        row = history.event(self._store.account, end, what, **details)
         if not is_keepable(end.reference):
             row["reference"] = ""
         with self._store.database.connection() as connection:

@@ -47,22 +47,22 @@ def of_record(
     `is_paid_twice`: money moved twice, now.
     """
     known = next((each for each in before.transactions if each.transaction_id == report.transaction_id), None)
-    told: dict[str, object] = {"transaction_id": report.transaction_id, "source": report.source}
-    told["service_time"] = report.learned_at_service
+    details: dict[str, object] = {"transaction_id": report.transaction_id, "source": report.source}
+    details["service_time"] = report.learned_at_service
     rows = list[dict[str, object]]()
     if known is None:
-        told["attempt"] = before.attempts
+        details["attempt"] = before.attempts
         state = JournalState.ACCEPTED if is_latest else before.state
         if report.source == "answer":
-            rows.append(event(account, before, HistoryKind.SENT, before=before.state, after=before.state, **told))
-        rows.append(event(account, before, HistoryKind.ACCEPTED, before=before.state, after=state, **told))
+            rows.append(event(account, before, HistoryKind.SENT, before=before.state, after=before.state, **details))
+        rows.append(event(account, before, HistoryKind.ACCEPTED, before=before.state, after=state, **details))
     last, receipt = (None, None) if known is None else (known.status, known.receipt)
     if is_reported and report.status not in {None, last}:
-        rows.append(event(account, before, HistoryKind.STATUS, before=last, after=report.status, **told))
+        rows.append(event(account, before, HistoryKind.STATUS, before=last, after=report.status, **details))
     if is_reported and report.receipt not in {None, receipt}:
-        rows.append(event(account, before, HistoryKind.RECEIPT, before=receipt, after=report.receipt, **told))
+        rows.append(event(account, before, HistoryKind.RECEIPT, before=receipt, after=report.receipt, **details))
     if is_paid_twice:
-        rows.append(event(account, before, HistoryKind.PAID_TWICE, **told))
+        rows.append(event(account, before, HistoryKind.PAID_TWICE, **details))
     return rows
 
 

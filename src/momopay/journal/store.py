@@ -175,8 +175,8 @@ class Store:
                 begun = update_one(connection, sql.BEGIN[draft.kind], changed)
             if begun:
                 before, attempt = (None, 1) if read is None else (read.state, read.attempts + 1)
-                told = {"before": before, "after": JournalState.SENDING, "attempt": attempt}
-                self._add(connection, draft, HistoryKind.BEGUN, **told, service_time=history.text_of(service_now))
+                details = {"before": before, "after": JournalState.SENDING, "attempt": attempt}
+                self._add(connection, draft, HistoryKind.BEGUN, **details, service_time=history.text_of(service_now))
         self.watermark.note(mark)
         if begun and not self.leases.holds(lease):
             self.record_not_sent(lease, draft)
@@ -213,8 +213,8 @@ class Store:
             if row is None or not update_one(connection, sql.OUTCOMES[state][draft.kind], values):
                 return False
             sent = [HistoryKind.SENT] if state is JournalState.REFUSED else []
-            told: dict[str, object] = {"before": JournalState.SENDING, "after": state, "attempt": row.attempts}
-            self._add(connection, draft, *sent, HistoryKind[state.name], **told, source="answer")
+            details: dict[str, object] = {"before": JournalState.SENDING, "after": state, "attempt": row.attempts}
+            self._add(connection, draft, *sent, HistoryKind[state.name], **details, source="answer")
             return True
 
     def record_not_sent(self, lease: Lease, draft: Draft) -> bool:
@@ -317,8 +317,8 @@ class Store:
             is_unknown = is_deleted and is_latest and update_one(connection, sql.CONTRADICT[entry.kind], values)
             if is_deleted:
                 after = JournalState.UNKNOWN if is_unknown else entry.state
-                told: dict[str, object] = {"before": entry.state, "after": after, "source": "read"}
-                self._add(connection, entry, HistoryKind.CONTRADICTED, **told, transaction_id=transaction_id)
+                details: dict[str, object] = {"before": entry.state, "after": after, "source": "read"}
+                self._add(connection, entry, HistoryKind.CONTRADICTED, **details, transaction_id=transaction_id)
             return is_unknown
 
     def sight(self, entry: JournalEntry) -> bool:
@@ -365,10 +365,10 @@ class Store:
         now = datetime.now(UTC).isoformat(timespec="microseconds")
         values = self.values(entry, the_revision=entry.revision, new_released_by=by, now=now)
         values["service_now"] = None if service_now is None else service_now.timestamp()
-        told = {"source": "person", "by_whom": by, "service_time": history.text_of(service_now)}
+        details = {"source": "person", "by_whom": by, "service_time": history.text_of(service_now)}
         change = sql.RELEASE[entry.kind]
         return entry.state is JournalState.UNKNOWN and self._change(
-            entry, HistoryKind.RELEASED, change, values, after=JournalState.NOT_SENT, **told
+            entry, HistoryKind.RELEASED, change, values, after=JournalState.NOT_SENT, **details
         )
 
     def change(self, change: Update, values: Mapping[str, object] | None = None) -> bool:
@@ -377,13 +377,13 @@ class Store:
             return update_one(connection, change, values)
 
     def _change(
-        self, entry: JournalEntry, what: HistoryKind, change: Update, values: Mapping[str, object], **told: object
+        self, entry: JournalEntry, what: HistoryKind, change: Update, values: Mapping[str, object], **details: object
     ) -> bool:
         """Change a row as `change` does, and tell so in its history."""
         with self.database.transaction() as connection:
             is_changed = update_one(connection, change, values)
             if is_changed:
-                self._add(connection, entry, what, **{"before": entry.state, "after": JournalState.UNKNOWN, **told})
+                self._add(connection, entry, what, **{"before": entry.state, "after": JournalState.UNKNOWN, **details})
             return is_changed
 
     def _locked(self, connection: Connection, values: Mapping[str, Any]) -> JournalEntry | None:
@@ -391,9 +391,9 @@ class Store:
         connection.execute(sql.LOCK, values)
         return self.entry(connection, values["the_kind"], values["the_reference"])
 
-    def _add(self, connection: Connection, of: JournalEntry | Draft, *kinds: HistoryKind, **told: object) -> None:
+    def _add(self, connection: Connection, of: JournalEntry | Draft, *kinds: HistoryKind, **details: object) -> None:
         """Add to the history of a payment."""
-        history.add(connection, [history.event(self.account, of, what, **told) for what in kinds])
+        history.add(connection, [history.event(self.account, of, what, **details) for what in kinds])
 
     def values(self, of: JournalEntry | Draft, **values: object) -> dict[str, object]:
         """Return the parameters with which a statement finds the row of a payment, and other parameters."""

@@ -150,7 +150,7 @@ def _message(problem: Any) -> str:
 
 
 def plain(value: object) -> str:
-    """Return a value as it stands in a query."""
+    """Return a value as a query has it."""
     if isinstance(value, Decimal):
         return format_amount(value)
     if isinstance(value, bool):
