@@ -14,7 +14,7 @@ from momopay.durable.pay_all import PayoutIterator
 from momopay.durable.payment import AsyncPaymentHandler, PaymentHandler, PayoutOutcome
 from momopay.durable.reconcile import BookedOrder, DayReport, Difference
 from momopay.durable.sweep import SweepReport
-from momopay.journal import HistoryEntry, HistoryKind, JournalCheck, JournalTransaction
+from momopay.journal import ActivityDay, ActivitySum, HistoryEntry, HistoryKind, JournalCheck, JournalTransaction
 from momopay.models.arguments import ChannelRef, HasId, HasTransactionId, TransactionRef
 from momopay.models.callbacks import CallbackTransaction
 from momopay.models.records import ResponseInfo
@@ -30,6 +30,8 @@ __all__ = [
     "SHARED_BUDGET",
     "UNCHANGED",
     "UNSET",
+    "ActivityDay",
+    "ActivitySum",
     "AsyncPaymentHandler",
     "BookedOrder",
     "CallbackTransaction",

@@ -14,10 +14,12 @@ Thread safety: any thread may call any method in this package. The database deci
 | callbacks | finds the entry that a record of the service belongs to |
 | delivery | delivers each end to one handler |
 | reports, backup | reads many entries at once, and copies the database |
+| activity | no I/O: the sums of a day, and their chart |
 | schema | the tables |
 | database, sqlite, postgresql | connections, bounded waits and leases, and what differs between the databases |
 """
 
+from momopay.journal.activity import ActivityDay, ActivitySum
 from momopay.journal.entries import (
     EntryKind,
     HistoryEntry,
@@ -30,6 +32,8 @@ from momopay.journal.entries import (
 from momopay.journal.journal import Journal
 
 __all__ = [
+    "ActivityDay",
+    "ActivitySum",
     "EntryKind",
     "HistoryEntry",
     "HistoryKind",

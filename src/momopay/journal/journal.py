@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Coroutine, Iterator
 from contextlib import AbstractContextManager
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, tzinfo
 from os import PathLike
 from pathlib import Path
 from typing import Any, Self, overload
@@ -13,6 +13,7 @@ from typing import Any, Self, overload
 import momopay
 from momopay._redaction import clears_frames, redacted_repr
 from momopay.errors import ConfigurationError, RequestValidationError
+from momopay.journal.activity import ActivityDay
 from momopay.journal.entries import EntryKind, HistoryEntry, JournalCheck, JournalEntry, JournalState
 from momopay.models.callbacks import Callback
 from momopay.models.enums import TransactionStatus
@@ -21,6 +22,7 @@ from momopay.models.transactions import Payout, TransactionSummary
 logger: logging.Logger = logging.getLogger("momopay")
 
 _MIN_SECRET_BYTES = 16
+_MOST_DAYS = 366  # of a report
 _FIRST, _LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 
 
@@ -159,6 +161,27 @@ class Journal:
         except ValueError:
             raise RequestValidationError({"kind, state or status": "is none that the journal knows"}) from None
         return (entry for page in self._parts.reports.pages(kind, state, status, since, until) for entry in page)
+
+    def activity(self, days: int = 30, *, last: date | None = None, zone: tzinfo | None = None) -> list[ActivityDay]:
+        """Return what was collected, refunded and not paid on each day, oldest first, with the success rate of prompts.
+
+        A transaction counts on the day on which it ended, by the service's clock. ``momopay report`` shows this.
+
+        Args:
+            days: How many days, at most 366.
+            last: The last of them. By default today.
+            zone: The time zone of the days, such as ``ZoneInfo("Africa/Nairobi")``. By default this machine's.
+
+        Raises:
+            RequestValidationError: Another number of days, or days at the edge of the calendar.
+        """
+        if type(days) is not int or not 1 <= days <= _MOST_DAYS:
+            raise RequestValidationError({"days": f"must be a whole number from 1 to {_MOST_DAYS}"})
+        last = last or datetime.now(UTC).astimezone(zone).date()
+        try:
+            return list(self._parts.reports.days(last, days, zone))
+        except (OverflowError, ValueError):
+            raise RequestValidationError({"last": "is at the edge of the calendar"}) from None
 
     def by_receipt(self, receipt: str) -> JournalEntry | None:
         """Return the entry with the provider's receipt that a customer quotes; None if no record had it.

@@ -10,15 +10,18 @@ end older than a day; later ones go back to a day before the first delivery, but
 from __future__ import annotations
 
 import hmac
+from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
+from decimal import Decimal
 from typing import Final
 
-from sqlalchemy import Connection, exists, func, select, tuple_, update
+from sqlalchemy import Connection, and_, exists, func, select, tuple_, update
 
 from momopay.errors import ConfigurationError, JournalError
 from momopay.journal import history, schema
+from momopay.journal.activity import JUDGED, ActivityDay, ActivitySum
 from momopay.journal.database import update_one
 from momopay.journal.entries import (
     ANONYMISED,
@@ -200,6 +203,35 @@ class Reports:
             if each.transaction_id in learned
         ]
 
+    def days(self, last: date, count: int, zone: tzinfo | None) -> Iterator[ActivityDay]:
+        """Yield what ended on each of the days up to the last one; see `Journal.activity`."""
+        first = last - timedelta(days=count - 1)
+        has_ended = and_(self._is_transaction, schema.HAS_SETTLED, _of.ended_at.is_not(None))
+        latest = select(_of.status).where(has_ended, _of.kind == EntryKind.COLLECTION, _of.ended_at < _day(first, zone))
+        with self._database.connection() as connection:
+            earlier = connection.scalars(latest.order_by(_of.ended_at.desc()).limit(JUDGED)).all()
+        judged = deque((status == TransactionStatus.SUCCESS for status in reversed(earlier)), JUDGED)
+        ends = select(_of.kind, _of.status, _of.amount, _row.refund_of).join(
+            schema.payments, and_(_row.account == _of.account, _row.kind == _of.kind, _row.reference == _of.reference)
+        )
+        # By a query for each day, so that memory does not grow with their number.
+        for day in (first + timedelta(days=number) for number in range(count)):
+            of_day = and_(
+                has_ended, _of.ended_at >= _day(day, zone), _of.ended_at < _day(day + timedelta(days=1), zone)
+            )
+            with self._database.connection() as connection:
+                rows = connection.execute(ends.where(of_day).order_by(_of.ended_at)).all()
+            sums = dict.fromkeys(("collected", "refunded", "failed"), ActivitySum())
+            for kind, status, amount, refund_of in rows:
+                is_paid = status == TransactionStatus.SUCCESS
+                if kind == EntryKind.COLLECTION:
+                    judged.append(is_paid)
+                    sums["collected" if is_paid else "failed"] += ActivitySum(1, Decimal(amount))
+                elif is_paid and refund_of is not None:
+                    sums["refunded"] += ActivitySum(1, Decimal(amount))
+            rate = sum(judged) / len(judged) if judged else None
+            yield ActivityDay(day, **sums, success_rate=rate, judged=len(judged))
+
     def check(self) -> JournalCheck:
         """Check the whole journal; see `Journal.check`."""
         went_back: str | None = None
@@ -278,6 +310,11 @@ def _ended_before(entry: JournalEntry, before: datetime) -> bool:
 
 def _anonymous(phone: str, secret: bytes | None) -> str:
     return "" if secret is None else ANONYMISED + hmac.new(secret, phone.encode(), "sha256").hexdigest()
+
+
+def _day(day: date, zone: tzinfo | None) -> str:
+    """Return the beginning of a day as the journal's text; the zone None is this machine's."""
+    return datetime.combine(day, time.min, zone).astimezone(UTC).isoformat()
 
 
 def _as_text(moment: datetime) -> str:
