@@ -1,4 +1,4 @@
-"""Each framework's app with a callback's view at /momo."""
+"""Each framework's app with a callback's view at /momo, and with a signer a status view at /status."""
 
 from collections.abc import Callable
 from typing import Any
@@ -51,20 +51,28 @@ import momopay.integrations.django  # noqa: E402  settings come first
 
 def fastapi_app(handler: Any, **options: Any) -> Any:
     app = FastAPI()
-    app.add_api_route("/momo", momopay.integrations.fastapi.callback_endpoint(handler, **options), methods=METHODS)
+    for route, view in _views(momopay.integrations.fastapi, handler, options).items():
+        app.add_api_route(f"/{route}", view, methods=METHODS)
     return app
 
 
 def flask_app(handler: Any, **options: Any) -> Any:
     app = Flask("shop")
-    view = momopay.integrations.flask.callback_endpoint(handler, **options)
-    app.add_url_rule("/momo", view_func=view, methods=METHODS)
+    for route, view in _views(momopay.integrations.flask, handler, options).items():
+        app.add_url_rule(f"/{route}", view_func=view, methods=METHODS)
     return app
 
 
+def _views(adapter: Any, handler: Any, options: dict[str, Any]) -> dict[str, Any]:
+    views = {"momo": adapter.callback_endpoint(handler, **options)}
+    if {"client", "signer"} == options.keys() and options["client"].journal is not None:
+        views["status"] = adapter.status_endpoint(**options)
+    return views
+
+
 def _django_app(handler: Any, options: dict[str, Any], application: Callable[[], Any]) -> Any:
-    endpoint: Any = momopay.integrations.django.callback_endpoint
-    settings.ROOT_URLCONF = (path("momo", endpoint(handler, **options)),)
+    views = _views(momopay.integrations.django, handler, options)
+    settings.ROOT_URLCONF = tuple(path(route, view) for route, view in views.items())
     return application()
 
 

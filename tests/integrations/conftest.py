@@ -1,10 +1,11 @@
-"""A journal, and telemetry in memory."""
+"""A journal, telemetry in memory, and shops."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from integrations.kit import SHOPS, Shop
 from integrations.telemetry import Telemetry
 from momopay import Journal
 
@@ -20,3 +21,11 @@ def telemetry() -> Iterator[Telemetry]:
     telemetry = Telemetry()
     yield telemetry
     telemetry.shutdown()
+
+
+@pytest.fixture(params=SHOPS.values(), ids=list(SHOPS))
+def shop(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Shop]:
+    make, client_kind, handler_kind = request.param
+    shop = Shop(make, client_kind, handler_kind, journal=f"sqlite:///{tmp_path / 'shop.db'}")
+    yield shop
+    shop.close()

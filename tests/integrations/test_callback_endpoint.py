@@ -1,114 +1,28 @@
 """Each adapter in memory: what it refuses; and with a client, which confirms each callback and brings its journal."""
 
-import asyncio
 import json
 import threading
 import typing
-from collections.abc import Callable, Iterator
 from itertools import product
-from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
 from drivers import KEY
 from durable.receiving import BODY, QUERY, SIGNER, handle_later, unreachable
 from events_kit import Watcher
 from in_turn import in_turn
-from integrations.apps import APPS, django_asgi_app, django_wsgi_app, fastapi_app, flask_app
-from integrations.kit import LARGEST, TOO_LARGE
+from integrations.apps import APPS, django_asgi_app, fastapi_app
+from integrations.kit import BASE, Shop
 from journal.kit import ACCEPTED, UNKNOWN, before_each, callback_body, found, put, state_of
-from momopay import AsyncClient, CallbackSigner, Client, ConfigurationError, Payment
+from momopay import AsyncClient, CallbackSigner, Client, ConfigurationError
 from momopay.integrations import django, fastapi, flask
 from test_callbacks import AGREEING, NO_ENDS, agree
-from virtual import envelope, refusal, transaction
+from virtual import transaction
 
-BASE = "https://api.example/v1"
 READ = "GET /v1/transactions/the-id"
 HANDLED = "handled SAL-1"
-
-
-class Shop:
-    """An app of one framework, whose client reaches a service in memory; and what happened, in order."""
-
-    def __init__(self, make: Callable[..., Any], client_kind: str, handler_kind: str, **options: Any) -> None:
-        self.happened: list[str] = []
-        self.statuses: list[str] = []  # that were handled
-        self.refusal: str | None = None
-        self.record: dict[str, Any] | None = transaction(
-            "the-id", "SUCCESS", type="B2C", amount=10, accountReference="SAL-1"
-        )
-        """What the service has; None if it has no such transaction."""
-        self._runner = asyncio.Runner()  # one loop for all requests, as a server has
-        kind: Any = AsyncClient if client_kind == "async" else Client
-        self.client: Any = kind(KEY, base_url=BASE, budget=None, transport=httpx.MockTransport(self._serve), **options)
-        self._handle = self._handle_async if handler_kind == "async" else self._handle_blocking
-        self._make = make
-        self.blocks = make in {flask_app, django_wsgi_app}
-
-    def post(self, *bodies: bytes, **options: Any) -> list[int]:
-        """Call the app back with each body; return the statuses of its responses."""
-        return [self.send("POST", body, **options).status_code for body in bodies]
-
-    def send(self, method: str, body: bytes, query: str = "", **options: Any) -> httpx.Response:
-        app, url = self._make(self._handle, client=self.client, **options), f"http://testserver/momo?{query}"
-        if self.blocks:
-            with httpx.Client(transport=httpx.WSGITransport(app)) as http:
-                return http.request(method, url, content=body)
-
-        async def run() -> httpx.Response:
-            async with httpx.AsyncClient(transport=httpx.ASGITransport(app)) as http:
-                return await http.request(method, url, content=body)
-
-        return self._runner.run(run())
-
-    def close(self) -> None:
-        if isinstance(self.client, AsyncClient):
-            self._runner.run(self.client.aclose())
-        else:
-            self.client.close()
-        self._runner.close()
-
-    def _serve(self, request: httpx.Request) -> httpx.Response:
-        self.happened.append(f"{request.method} {request.url.path}")
-        if self.record is None or self.refusal:
-            return httpx.Response(404, json=refusal(self.refusal or "TRANSACTION_NOT_FOUND"))
-        return httpx.Response(200, json=envelope(self.record))
-
-    def _handle_blocking(self, payment: Payment) -> None:
-        self.happened.append(f"handled {payment.reference}")
-        self.statuses.append(payment.status)
-
-    async def _handle_async(self, payment: Payment) -> None:
-        await asyncio.sleep(0)
-        self._handle_blocking(payment)
-
-
-SHOPS: dict[str, tuple[Callable[..., Any], str, str]] = {
-    "fastapi, async client and handler": (fastapi_app, "async", "async"),
-    "fastapi, async client, blocking handler": (fastapi_app, "async", "blocking"),
-    "fastapi, blocking client, async handler": (fastapi_app, "blocking", "async"),
-    "fastapi, blocking client and handler": (fastapi_app, "blocking", "blocking"),
-    "flask, blocking handler": (flask_app, "blocking", "blocking"),
-    "flask, async handler": (flask_app, "blocking", "async"),
-    "django-wsgi, blocking handler": (django_wsgi_app, "blocking", "blocking"),
-    "django-asgi, async client and handler": (django_asgi_app, "async", "async"),
-    "django-asgi, blocking client, async handler": (django_asgi_app, "blocking", "async"),
-}
-
-
-@pytest.fixture
-def url(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path / 'shop.db'}"
-
-
-@pytest.fixture(params=SHOPS.values(), ids=list(SHOPS))
-def shop(request: pytest.FixtureRequest, url: str) -> Iterator[Shop]:
-    make, client_kind, handler_kind = request.param
-    shop = Shop(make, client_kind, handler_kind, journal=url)
-    yield shop
-    shop.close()
+LARGEST, TOO_LARGE = (BODY + b" " * (size - len(BODY)) for size in (65_536, 65_537))
 
 
 def test_a_callback_is_confirmed_then_handled_and_recorded_in_the_clients_journal_once(shop: Shop) -> None:
@@ -139,20 +53,6 @@ def test_a_url_is_signed_for_any_reference(shop: Shop) -> None:
     query = SIGNER.url("https://shop.example/momo", reference=reference).partition("?")[2]
     assert shop.post(json.dumps(callback_body(reference)).encode(), query=query, signer=SIGNER) == [200]
     assert shop.happened == [READ, f"handled {reference}"]
-
-
-def test_a_callback_that_the_service_contradicts_is_not_handled_and_comes_again(shop: Shop) -> None:
-    entry = put(shop.client.journal, "SAL-1", UNKNOWN)
-    right = shop.record
-    assert right is not None
-    for wrong in (None, {**right, "amount": 11}, {**right, "status": "PENDING"}):
-        shop.record = wrong
-        assert shop.post(BODY) == [503]
-    assert shop.happened == [READ] * 3
-    assert found(shop.client.journal, "SAL-1") == entry
-    shop.record = right
-    assert shop.post(BODY) == [200]
-    assert shop.happened[3:] == [READ, HANDLED]
 
 
 def test_what_is_handled_and_recorded_is_the_read_and_only_if_it_is_an_end(shop: Shop) -> None:

@@ -1,15 +1,13 @@
 """What the page of a checkout polls: how a payment stands, in each framework, without a request to the service."""
 
-import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from durable.receiving import SIGNER
 from in_turn import in_turn
-from integrations.apps import METHODS
-from integrations.test_callback_endpoint import SHOPS, Shop
+from integrations.kit import Shop
 from journal.kit import (
     ACCEPTED,
     COLLECTION,
@@ -23,51 +21,13 @@ from journal.kit import (
     report,
     store_of,
 )
-from momopay import AsyncClient, Client, ConfigurationError
+from momopay import Client, ConfigurationError
 from momopay.integrations import django, fastapi, flask
-
-ENDPOINTS: dict[str, Any] = {"fastapi": fastapi, "flask": flask, "django": django}
-
-
-def app_of(framework: str, client: Any) -> Any:
-    from django.conf import settings
-    from django.core.asgi import get_asgi_application
-    from django.core.wsgi import get_wsgi_application
-    from django.urls import path
-    from fastapi import FastAPI
-    from flask import Flask
-
-    view = ENDPOINTS[framework].status_endpoint(client=client, signer=SIGNER)
-    if framework == "fastapi":
-        app = FastAPI()
-        app.add_api_route("/momo", view, methods=METHODS)
-        return app
-    if framework == "flask":
-        shop = Flask("shop")
-        shop.add_url_rule("/momo", view_func=view, methods=METHODS)
-        return shop
-    settings.ROOT_URLCONF = (path("momo", view),)
-    return get_asgi_application() if isinstance(client, AsyncClient) else get_wsgi_application()
-
-
-@pytest.fixture(params=["fastapi, async", "fastapi, blocking", "flask, blocking", "django, blocking", "django, async"])
-def shop(request: pytest.FixtureRequest, tmp_path: Any) -> Iterator[Shop]:
-    framework, kind = request.param.split(", ")
-    make, *_ = next(each for name, each in SHOPS.items() if name.startswith(framework))
-    shop = Shop(make, kind, "blocking", journal=f"sqlite:///{tmp_path / 'shop.db'}")
-    shop.blocks = framework == "flask" or request.param == "django, blocking"
-
-    def make_app(_handler: object, *, client: Any) -> Any:
-        return app_of(framework, client)
-
-    vars(shop)["_make"] = make_app
-    yield shop
-    shop.close()
 
 
 def ask(shop: Shop, reference: str) -> dict[str, Any]:
     query = SIGNER.status_url("/momo", reference=reference).partition("?")[2]
-    response = shop.send("GET", b"", query)
+    response = shop.send("GET", b"", query, "status", signer=SIGNER)
     assert (response.status_code, response.headers["cache-control"]) == (200, "no-store")
     assert response.headers["content-type"].startswith("application/json")
     document: dict[str, Any] = response.json()
@@ -103,17 +63,17 @@ def test_a_token_of_another_purpose_and_another_method_show_nothing(shop: Shop) 
     callback = SIGNER.url("https://shop.example/momo", reference="o").partition("?")[2]
     status = SIGNER.status_url("https://shop.example/momo", reference="o").partition("?")[2]
     for query in ("", callback, status[:-1], f"{status}&{status}"):
-        response = shop.send("GET", b"", query)
+        response = shop.send("GET", b"", query, "status", signer=SIGNER)
         assert (response.status_code, response.text) == (403, "Forbidden")
         assert response.headers["cache-control"] == "no-store"
     for method in ("POST", "PUT", "PATCH", "DELETE"):
-        assert shop.send(method, b"", status).status_code == 405
+        assert shop.send(method, b"", status, "status", signer=SIGNER).status_code == 405
     execute(shop.client.journal, "DROP TABLE momopay_transactions")
-    assert shop.send("GET", b"", status).status_code == 503
+    assert shop.send("GET", b"", status, "status", signer=SIGNER).status_code == 503
     assert shop.happened == []
 
 
-@in_turn("module", list(ENDPOINTS.values()))
+@in_turn("module", [fastapi, flask, django])
 def test_without_a_journal_or_a_signer_it_is_refused(module: Any) -> None:
     make: Callable[..., Any] = module.status_endpoint
     client = Client("pk_test_1", base_url="https://api.example/v1")
@@ -121,9 +81,3 @@ def test_without_a_journal_or_a_signer_it_is_refused(module: Any) -> None:
         make(client=client, signer=SIGNER)
     with pytest.raises(ConfigurationError, match="CallbackSigner"):
         make(client=client.with_options(journal="sqlite:///never.db"), signer=None)
-
-
-def test_the_control_opens_with_its_own_token() -> None:
-    url = SIGNER.status_url("/status", reference="o")
-    assert SIGNER.verify_status(url) == "o"
-    assert json.dumps(url) == f'"{url}"'

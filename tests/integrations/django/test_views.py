@@ -84,18 +84,6 @@ def test_a_payout_has_ended_when_it_is_reversed(project: Project, first: str) ->
     assert [(each.kind, each.status) for each in project.ended] == [(EntryKind.PAYOUT, "REVERSED")]
 
 
-def test_a_reversal_that_no_read_shows_is_neither_signalled_nor_recorded(project: Project) -> None:
-    client.payouts.pay_once(reference="SAL-1", amount=50, phone=phone_for(Outcome.reversed))
-    project.sandbox.advance(36)
-    transaction: Any = project.sandbox.callbacks[-1].payload["transaction"]
-    transaction["status"] = "REVERSED"  # as somebody states who has the URL
-    for seconds, status, ends in ((0, 503, []), (600, 200, ["REVERSED"])):
-        project.sandbox.advance(seconds)
-        assert project.deliver() == status
-        assert [each.status for each in project.ended] == ends
-        assert project.status("SAL-1") == (ends[0] if ends else "PENDING")
-
-
 def test_the_page_of_a_checkout_learns_how_it_stands(project: Project) -> None:
     collect()
     url, before = status_url("INV-1"), len(project.sandbox.requests)
@@ -129,16 +117,6 @@ def test_a_sweep_that_is_repeated_ends_with_a_revoked_key() -> None:
     revoked = {**settings.MOMOPAY, "API_KEY": "pk_test_"}
     with override_settings(MOMOPAY=revoked), pytest.raises(CommandError, match="INVALID_API_KEY"):
         call_command("momopay_sweep", every=60)
-
-
-def test_an_order_ends_once_for_each_prompt(project: Project) -> None:
-    collect(phone=phone_for(Outcome.cancelled))
-    project.sandbox.advance(60)
-    project.deliver()
-    collect()
-    project.sandbox.advance(60)
-    project.deliver()
-    assert [each.is_paid for each in project.ended] == [False, True]
 
 
 def test_a_payment_without_the_journal_is_signalled_too(project: Project) -> None:

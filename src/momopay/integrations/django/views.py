@@ -50,13 +50,8 @@ def receive(request: HttpRequest) -> Any:
 def status_endpoint(*, client: Client | AsyncClient, signer: CallbackSigner) -> Callable[[HttpRequest], HttpResponse]:
     """Return the view for the page of a checkout, which polls it for how a payment stands.
 
-    It is for a route such as ``path("status", status_endpoint(...))``.
-    A GET of a URL from ``signer.status_url`` gives JSON with ``reference``, ``state`` (``waiting``, ``paid``,
-    ``not_paid`` or ``unknown``), ``amount`` in KES and ``receipt``. It comes from the client's journal alone, so
-    any number of polls sends no request. The response is 403 if the token is wrong, and 503 if the journal fails.
-
-    Raises:
-        ConfigurationError: The client has no journal, or `signer` is no `CallbackSigner`.
+    It is for a route such as ``path("status", status_endpoint(...))``. Its responses and errors are those of
+    `momopay.integrations.fastapi`.
     """
     from momopay.integrations._receiver import STATUS_HEADERS, StatusView
 
