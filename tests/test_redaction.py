@@ -107,8 +107,8 @@ def test_no_error_shows_the_key_or_a_phone(
 
 
 def test_a_write_that_fails_shows_neither(drive: Callable[..., Driver], monkeypatch: pytest.MonkeyPatch) -> None:
-    for stream in ("sync_backend.SyncStream", "async_backend.AsyncStream"):
-        monkeypatch.setattr(f"momopay._transport.{stream}.write", failing(OSError("reset")))
+    for kind in ("sync_backend.SyncSocket", "async_backend.AsyncSocket"):
+        monkeypatch.setattr(f"momopay._transport.{kind}.write", failing(OSError("reset")))
     with wire.serve(wire.succeeds()) as server, pytest.raises(momopay.APIConnectionError) as caught:
         drive(api_key=KEY, base_url=server.base_url, max_attempts=1)(CALLS["payout"])
     for secret in (KEY, BASIC, PHONE):

@@ -15,10 +15,10 @@ import wire
 from core.kit import initiate_payout as payout
 from drivers import Drive, Driver, session_of
 from forked import succeeds_in_child
-from momopay._transport import async_backend, connections, sync_backend
-from momopay._transport.async_backend import AsyncStream
+from momopay._transport import connections
+from momopay._transport.async_backend import AsyncSocket
 from momopay._transport.connections import IdleStack
-from momopay._transport.sync_backend import SyncStream
+from momopay._transport.sync_backend import SyncSocket
 from patience import until
 
 
@@ -113,8 +113,8 @@ def test_without_the_check_a_stale_success_is_read(drive: Drive, monkeypatch: py
     def nothing(_self: object) -> bool:
         return False
 
-    monkeypatch.setattr(SyncStream, "has_unread", nothing)
-    monkeypatch.setattr(AsyncStream, "has_unread", nothing)
+    monkeypatch.setattr(SyncSocket, "has_unread", nothing)
+    monkeypatch.setattr(AsyncSocket, "has_unread", nothing)
     with wire.serve(TWO_RESPONSES, wire.answers(200, record("second"))) as server:
         driver = drive(base_url=server.base_url)
         read(driver, "first")
@@ -125,8 +125,7 @@ def test_without_the_check_a_stale_success_is_read(drive: Drive, monkeypatch: py
 @pytest.fixture
 def long_keep_alive(monkeypatch: pytest.MonkeyPatch) -> None:
     """No connection is given up for its age while a test waits."""
-    for backend in (sync_backend, async_backend):
-        monkeypatch.setattr(backend, "KEEP_ALIVE", 60.0)
+    monkeypatch.setattr(connections, "KEEP_ALIVE", 60.0)
 
 
 @pytest.mark.usefixtures("long_keep_alive")

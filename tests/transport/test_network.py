@@ -17,9 +17,8 @@ import wire
 from drivers import Drive
 from in_turn import in_turn
 from momopay._transport import attempt as attempts
-from momopay._transport.async_backend import AsyncNetwork, AsyncStream, wait_suspended
-from momopay._transport.sockets import AttemptSocket, wait_blocking
-from momopay._transport.sync_backend import SyncNetwork, SyncStream
+from momopay._transport.async_backend import AsyncSocket
+from momopay._transport.sync_backend import SyncSocket
 from transport.test_sync_backend import chain
 
 BODY = b'{"a": 1}'
@@ -55,11 +54,12 @@ async def no_wait(_sock: object, _writable: bool, _seconds: float) -> None:
     pass
 
 
-def stream_over(sock: Any, *, seconds: float = 60.0) -> SyncStream:
-    attempt = AttemptSocket(no_wait)
-    attempt.deadline = attempts.now() + seconds
-    attempt.connected(sock)
-    return SyncStream(attempt)
+def stream_over(sock: Any) -> SyncSocket:
+    stream = SyncSocket()
+    vars(stream)["_wait"] = no_wait
+    stream.deadline = attempts.now() + 60.0
+    stream.connected(sock)
+    return stream
 
 
 def exchange(*pieces: bytes) -> tuple[bytes, bool]:
@@ -104,13 +104,13 @@ def test_all_addresses_of_a_name_share_one_deadline(
         now[0] += timeout
         raise TimeoutError
 
-    monkeypatch.setattr(SyncNetwork, "_resolve", resolve)
+    monkeypatch.setattr(SyncSocket, "_resolve", resolve)
     monkeypatch.setattr(attempts, "now", lambda: now[0])
     monkeypatch.setattr(socket, "create_connection", connect)
-    attempt = AttemptSocket(wait_blocking)
+    attempt = SyncSocket()
     attempt.deadline = deadline
     with pytest.raises(httpcore.ConnectTimeout):
-        SyncNetwork(attempt).connect_tcp("name.example", 443)
+        attempt.connect_tcp("name.example", 443)
     assert tried == list(zip(("::1", "127.0.0.1", "127.0.0.2"), shares, strict=True))
 
 
@@ -147,8 +147,8 @@ def test_a_ban_on_connecting_comes_out_unchanged(drive: Drive, monkeypatch: pyte
             driver(lambda client: client.wallet.balance())
 
 
-def waiting() -> AttemptSocket:
-    attempt = AttemptSocket(wait_suspended)
+def waiting() -> AsyncSocket:
+    attempt = AsyncSocket()
     attempt.deadline = attempts.now() + wire.PATIENCE
     return attempt
 
@@ -160,7 +160,7 @@ def test_a_cancelled_tls_handshake_closes_the_socket(loop: str) -> None:
             await work()
 
     async def main(listener: socket.socket) -> None:
-        stream = await AsyncNetwork(waiting()).connect_tcp("127.0.0.1", listener.getsockname()[1], 5.0)
+        stream = await waiting().connect_tcp("127.0.0.1", listener.getsockname()[1], 5.0)
         scope = anyio.CancelScope()
         async with anyio.create_task_group() as group:
             group.start_soon(under, scope, lambda: stream.start_tls(ssl.create_default_context(), "127.0.0.1"))
@@ -170,7 +170,7 @@ def test_a_cancelled_tls_handshake_closes_the_socket(loop: str) -> None:
                 scope.cancel()
                 accepted.settimeout(wire.PATIENCE)
                 assert await anyio.to_thread.run_sync(accepted.recv, 1) == b""
-        unanswered = await AsyncNetwork(waiting()).connect_tcp("127.0.0.1", listener.getsockname()[1], 5.0)
+        unanswered = await waiting().connect_tcp("127.0.0.1", listener.getsockname()[1], 5.0)
         with pytest.raises(httpcore.ConnectTimeout, match="no TLS session"), anyio.fail_after(wire.PATIENCE):
             await unanswered.start_tls(ssl.create_default_context(), "127.0.0.1", 0.01)
         await unanswered.aclose()
@@ -182,7 +182,7 @@ def test_a_cancelled_tls_handshake_closes_the_socket(loop: str) -> None:
 @in_turn("loop", ["asyncio", "trio"])
 def test_a_cancelled_task_writes_nothing(loop: str) -> None:
     async def main(listener: socket.socket) -> None:
-        stream = await AsyncNetwork(waiting()).connect_tcp("127.0.0.1", listener.getsockname()[1], 5.0)
+        stream = await waiting().connect_tcp("127.0.0.1", listener.getsockname()[1], 5.0)
         with anyio.CancelScope() as scope:
             scope.cancel()
             await stream.write(b"payment")
@@ -209,7 +209,7 @@ def test_a_server_that_sends_without_a_pause_lets_other_tasks_run(loop: str) -> 
         async with anyio.create_task_group() as group:
             group.start_soon(other)
             for _ in range(10):
-                await AsyncStream(attempt).read(2)
+                await attempt.read(2)
             assert ran
 
     theirs.sendall(b"x" * 100)
@@ -232,7 +232,7 @@ def test_a_silent_address_does_not_hold_up_the_next(monkeypatch: pytest.MonkeyPa
     async def main(listener: socket.socket) -> None:
         attempt = waiting()
         attempt.deadline = attempts.now() + 1.0
-        stream = await AsyncNetwork(attempt).connect_tcp("name.example", listener.getsockname()[1], wire.PATIENCE)
+        stream = await attempt.connect_tcp("name.example", listener.getsockname()[1], wire.PATIENCE)
         assert attempt.raw.getpeername() == listener.getsockname()
         await stream.aclose()
         assert [sock.fileno() for sock in waited] == [-1] * 2

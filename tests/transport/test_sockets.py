@@ -26,10 +26,10 @@ from hostile.tls import own_certificate
 from in_turn import in_turn
 from momopay._core import call
 from momopay._transport import attempt as attempts
-from momopay._transport.async_backend import AsyncBackend, AsyncStream
+from momopay._transport.async_backend import AsyncBackend, AsyncSocket
 from momopay._transport.attempt import NotSentError, Progress, common_headers
-from momopay._transport.sockets import AttemptSocket, wait_blocking
-from momopay._transport.sync_backend import SyncBackend, SyncStream
+from momopay._transport.sockets import AttemptSocket
+from momopay._transport.sync_backend import SyncBackend, SyncSocket
 from patience import until
 
 ABORTS = struct.pack("ii", 1, 0)
@@ -75,11 +75,12 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> Slow:
     return sock
 
 
-def stream_over(sock: Any, *, has_effect: bool, seconds: float) -> SyncStream:
-    attempt = AttemptSocket(sock.wait, Progress() if has_effect else None)
-    attempt.connected(sock)
-    attempt.deadline = seconds
-    return SyncStream(attempt)
+def stream_over(sock: Any, *, has_effect: bool, seconds: float) -> SyncSocket:
+    stream = SyncSocket(Progress() if has_effect else None)
+    vars(stream)["_wait"] = sock.wait
+    stream.connected(sock)
+    stream.deadline = seconds
+    return stream
 
 
 @pytest.mark.parametrize("has_effect", [False, True])
@@ -116,7 +117,7 @@ def test_time_that_passes_within_the_check_counts(slow: Slow, monkeypatch: pytes
     readings = iter([0.0])
     monkeypatch.setattr(attempts, "now", lambda: next(readings, 9.0))
     with pytest.raises(httpcore.WriteTimeout):
-        stream_over(slow, has_effect=True, seconds=5.0).write(b"payment")
+        stream_over(slow, has_effect=True, seconds=5.0).write(b"head\r\n\r\n")
     assert slow.sent == b""
 
 
@@ -148,15 +149,15 @@ def test_a_write_waits_until_the_kernel_has_room() -> None:
         while len(received) < wire.MEBIBYTE:
             received.extend(theirs.recv(65_536))
 
-    attempt = AttemptSocket(wait_blocking)
+    attempt = SyncSocket()
     attempt.connected(ours)
     assert not ours.getblocking()  # or a write could outlast the deadline
     attempt.deadline = attempts.now() + wire.PATIENCE
     thread = threading.Thread(target=read)
     thread.start()
-    SyncStream(attempt).write(b"x" * wire.MEBIBYTE)
+    attempt.write(b"x" * wire.MEBIBYTE)
     thread.join()
-    attempt.close()
+    attempt.end()
     theirs.close()
     assert len(received) == wire.MEBIBYTE
 
@@ -238,7 +239,7 @@ def stands_still(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, Callable[[],
 
     def before(number: int, act: Callable[[], None]) -> None:
         counts = dict[object, int]()
-        write, write_async = SyncStream.write, AsyncStream.write
+        write, write_async = SyncSocket.write, AsyncSocket.write
 
         def count(stream: object, data: bytes) -> None:
             if data:
@@ -246,16 +247,16 @@ def stands_still(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, Callable[[],
                 if counts[stream] == number:
                     act()
 
-        def counted(self: SyncStream, buffer: bytes, timeout: float | None = None) -> None:
+        def counted(self: SyncSocket, buffer: bytes, timeout: float | None = None) -> None:
             count(self, buffer)
             write(self, buffer, timeout)
 
-        async def counted_async(self: AsyncStream, buffer: bytes, timeout: float | None = None) -> None:
+        async def counted_async(self: AsyncSocket, buffer: bytes, timeout: float | None = None) -> None:
             count(self, buffer)
             await write_async(self, buffer, timeout)
 
-        monkeypatch.setattr(SyncStream, "write", counted)
-        monkeypatch.setattr(AsyncStream, "write", counted_async)
+        monkeypatch.setattr(SyncSocket, "write", counted)
+        monkeypatch.setattr(AsyncSocket, "write", counted_async)
 
     return before
 

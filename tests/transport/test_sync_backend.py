@@ -231,7 +231,7 @@ def test_progress_decides_what_a_bug_leaves(drive: Drive, journal: Journal, even
 
 
 @pytest.mark.parametrize(
-    ("place", "state", "requests"), [("connect_tcp", JournalState.NOT_SENT, 0), ("read", JournalState.UNKNOWN, 1)]
+    ("place", "state", "requests"), [("_connect", JournalState.NOT_SENT, 0), ("read", JournalState.UNKNOWN, 1)]
 )
 def test_over_our_own_connections_a_payment_is_unknown_only_once_it_was_written(
     drive: Drive, journal: Journal, monkeypatch: pytest.MonkeyPatch, place: str, state: JournalState, requests: int
@@ -241,9 +241,8 @@ def test_over_our_own_connections_a_payment_is_unknown_only_once_it_was_written(
 
     with wire.serve(wire.succeeds()) as server:
         learn_key(journal, server.base_url)
-        part = "Network" if place == "connect_tcp" else "Stream"
-        monkeypatch.setattr(f"momopay._transport.sync_backend.Sync{part}.{place}", fail)
-        monkeypatch.setattr(f"momopay._transport.async_backend.Async{part}.{place}", fail)
+        monkeypatch.setattr(f"momopay._transport.sync_backend.SyncSocket.{place}", fail)
+        monkeypatch.setattr(f"momopay._transport.async_backend.AsyncSocket.{place}", fail)
         with pytest.raises(RuntimeError, match="a bug"):
             drive(base_url=server.base_url)(pay_once(journal))
         until(lambda: len(server.requests) == requests)

@@ -17,9 +17,8 @@ import anyio.lowlevel
 import httpcore
 import httpx
 
-from momopay._transport.attempt import Progress
-from momopay._transport.connections import DIRECT, KEEP_ALIVE, BaseBackend, Connection, Network, Route, tls_context
-from momopay._transport.sockets import AttemptSocket, Stream, addresses_in
+from momopay._transport.connections import BaseBackend, Connection
+from momopay._transport.sockets import AttemptSocket, addresses_in
 from momopay._transport.threads import finish_in_thread, in_thread
 from momopay.errors import ConfigurationError
 
@@ -29,10 +28,90 @@ MAX_THREADS: Final = 40
 T = TypeVar("T")
 
 
+class AsyncSocket(AttemptSocket, httpcore.AsyncNetworkBackend, httpcore.AsyncNetworkStream):
+    """The socket of an async client, on asyncio and on trio."""
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
+    ) -> httpcore.AsyncNetworkStream:
+        try:
+            with anyio.fail_after(timeout):
+                await self._open(host, port)
+        except TimeoutError as error:
+            raise httpcore.ConnectTimeout("no connection within the timeout") from error
+        except (OSError, UnicodeError) as error:  # UnicodeError: a label is empty or too long
+            raise httpcore.ConnectError(str(error)) from error
+        return self
+
+    async def _wait(self, sock: socket.socket, writable: bool, _seconds: float) -> None:
+        # A cancel scope, and not `_seconds`, bounds the wait.
+        await (anyio.wait_writable(sock) if writable else anyio.wait_readable(sock))
+
+    async def _resolve(self, host: str, port: int) -> list[str]:
+        return addresses_in(await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+
+    async def _connect(self, address: str, port: int, seconds: float) -> socket.socket:
+        sock = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM)
+        try:
+            sock.setblocking(False)
+            try:
+                sock.connect((address, port))  # not `connect_ex`, which tools that ban sockets in tests do not see
+            except BlockingIOError:
+                with anyio.fail_after(seconds):
+                    await anyio.wait_writable(sock)
+                code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+                if code:
+                    raise OSError(code, os.strerror(code)) from None
+        except BaseException:
+            sock.close()
+            raise
+        return sock
+
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        return await self._read(max_bytes)
+
+    async def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        await anyio.lowlevel.checkpoint_if_cancelled()  # `send` may not suspend, and would miss a cancellation
+        if buffer:  # h11 ends a body with nothing more to write
+            await self._write(buffer)
+
+    async def aclose(self) -> None:
+        self._end_response()
+
+    async def start_tls(
+        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
+    ) -> httpcore.AsyncNetworkStream:
+        try:
+            with anyio.fail_after(timeout):
+                await self._start_tls(ssl_context, server_hostname)
+        except TimeoutError as error:
+            raise httpcore.ConnectTimeout("no TLS session within the timeout") from error
+        return self
+
+
+class AsyncConnection(Connection, httpx.AsyncHTTPTransport):
+    """An async connection."""
+
+    _socket_class = AsyncSocket
+    _core_class = httpcore.AsyncHTTPConnection
+
+    async def aclose(self) -> None:
+        try:
+            await super().aclose()
+        finally:
+            self.socket.end()
+
+
 class AsyncBackend(BaseBackend):
     """The backend of `AsyncClient`. It belongs to the event loop that uses it first."""
 
     is_async: ClassVar[bool] = True
+    _connection_class = AsyncConnection
     _loop: object = None
     _threads: anyio.CapacityLimiter  # made by `bind_to_loop`, because it belongs to the loop, as `_slots` does
 
@@ -54,9 +133,6 @@ class AsyncBackend(BaseBackend):
     def _time_limit(self, seconds: float) -> AbstractContextManager[object]:
         self.bind_to_loop()
         return anyio.move_on_after(seconds)
-
-    def _connect(self, origin: httpcore.Origin, progress: Progress | None) -> Connection:
-        return AsyncConnection(origin, progress, self._route)
 
     async def _close(self, connection: Any) -> None:
         with anyio.CancelScope(shield=True), suppress(Exception):  # also in a cancelled task
@@ -123,90 +199,3 @@ class AsyncSignal:
         with anyio.move_on_after(seconds):
             await self._event.wait()
         self._event = anyio.Event()
-
-
-class AsyncConnection(httpx.AsyncHTTPTransport, Connection):
-    """An async connection; see `SyncConnection`."""
-
-    def __init__(self, origin: httpcore.Origin, progress: Progress | None = None, route: Route = DIRECT) -> None:
-        self.socket = AttemptSocket(wait_suspended, progress)
-        tls = tls_context(origin, route)
-        network = AsyncNetwork(self.socket, route, tls=tls is not None)
-        self.core = httpcore.AsyncHTTPConnection(origin, tls, KEEP_ALIVE, network_backend=network)
-        self._pool = self.core  # type: ignore[assignment]
-
-    async def aclose(self) -> None:
-        try:
-            await super().aclose()
-        finally:
-            self.socket.close()
-
-
-class AsyncNetwork(Network, httpcore.AsyncNetworkBackend):
-    """Opens sockets on asyncio and on trio."""
-
-    async def connect_tcp(
-        self,
-        host: str,
-        port: int,
-        timeout: float | None = None,
-        local_address: str | None = None,
-        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
-    ) -> httpcore.AsyncNetworkStream:
-        try:
-            with anyio.fail_after(timeout):
-                await self._open(host, port)
-        except TimeoutError as error:
-            raise httpcore.ConnectTimeout("no connection within the timeout") from error
-        except (OSError, UnicodeError) as error:  # UnicodeError: a label is empty or too long
-            raise httpcore.ConnectError(str(error)) from error
-        return AsyncStream(self._socket)
-
-    async def _resolve(self, host: str, port: int) -> list[str]:
-        return addresses_in(await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM))
-
-    async def _connect(self, address: str, port: int, seconds: float) -> socket.socket:
-        sock = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM)
-        try:
-            sock.setblocking(False)
-            try:
-                sock.connect((address, port))  # not `connect_ex`, which tools that ban sockets in tests do not see
-            except BlockingIOError:
-                with anyio.fail_after(seconds):
-                    await anyio.wait_writable(sock)
-                code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-                if code:
-                    raise OSError(code, os.strerror(code)) from None
-        except BaseException:
-            sock.close()
-            raise
-        return sock
-
-
-class AsyncStream(Stream, httpcore.AsyncNetworkStream):
-    """A connected socket on an event loop, with or without TLS."""
-
-    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        return self._take_kept() or self._keep_last(await self._socket.receive(max_bytes))
-
-    async def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        await anyio.lowlevel.checkpoint_if_cancelled()  # `send` may not suspend, and would miss a cancellation
-        await self._socket.send(buffer)
-
-    async def aclose(self) -> None:
-        self._socket.response_ended()
-
-    async def start_tls(
-        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
-    ) -> httpcore.AsyncNetworkStream:
-        try:
-            with anyio.fail_after(timeout):
-                await self._socket.start_tls(ssl_context, server_hostname)
-        except TimeoutError as error:
-            raise httpcore.ConnectTimeout("no TLS session within the timeout") from error
-        return self
-
-
-async def wait_suspended(sock: socket.socket, writable: bool, _seconds: float) -> None:
-    """Wait for a socket on an event loop. A cancel scope, and not `_seconds`, bounds the wait."""
-    await (anyio.wait_writable(sock) if writable else anyio.wait_readable(sock))

@@ -127,8 +127,8 @@ def _parsed_url(url: str) -> httpx.URL:
 class Progress:
     """How far a request with an effect has come. What is not known counts as sent.
 
-    It follows httpcore's "trace" extension, on our own connections and on every transport that passes the extension on
-    to httpcore. No byte of the body may be written at or after `until`, a time of the backend's clock.
+    Our own sockets set it. Over a user's transport it follows httpcore's "trace" extension, if the transport passes it
+    on. No byte of the body may be written at or after `until`, a time of the backend's clock.
     """
 
     connecting: bool = False  # whether it is certain that nothing has been written yet
@@ -169,15 +169,19 @@ class Progress:
             self.connecting = False
             self.sending = True
         elif event.endswith("send_request_body.started"):
-            try:
-                if self.before_body is not None:
-                    await self.before_body()
-            except BaseException as error:
-                self.refusal = error
-                raise
-            if now() >= self.until:
-                raise httpcore.WriteTimeout(_TOO_LATE)
-            self.in_body = True
+            await self.begin_body()
+
+    async def begin_body(self) -> None:
+        """Allow the body to be written, or raise."""
+        try:
+            if self.before_body is not None:
+                await self.before_body()
+        except BaseException as error:
+            self.refusal = error
+            raise
+        if now() >= self.until:
+            raise httpcore.WriteTimeout(_TOO_LATE)
+        self.in_body = True
 
 
 class ResponseReader:
@@ -202,7 +206,7 @@ class ResponseReader:
         # The stream of a consumed response is at its end, and httpcore's would block for ever.
         if response.is_stream_consumed:
             self._is_decoded = True  # by httpx
-            self._take(response.content)
+            self._body += response.content
             return True
         if response.is_closed:
             raise httpx.StreamClosed
@@ -210,15 +214,12 @@ class ResponseReader:
 
     def feed(self, chunk: bytes) -> None:
         """Take the next chunk of the body. Raise `NoResponseError` if the body is too large or too late."""
-        self._take(chunk)
+        self._body += chunk
+        if len(self._body) > MAX_BODY:
+            raise self._too_large()
         # One network read may bring many chunks, between which no timer fires.
         if now() > self._deadline:
             raise self.timed_out()
-
-    def _take(self, data: bytes) -> None:
-        self._body += data
-        if len(self._body) > MAX_BODY:
-            raise self._too_large()
 
     def failure(self, error: Exception, url: str) -> NoResponseError:
         """Return the failure of an attempt at this URL in which the transport raised this error."""
@@ -245,6 +246,8 @@ class ResponseReader:
         encoding = "" if self._is_decoded else self._headers.get("content-encoding", "").strip().lower()
         if encoding not in {"", "identity"}:
             body = self._decode(body, encoding)
+        if len(body) > MAX_BODY:  # a transport may have read it whole
+            raise self._too_large()
         body = body.removeprefix(BOM_UTF8)
         if len(body) > _MIN_SIZE_TO_COUNT and body.count(b"{") + body.count(b"[") > MAX_PARTS:
             raise UnreadableResponseError("a body of too many parts", status=self._status)

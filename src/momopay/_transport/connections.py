@@ -5,7 +5,7 @@ httpcore's pool, whose cost for each request grows with its idle connections.
 
 Invariants:
 - A connection carries one request at a time, for one thread or task.
-- A connection goes back to the stack only after a complete response that no byte followed (`ends_cleanly`).
+- A connection goes back to the stack only after a complete response that no byte followed.
 - A request with an effect never uses an idle connection. If the server closed it just as a payment was written to it,
   the payment's outcome would be unknown. A failure to connect is certainly not sent.
 - The connection of a request with an effect is aborted (RST), also by the kernel if the process dies, unless `answered`
@@ -16,14 +16,12 @@ from __future__ import annotations
 
 import errno
 import os
-import socket
 import ssl
 from abc import ABC, abstractmethod
 from base64 import b64encode
 from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, Final, cast
@@ -34,27 +32,14 @@ import httpx
 from momopay._fork import renew_in_child
 from momopay._transport import attempt
 from momopay._transport.attempt import TRANSPORT_ERRORS, Progress, RawResponse, ResponseReader, build_request
-from momopay._transport.sockets import AttemptSocket, Stream, is_address, open_tunnel
+from momopay._transport.sockets import DIRECT, AttemptSocket, Route
 from momopay.errors import ConfigurationError
 from momopay.urls import check_proxy_url
 
 # The fraction of the timeout for connecting. Below 1, so that its failure is reported before the attempt times out.
 _CONNECT_FRACTION: Final = 0.9
-_UNANSWERED: Final = 3.0  # seconds after which the next address of a name is tried
 # Seconds. Common servers close an idle connection after five.
 KEEP_ALIVE: Final = 4.0
-
-
-@dataclass(frozen=True)
-class Route:
-    """How the service is reached: the options `verify` and `proxy`."""
-
-    tls: ssl.SSLContext | None = None
-    proxy: tuple[str, int] | None = None  # host and port
-    authorization: bytes | None = field(default=None, repr=False)  # for the proxy
-
-
-DIRECT: Final = Route()
 
 
 def route_of(proxy: object, verify: object, transport: object) -> Route:
@@ -71,12 +56,6 @@ def route_of(proxy: object, verify: object, transport: object) -> Route:
         raise ConfigurationError(f"proxy {error}") from error
     authorization = None if credentials is None else b"Basic " + b64encode(credentials.encode())
     return Route(verify, (host, port), authorization)
-
-
-def ends_cleanly(response: httpx.Response) -> bool:
-    """Return whether a response came over a socket of ours and no byte followed it."""
-    stream = response.extensions.get("network_stream")  # not ours if a test tool answered
-    return isinstance(stream, Stream) and not stream.has_unread()
 
 
 def tls_context(origin: httpcore.Origin, route: Route = DIRECT) -> ssl.SSLContext | None:
@@ -109,51 +88,32 @@ def _is_readable_folder(path: str) -> bool:
 
 
 class Connection:
-    """The base class of both clients' connections."""
+    """The base class of both clients' connections.
 
-    socket: AttemptSocket
-    core: httpcore.HTTPConnection | httpcore.AsyncHTTPConnection
+    They are httpx transports, so that tools which patch `httpx.HTTPTransport.handle_request` (pytest-httpx, vcrpy) see
+    our requests. httpx has no public way to replace what a transport sends through, so `_pool` is set here: the only
+    private attribute of another library that this package uses.
+    """
+
+    _socket_class: ClassVar[Any]
+    _core_class: ClassVar[Any]
+
+    def __init__(self, origin: httpcore.Origin, progress: Progress | None = None, route: Route = DIRECT) -> None:
+        tls = tls_context(origin, route)
+        self.socket: AttemptSocket = self._socket_class(progress, route, tls=tls is not None)
+        self.core: Any = self._core_class(origin, tls, KEEP_ALIVE, network_backend=self.socket)
+        self._pool: Any = self.core
 
     def has_expired(self) -> bool:
         """Return whether the connection was idle for too long or the server closed it."""
-        return self.core.has_expired()
+        expired: bool = self.core.has_expired()
+        return expired
 
-
-class Network(ABC):
-    """The base class of both clients' network backends, which open the sockets of connections."""
-
-    def __init__(self, sock: AttemptSocket, route: Route = DIRECT, *, tls: bool = False) -> None:
-        self._socket = sock
-        self._route = route
-        self._tls = tls
-
-    @abstractmethod
-    async def _resolve(self, host: str, port: int) -> list[str]:
-        """Return the addresses of a name, each once, in the resolver's order."""
-
-    @abstractmethod
-    async def _connect(self, address: str, port: int, seconds: float) -> socket.socket:
-        """Return a connected socket, or raise OSError."""
-
-    async def _open(self, host: str, port: int) -> None:
-        """Connect to the service, or raise httpcore's ConnectError or ConnectTimeout."""
-        next_host, next_port = self._route.proxy or (host, port)
-        addresses = [next_host] if is_address(next_host) else await self._resolve(next_host, next_port)
-        failure: OSError | None = None
-        for tried, address in enumerate(addresses):
-            seconds, left = self._socket.remaining(httpcore.ConnectTimeout), len(addresses) - tried
-            if left > 1:  # one that does not answer, as an IPv6 that swallows packets, must leave time for the others
-                seconds = min(seconds / left, _UNANSWERED)
-            try:
-                self._socket.connected(await self._connect(address, next_port, seconds))
-                break
-            except OSError as error:
-                failure = error
-        else:
-            kind = httpcore.ConnectTimeout if isinstance(failure, TimeoutError) else httpcore.ConnectError
-            raise kind(str(failure or "the name has no address")) from failure
-        if self._tls and self._route.proxy is not None:
-            await open_tunnel(self._socket, host, port, self._route.authorization)
+    def can_be_kept(self, response: httpx.Response) -> bool:
+        """Return whether the connection may carry another request: this response is complete and no byte followed."""
+        # The response is not from our socket if a test tool answered.
+        is_own = response.extensions.get("network_stream") is self.socket
+        return is_own and self.core.is_idle() and not self.socket.has_unread()
 
 
 class IdleStack:
@@ -203,6 +163,7 @@ class BaseBackend(ABC):
     """What both backends do with a request. The blocking one never suspends."""
 
     is_async: ClassVar[bool]
+    _connection_class: ClassVar[type[Connection]]
     # Bounds the number of connections. Those of a blocking client are bounded by the user's threads.
     _slots: AbstractAsyncContextManager[object] = nullcontext()
 
@@ -217,10 +178,6 @@ class BaseBackend(ABC):
     @abstractmethod
     def _time_limit(self, seconds: float) -> AbstractContextManager[object]:
         """Return a context that ends an attempt after so many seconds, unless its socket does that."""
-
-    @abstractmethod
-    def _connect(self, origin: httpcore.Origin, progress: Progress | None) -> Connection:
-        """Return a new connection, which opens its socket at its first use."""
 
     @abstractmethod
     async def _close(self, connection: Any) -> None:
@@ -251,8 +208,9 @@ class BaseBackend(ABC):
                 times |= dict.fromkeys(("read", "write"), timeout)
             extensions: dict[str, Any] = {"timeout": times}
             if progress is not None:
-                extensions["trace"] = progress.trace_async if self.is_async else progress.trace
                 deadline = progress.until = min(progress.until, deadline)
+                if self._transport is not None:
+                    extensions["trace"] = progress.trace_async if self.is_async else progress.trace
             reader = ResponseReader(progress or Progress(), deadline)
             try:
                 request = build_request(method, url, headers, body, extensions)
@@ -265,7 +223,7 @@ class BaseBackend(ABC):
                     try:
                         connection.socket.deadline = deadline
                         reader.progress.knows_body = bool(request.content)
-                        # From here on the trace decides. Without one, as with some test tools, it may be sent.
+                        # From here on the socket decides. Without it, as with some test tools, it may be sent.
                         reader.progress.connecting = False
                         response = await self._exchange(connection, request, reader)
                         answer = reader.finish()
@@ -292,7 +250,7 @@ class BaseBackend(ABC):
                 return connection
             await self._close(connection)
         origin = httpcore.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=b"/").origin
-        return self._connect(origin, progress)
+        return self._connection_class(origin, progress, route)
 
     async def _exchange(self, transport: Any, request: httpx.Request, reader: ResponseReader) -> httpx.Response:
         if not self.is_async:
@@ -317,7 +275,7 @@ class BaseBackend(ABC):
         unused = [connection]
         if progress is not None:
             connection.socket.answered()
-        elif connection.core.is_idle() and ends_cleanly(response) and not self.is_closed:
+        elif connection.can_be_kept(response) and not self.is_closed:
             unused = self._idle.push(connection)
         for each in unused:
             await self._close(each)

@@ -1,11 +1,14 @@
 """The non-blocking socket of one connection. Both clients use it, and each has its own way to wait for it.
 
-It does two things that neither httpcore nor anyio does:
+It does three things that neither httpcore nor anyio does:
 - The fence: no byte is written after the deadline. The clock is read immediately before each `send` of the system's
   socket, also for the rest after a partial write. anyio would write through the event loop's buffer, and httpcore would
   wait in `send`; a frozen process or a blocked event loop would then send later.
 - No late arrival: the connection of a request with an effect is aborted (RST) unless a complete response came.
   Otherwise the kernel could deliver its buffer minutes later, when a search for the payment has found nothing.
+- Nothing is taken for the response to the next request: the last byte of each read is held back for the next read.
+  httpcore reads only while its response is incomplete, so a byte that follows the response stays here. httpcore would
+  keep it in its parser, and one payment's success would be returned for another payment.
 
 httpcore's timeouts are ignored. They bound each read by itself, so a server that drips single bytes would outlast them.
 The deadline of the `AttemptSocket` bounds the attempt as a whole.
@@ -21,8 +24,10 @@ import socket
 import ssl
 import struct
 import sys
-from collections.abc import Awaitable, Callable, Iterable
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import dataclass, field
 from ipaddress import ip_address
 from typing import Any, Final
 
@@ -35,33 +40,61 @@ from momopay._transport.attempt import Progress, run_blocking
 _LINGER: Final = "hh" if sys.platform == "win32" else "ii"
 _ABORT: Final = struct.pack(_LINGER, 1, 0)
 _CLOSE: Final = struct.pack(_LINGER, 0, 0)
-_MAX_HEAD: Final = 16 * 1024
+_END_OF_HEAD: Final = b"\r\n\r\n"
+_MAX_HEAD: Final = 16 * 1024  # bytes of a proxy's answer
+_NO_TIME: Final = "no time is left within the timeout"
+_UNANSWERED: Final = 3.0  # seconds after which the next address of a name is tried
 _STATUS: Final = re.compile(rb"HTTP/1\.[01] ([0-9]{3})[ \r]")
 # What a non-blocking socket raises if the caller must wait for it.
 _NOT_READY: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
-Wait = Callable[[socket.socket, bool, float], Awaitable[object]]
-"""Waits until a socket is readable (writable, if the second argument is True), for so many seconds at most."""
+
+@dataclass(frozen=True)
+class Route:
+    """How the service is reached: the options `verify` and `proxy`."""
+
+    tls: ssl.SSLContext | None = None
+    proxy: tuple[str, int] | None = None  # host and port
+    authorization: bytes | None = field(default=None, repr=False)  # for the proxy
 
 
-class AttemptSocket:
-    """The socket of a connection, and the deadline of the attempt that it carries."""
+DIRECT: Final = Route()
+
+
+class AttemptSocket(ABC):
+    """The socket of a connection, and the deadline of the attempt that it carries.
+
+    It is what httpcore connects by and the stream that it gets. A request with an effect has a `progress`.
+    """
 
     raw: socket.socket
     """The open socket, with or without TLS, once `connected` was called."""
 
-    def __init__(self, wait: Wait, progress: Progress | None = None) -> None:
-        self._wait = wait
-        self._progress = progress or Progress()
-        self._has_effect = progress is not None  # of the request
+    def __init__(self, progress: Progress | None = None, route: Route = DIRECT, *, tls: bool = False) -> None:
+        self._progress = progress
+        self._route = route
+        self._tls = tls
         self._is_connected = False
+        self._kept: bytes = b""  # the byte that is held back
         self.deadline: float = 0.0  # set anew for each attempt
+
+    @abstractmethod
+    async def _wait(self, sock: socket.socket, writable: bool, seconds: float, /) -> object:
+        """Wait until a socket is readable, or writable, for so many seconds at most."""
+
+    @abstractmethod
+    async def _resolve(self, host: str, port: int) -> list[str]:
+        """Return the addresses of a name, each once, in the resolver's order."""
+
+    @abstractmethod
+    async def _connect(self, address: str, port: int, seconds: float) -> socket.socket:
+        """Return a connected socket, or raise OSError."""
 
     def remaining(self, error: type[httpcore.TimeoutException]) -> float:
         """Return the seconds that remain for the attempt, or raise the error if there are none."""
         seconds = self.deadline - attempt.now()
         if seconds <= 0:
-            raise error("no time is left within the timeout")
+            raise error(_NO_TIME)
         return seconds
 
     def connected(self, sock: socket.socket) -> None:
@@ -69,13 +102,35 @@ class AttemptSocket:
         sock.setblocking(False)
         with suppress(OSError):  # some systems refuse it if the server has hung up already
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if self._has_effect:
+        if self._progress is not None:
             # Set now and not on close, because the kernel closes the sockets of a killed process, too.
             with suppress(OSError):
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _ABORT)
         self.raw, self._is_connected = sock, True
 
-    async def start_tls(self, context: ssl.SSLContext, server_hostname: str | None) -> None:
+    async def _open(self, host: str, port: int) -> None:
+        """Connect to the service, or raise httpcore's ConnectError or ConnectTimeout."""
+        if self._progress is not None:
+            self._progress.connecting = True
+        next_host, next_port = self._route.proxy or (host, port)
+        addresses = [next_host] if is_address(next_host) else await self._resolve(next_host, next_port)
+        failure: OSError | None = None
+        for tried, address in enumerate(addresses):
+            seconds, left = self.remaining(httpcore.ConnectTimeout), len(addresses) - tried
+            if left > 1:  # one that does not answer, as an IPv6 that swallows packets, must leave time for the others
+                seconds = min(seconds / left, _UNANSWERED)
+            try:
+                self.connected(await self._connect(address, next_port, seconds))
+                break
+            except OSError as error:
+                failure = error
+        else:
+            kind = httpcore.ConnectTimeout if isinstance(failure, TimeoutError) else httpcore.ConnectError
+            raise kind(str(failure or "the name has no address")) from failure
+        if self._tls and self._route.proxy is not None:
+            await open_tunnel(self, host, port, self._route.authorization)
+
+    async def _start_tls(self, context: ssl.SSLContext, server_hostname: str | None) -> None:
         """Start TLS, or close the socket and raise `httpcore.ConnectError`."""
         try:
             tls = context.wrap_socket(self.raw, do_handshake_on_connect=False, server_hostname=server_hostname)
@@ -88,7 +143,7 @@ class AttemptSocket:
                 except _NOT_READY as obstacle:
                     await self._wait(tls, isinstance(obstacle, ssl.SSLWantWriteError), seconds)
         except BaseException as error:
-            self.close()
+            self.end()
             if isinstance(error, OSError):
                 raise httpcore.ConnectError(str(error)) from error
             raise
@@ -102,30 +157,59 @@ class AttemptSocket:
             if not (isinstance(sock, ssl.SSLSocket) and sock.pending()):
                 await self._wait(sock, False, self.remaining(httpcore.ReadTimeout))
             while True:
-                seconds = self.remaining(httpcore.ReadTimeout)
                 try:
                     return sock.recv(max_bytes)
                 except _NOT_READY as obstacle:
                     # TLS may have to write in order to read.
+                    seconds = self.remaining(httpcore.ReadTimeout)
                     await self._wait(sock, isinstance(obstacle, ssl.SSLWantWriteError), seconds)
         except OSError as error:
             raise httpcore.ReadError(str(error)) from error
+
+    async def _read(self, max_bytes: int) -> bytes:
+        data, self._kept = self._kept, b""
+        if not data:
+            data = await self.receive(max_bytes)
+            if len(data) > 1:  # a single byte is returned at once, because b"" means the end of the stream
+                data, self._kept = data[:-1], data[-1:]
+        return data
+
+    def has_unread(self) -> bool:
+        """Return whether a byte followed the response."""
+        return bool(self._kept)
+
+    async def _write(self, data: bytes) -> None:
+        """Send what httpcore writes: first the head, by itself, then the body."""
+        progress = self._progress
+        if progress is None:
+            await self.send(data)
+            return
+        # Whatever does not end as a head does may have a part of the body in it.
+        is_head = not progress.sending and data.endswith(_END_OF_HEAD)
+        progress.connecting, progress.sending = False, True
+        if not is_head and not progress.in_body:
+            await progress.begin_body()
+        await self.send(data)
+        if is_head and progress.knows_body:
+            await progress.begin_body()
 
     async def send(self, data: bytes) -> None:
         """Send all the data, none of it after the deadline."""
         sock, left = self.raw, memoryview(data)
         try:
             while left:
-                seconds = self.remaining(httpcore.WriteTimeout)
-                if self._has_effect and hasattr(socket, "TCP_USER_TIMEOUT"):
+                seconds = self.deadline - attempt.now()
+                if self._progress is not None and hasattr(socket, "TCP_USER_TIMEOUT"):
                     # The kernel then drops what it cannot deliver in time, even if this process is frozen.
                     with suppress(OSError):
                         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, max(1, int(1000 * seconds)))
                 try:
                     # A process that is frozen between this check and the system call would send when it thaws. So only
                     # the note that some of the body may have been written comes between the two.
-                    self.remaining(httpcore.WriteTimeout)
-                    self._progress.sending_body = self._progress.in_body
+                    if attempt.now() >= self.deadline:
+                        raise httpcore.WriteTimeout(_NO_TIME)
+                    if self._progress is not None:
+                        self._progress.sending_body = self._progress.in_body
                     left = left[sock.send(left) :]
                 except _NOT_READY as obstacle:
                     # TLS may have to read in order to write.
@@ -137,22 +221,26 @@ class AttemptSocket:
         """Return whether data has arrived, or the server has hung up."""
         return not self._is_connected or self.raw.fileno() < 0 or run_blocking(wait_blocking(self.raw, False, 0.0))
 
-    def response_ended(self) -> None:
-        """Close the socket, unless its request has an effect."""
-        # httpcore calls this when a response ends, before it is known whether the response was complete.
-        if not self._has_effect:
-            self.close()
-
     def answered(self) -> None:
-        """Let `close` end the connection normally, because a complete response came."""
+        """Let `end` close the connection normally, because a complete response came."""
         if self._is_connected:
             with suppress(OSError):
                 self.raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _CLOSE)
 
-    def close(self) -> None:
+    def end(self) -> None:
         """Close the socket. The connection of a request with an effect is aborted, unless `answered` was called."""
         if self._is_connected:
             self.raw.close()
+
+    def _end_response(self) -> None:
+        """Close the socket, unless its request has an effect."""
+        # httpcore calls this when a response ends, before it is known whether the response was complete.
+        if self._progress is None:
+            self.end()
+
+    def get_extra_info(self, info: str) -> Any:
+        """Return "is_readable", and None for the rest: with an "ssl_object", httpcore would try HTTP/2."""
+        return self.is_readable() if info == "is_readable" else None
 
 
 async def wait_blocking(sock: socket.socket, writable: bool, seconds: float) -> bool:
@@ -163,37 +251,6 @@ async def wait_blocking(sock: socket.socket, writable: bool, seconds: float) -> 
     poller = select.poll()  # select takes no descriptor above 1023
     poller.register(sock, select.POLLOUT if writable else select.POLLIN)
     return bool(poller.poll(1000 * seconds))
-
-
-class Stream:
-    """The base class of both clients' streams. It detects bytes that follow a response.
-
-    httpcore keeps such bytes in its parser and would take them for the response to the next request: one payment's
-    success would be returned for another payment. So the last byte of each read is held back for the next read.
-    httpcore reads only while its response is incomplete, so a byte that follows the response stays here. This works for
-    every framing without parsing any.
-    """
-
-    def __init__(self, sock: AttemptSocket) -> None:
-        self._socket = sock
-        self._kept: bytes = b""
-
-    def _take_kept(self) -> bytes:
-        data, self._kept = self._kept, b""
-        return data
-
-    def _keep_last(self, data: bytes) -> bytes:
-        if len(data) > 1:  # a single byte is returned at once, because b"" means the end of the stream
-            self._kept = data[-1:]
-            return data[:-1]
-        return data
-
-    def has_unread(self) -> bool:
-        return bool(self._kept)
-
-    def get_extra_info(self, info: str) -> Any:
-        """Return "is_readable", and None for the rest: with an "ssl_object", httpcore would try HTTP/2."""
-        return self._socket.is_readable() if info == "is_readable" else None
 
 
 async def open_tunnel(sock: AttemptSocket, host: str, port: int, authorization: bytes | None) -> None:

@@ -14,24 +14,80 @@ from typing import Any, ClassVar, TypeVar
 import httpcore
 import httpx
 
-from momopay._transport.attempt import Progress, run_blocking
+from momopay._transport.attempt import run_blocking
 from momopay._transport.clock import done_within
-from momopay._transport.connections import DIRECT, KEEP_ALIVE, BaseBackend, Connection, Network, Route, tls_context
-from momopay._transport.sockets import AttemptSocket, Stream, addresses_in, wait_blocking
+from momopay._transport.connections import BaseBackend, Connection
+from momopay._transport.sockets import AttemptSocket, addresses_in, wait_blocking
 
 T = TypeVar("T")
+
+
+class SyncSocket(AttemptSocket, httpcore.NetworkBackend, httpcore.NetworkStream):
+    """The socket of a blocking client."""
+
+    _wait = staticmethod(wait_blocking)
+
+    def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
+    ) -> httpcore.NetworkStream:
+        run_blocking(self._open(host, port))
+        return self
+
+    async def _resolve(self, host: str, port: int) -> list[str]:
+        ask = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
+        try:
+            return addresses_in(done_within(self.remaining(httpcore.ConnectTimeout), ask, f"momopay resolves {host}"))
+        except TimeoutError:
+            raise httpcore.ConnectTimeout(f"{host} was not resolved in time") from None
+        except (OSError, UnicodeError) as error:  # UnicodeError: a label is empty or too long
+            raise httpcore.ConnectError(str(error)) from error
+
+    async def _connect(self, address: str, port: int, seconds: float) -> socket.socket:
+        return socket.create_connection((address, port), seconds)
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        return run_blocking(self._read(max_bytes))
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        if buffer:  # h11 ends a body with nothing more to write
+            run_blocking(self._write(buffer))
+
+    def close(self) -> None:
+        self._end_response()
+
+    def start_tls(
+        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
+    ) -> httpcore.NetworkStream:
+        run_blocking(self._start_tls(ssl_context, server_hostname))
+        return self
+
+
+class SyncConnection(Connection, httpx.HTTPTransport):
+    """A blocking connection."""
+
+    _socket_class = SyncSocket
+    _core_class = httpcore.HTTPConnection
+
+    def close(self) -> None:
+        try:
+            super().close()
+        finally:
+            self.socket.end()
 
 
 class SyncBackend(BaseBackend):
     """The backend of `Client`. Any thread may call any method."""
 
     is_async: ClassVar[bool] = False
+    _connection_class = SyncConnection
 
     def _time_limit(self, seconds: float) -> AbstractContextManager[object]:
         return nullcontext()  # the sockets keep the deadline
-
-    def _connect(self, origin: httpcore.Origin, progress: Progress | None) -> Connection:
-        return SyncConnection(origin, progress, self._route)
 
     async def _close(self, connection: Any) -> None:
         with suppress(Exception):
@@ -74,73 +130,3 @@ class SyncSignal:
 
     async def wait(self, seconds: float) -> None:
         self._lock.acquire(timeout=min(max(0.0, seconds), threading.TIMEOUT_MAX))
-
-
-class SyncConnection(httpx.HTTPTransport, Connection):
-    """A blocking connection."""
-
-    # An httpx transport, so that tools which patch `httpx.HTTPTransport.handle_request` (pytest-httpx, vcrpy) see our
-    # requests. httpx has no public way to replace what a transport sends through, so `_pool` is set here: the only
-    # private attribute of another library that this package uses.
-
-    def __init__(self, origin: httpcore.Origin, progress: Progress | None = None, route: Route = DIRECT) -> None:
-        self.socket = AttemptSocket(wait_blocking, progress)
-        tls = tls_context(origin, route)
-        network = SyncNetwork(self.socket, route, tls=tls is not None)
-        self.core = httpcore.HTTPConnection(origin, tls, KEEP_ALIVE, network_backend=network)
-        self._pool = self.core  # type: ignore[assignment]
-
-    def close(self) -> None:
-        try:
-            super().close()
-        finally:
-            self.socket.close()
-
-
-class SyncNetwork(Network, httpcore.SyncBackend):
-    """Opens sockets for a blocking client."""
-
-    def connect_tcp(
-        self,
-        host: str,
-        port: int,
-        timeout: float | None = None,
-        local_address: str | None = None,
-        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
-    ) -> httpcore.NetworkStream:
-        run_blocking(self._open(host, port))
-        return SyncStream(self._socket)
-
-    async def _resolve(self, host: str, port: int) -> list[str]:
-        ask = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
-        try:
-            return addresses_in(
-                done_within(self._socket.remaining(httpcore.ConnectTimeout), ask, f"momopay resolves {host}")
-            )
-        except TimeoutError:
-            raise httpcore.ConnectTimeout(f"{host} was not resolved in time") from None
-        except (OSError, UnicodeError) as error:  # UnicodeError: a label is empty or too long
-            raise httpcore.ConnectError(str(error)) from error
-
-    async def _connect(self, address: str, port: int, seconds: float) -> socket.socket:
-        return socket.create_connection((address, port), seconds)
-
-
-class SyncStream(Stream, httpcore.NetworkStream):
-    """A connected socket of a blocking client, with or without TLS."""
-
-    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        return self._take_kept() or self._keep_last(run_blocking(self._socket.receive(max_bytes)))
-
-    def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        if buffer:  # h11 ends a body with nothing more to write
-            run_blocking(self._socket.send(buffer))
-
-    def close(self) -> None:
-        self._socket.response_ended()
-
-    def start_tls(
-        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
-    ) -> httpcore.NetworkStream:
-        run_blocking(self._socket.start_tls(ssl_context, server_hostname))
-        return self
