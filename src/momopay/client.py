@@ -20,15 +20,16 @@ from momopay._core.config import (
     SHARED_BUDGET,
     UNCHANGED,
     Account,
+    Hooks,
     Limits,
     check_budget,
     check_transport,
-    checked_flag,
     checked_headers,
     merged_headers,
 )
 from momopay._core.wiring import BackendT, ClassResource, ClientJournal, Once, load, once
 from momopay._redaction import clears_frames
+from momopay.errors import ConfigurationError
 
 if TYPE_CHECKING:
     import httpx
@@ -48,6 +49,7 @@ class BaseClient(Generic[BackendT, TransportT]):
     """The base class of both clients."""
 
     _is_async: ClassVar[bool]
+    _hooks: ClassVar[Hooks] = Hooks()  # those of an integration, if a subclass sets them
     _owns_connections: bool = True
     _owns_journal: bool = True
 
@@ -80,8 +82,10 @@ class BaseClient(Generic[BackendT, TransportT]):
         self._budget = budget
         self._limits = Limits(timeout=timeout, deadline=deadline, max_attempts=max_attempts, max_wait=max_wait)
         self._account = Account(api_key, base_url)
-        self._payout_keys = checked_flag("payout_keys", payout_keys)
-        self._headers = checked_headers(default_headers, app_info)
+        if not isinstance(payout_keys, bool):  # as the text "false" is
+            raise ConfigurationError("payout_keys must be True or False")
+        self._payout_keys = payout_keys
+        self._headers = checked_headers(default_headers, app_info, momopay.__version__)
         self._observer: Any = None if on_event is None else load("_core.events.Observer")(on_event)
         self._journal = None if journal is None else ClientJournal(journal)
         arguments: tuple[object, ...] = (transport,)
@@ -101,6 +105,7 @@ class BaseClient(Generic[BackendT, TransportT]):
             self._headers,
             self._observer,
             None if self._journal is None else self._journal.get,
+            self._hooks,
             payout_keys=self._payout_keys,
         )
         return session

@@ -15,8 +15,8 @@ from campaign.judge import Finding
 from momopay import EntryKind, JournalState, MomoPayError, OutcomeUnknownError
 from momopay._core import call as _call
 from momopay._core import response as _response
+from momopay._core.reads import Matches, search
 from momopay._core.retry import SEARCHED_FIRST, FailureKind
-from momopay._core.search import Matches, search
 from momopay._transport import clock as _clock
 from momopay.durable import lookup, once, send
 from momopay.durable.lookup import PaymentLookup

@@ -12,7 +12,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from math import inf
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -26,10 +26,12 @@ from events_kit import Watcher
 from in_turn import in_turn
 from momopay import BudgetExhaustedError, Client, FileRateBudget, Journal, RateBudget
 from momopay._core.call import Call, Endpoint
+from momopay._core.config import Hooks
 from momopay._core.operation import run_sync
 from momopay._core.reads import read_tenant, read_transaction
 from momopay._core.retry import AT_MOST_ONCE, SAFE, FailureKind, RetryPolicy
 from momopay._transport.attempt import NotSentError
+from momopay.durable.payment import journal_for
 from momopay.errors import ERRORS_BY_CODE
 from momopay.events import AttemptEnded
 from momopay.resources.stk import INITIATE
@@ -633,10 +635,10 @@ def test_the_text_of_an_error_that_is_not_ours_is_not_logged(caplog: pytest.LogC
 def test_a_durable_call_without_a_journal_shows_both_ways() -> None:
     client, service = reach(SUCCESS)
     with pytest.raises(momopay.ConfigurationError, match=r'Client\(journal="sqlite:///payments.db"\).*journal= to the'):
-        session_of(client).journal_for(None)
-    for given in ("sqlite:///x.db", Path("x.db")):
+        journal_for(session_of(client), None)
+    for given in cast("list[Any]", ["sqlite:///x.db", Path("x.db")]):
         with pytest.raises(momopay.ConfigurationError, match=r"momopay\.Journal"):
-            session_of(client).journal_for(given)
+            journal_for(session_of(client), given)
     assert service.sent == []
 
 
@@ -658,7 +660,7 @@ def test_a_client_that_is_closed_closes_its_budget() -> None:
 def test_a_given_callback_url_goes_before_one_that_an_integration_makes() -> None:
     session = session_of(reach(SUCCESS)[0])
     assert session.callback_url(None, "A") is None
-    session.make_callback_url = "made for {}".format
+    session.hooks = Hooks("made for {}".format)
     given = [("given", "A"), ("given", None), (None, "A"), (None, None)]
     assert [session.callback_url(*each) for each in given] == ["given", "given", "made for A", None]
 
@@ -666,5 +668,5 @@ def test_a_given_callback_url_goes_before_one_that_an_integration_makes() -> Non
 def test_the_journal_of_a_call_goes_before_that_of_its_client(tmp_path: Path) -> None:
     with Journal(f"sqlite:///{tmp_path / 'a.db'}") as own, Journal(f"sqlite:///{tmp_path / 'b.db'}") as other:
         client, _ = reach(SUCCESS, journal=own)
-        assert session_of(client).journal_for(None) is own
-        assert session_of(client).journal_for(other) is other
+        assert journal_for(session_of(client), None) is own
+        assert journal_for(session_of(client), other) is other

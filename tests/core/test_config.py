@@ -71,10 +71,10 @@ def test_another_kind_of_key_hears_of_ours(key: str) -> None:
 
 
 def test_headers_are_added_and_replace_those_of_the_same_name() -> None:
-    assert checked_headers(None, None) == {}
-    assert checked_headers({"X-Shop": "1"}, None) == {"X-Shop": "1"}
-    program = {"User-Agent": f"momopay/{momopay.__version__} shop/1.2"}
-    assert checked_headers({"X-Shop": "1"}, "shop/1.2") == {"X-Shop": "1", **program}
+    assert checked_headers(None, None, "1") == {"User-Agent": "momopay/1"}
+    assert checked_headers({"X-Shop": "1"}, None, "1")["X-Shop"] == "1"
+    program = {"User-Agent": "momopay/1 shop/1.2"}
+    assert checked_headers({"X-Shop": "1"}, "shop/1.2", "1") == {"X-Shop": "1", **program}
     assert merged_headers({"x-shop": "1", "X-Day": "2"}, {"X-Shop": "3"}) == {"X-Day": "2", "X-Shop": "3"}
 
 
@@ -90,7 +90,7 @@ def test_headers_are_added_and_replace_those_of_the_same_name() -> None:
 )
 def test_headers_that_would_change_a_request_are_refused(headers: Any) -> None:
     with pytest.raises(ConfigurationError, match="default_headers"):
-        checked_headers(headers, None)
+        checked_headers(headers, None, "1")
 
 
 @in_turn(("transport", "is_async"), [(httpx.AsyncHTTPTransport(), False), (httpx.HTTPTransport(), True), (7, True)])
@@ -105,7 +105,7 @@ def test_a_transport_of_the_other_client_and_what_is_no_budget_are_refused(trans
 @in_turn("text", ["", " shop", "shop\r\nX: 1", "sh\u00f6p", 1, b"shop/1.2"])
 def test_a_program_that_is_no_header_text_is_refused(text: Any) -> None:
     with pytest.raises(ConfigurationError, match="app_info"):
-        checked_headers(None, text)
+        checked_headers(None, text, "1")
 
 
 @in_turn("url", ["http://api.example/v1", "http://x.localhost/v1", "ftp://api.example/v1", "api"])

@@ -62,6 +62,7 @@ from momopay import (
     RequestValidationError,
     Transaction,
 )
+from momopay._core.config import Hooks
 from momopay.sandbox import Fault, Outcome, phone_for
 
 LONG = "order-2026-11-22-0042"
@@ -189,7 +190,7 @@ def test_arguments_at_fault_are_refused_here(shop: Shop) -> None:
         for no_journal in (nothing, "sqlite:///journal.db"):
             with pytest.raises(ConfigurationError, match="journal"):
                 shop(calls.once(no_journal))
-        session_of(shop.sdk.client).before_payment = refuse
+        session_of(shop.sdk.client).hooks = Hooks(before_payment=refuse)
         with pytest.raises(ConfigurationError, match="not of 'r'"):
             shop(calls.once(shop.journal))
     assert (shop.sandbox.requests, list(shop.journal.entries())) == ([], [])

@@ -18,6 +18,7 @@ from durable.kit import KEY_CHECK, PAYOUTS, Lanes, Service, Shop, balance, over_
 from events_kit import Watcher
 from journal.kit import ACCEPTED, NOT_SENT, PHONE, REFUSED, UNKNOWN, execute, just_before, put, put_collection
 from momopay import Journal, JournalState, PayoutItem, RateBudget
+from momopay._core.config import Hooks
 from momopay.durable.pay_all import find_similar
 from momopay.models.requests import PayoutRequest
 from momopay.sandbox import Fault, Sandbox
@@ -45,7 +46,7 @@ def states(outcomes: list[PayoutOutcome]) -> list[JournalState]:
 
 
 def test_mappings_carry_all_arguments_of_pay_once(shop: Shop) -> None:
-    session_of(shop.sdk.client).make_callback_url = "https://shop.example/{}".format
+    session_of(shop.sdk.client).hooks = Hooks("https://shop.example/{}".format)
     given = {"reference": "R", "amount": Decimal("10.50"), "phone": PHONE, "description": "d"}
     (outcome,) = pay(shop, (each for each in [MappingProxyType(given | {"metadata": {"file": "a"}})]))
     assert outcome.payment is not None
@@ -145,7 +146,7 @@ def test_a_callback_url_that_cannot_be_made_stops_the_run(shop: Shop) -> None:
     def refuse(_reference: str) -> str:
         raise momopay.ConfigurationError("no secret")
 
-    session_of(shop.sdk.client).make_callback_url = refuse
+    session_of(shop.sdk.client).hooks = Hooks(refuse)
     (outcome,) = pay(shop, items(3))
     assert (outcome.reference, outcome.state, str(outcome.error)) == ("SAL-0", NOT_SENT, "no secret")
     assert (outcome.stops, shop.sandbox.requests) == (True, [])

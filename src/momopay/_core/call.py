@@ -139,9 +139,10 @@ class Call(Generic[R]):
         # `Sender` calls this before it writes SENDING: a process that dies while it waits leaves no unresolved payment.
         self._check_stk_pause()
         if not self.has_slot:
-            await self.session.acquire_slot(self.lane, latest=self.latest_start, describe=self._describe)
+            has_waited = await self.session.acquire_slot(self.lane, latest=self.latest_start, describe=self._describe)
             self.has_slot = True
-            self._check_stk_pause()  # it may have begun while this call waited
+            if has_waited:  # a pause may have begun meanwhile
+                self._check_stk_pause()
 
     async def run(self) -> R:
         """Return the record, after as many attempts as the retry policy allows, or raise the final error."""
@@ -288,10 +289,9 @@ class Call(Generic[R]):
             if endpoint.envelope is None and error.status is not None and is_success(error.status):
                 return RawResponse(error.status, Headers(), b"")
             raise
-        except MomoPayError:
-            raise
         except Exception as error:
-            self.foreign_error = error
+            if not isinstance(error, MomoPayError):
+                self.foreign_error = error
             raise
         if endpoint.retry_policy.needs_reconciliation:
             session.clock.observe(response.headers)

@@ -14,7 +14,6 @@ from typing import Any, Final, TypeGuard
 
 from typing_extensions import Sentinel
 
-import momopay
 from momopay._ratelimit.budget import BaseBudget
 from momopay._redaction import key_mode, redact
 from momopay.errors import ConfigurationError
@@ -110,6 +109,15 @@ class Account:
         return f"Account(base_url={self.base_url!r})"
 
 
+@dataclass(frozen=True)
+class Hooks:
+    """What an integration adds to the payments of its clients."""
+
+    make_callback_url: Callable[[str], str | None] | None = None  # for a payment's reference
+    before_payment: Callable[[str], None] | None = None
+    """Raises if the journal cannot be written, before the payment with a reference is sent or released."""
+
+
 def check_budget(budget: object) -> None:
     if not (budget is None or budget is SHARED_BUDGET or isinstance(budget, BaseBudget)):
         raise ConfigurationError("budget must be a RateBudget, a FileRateBudget, a RedisRateBudget or None")
@@ -124,20 +132,13 @@ def check_transport(transport: object, *, is_async: bool) -> None:
         raise ConfigurationError(f"transport must be an httpx transport with {method}, such as {example}")
 
 
-def checked_flag(name: str, value: object) -> bool:
-    """Return an option that is True or False. Raise ConfigurationError if it is neither, as the text "false" would."""
-    if not isinstance(value, bool):
-        raise ConfigurationError(f"{name} must be True or False")
-    return value
-
-
-def checked_headers(default_headers: object, app_info: object) -> dict[str, str]:
+def checked_headers(default_headers: object, app_info: object, version: str) -> dict[str, str]:
     """Return the headers that these options add to every request. Raise ConfigurationError if invalid."""
-    headers = dict[str, str]()
+    headers = {"User-Agent": f"momopay/{version}"}
     if app_info is not None:
         if not isinstance(app_info, str) or not app_info or not _HEADER_VALUE.fullmatch(app_info):
             raise ConfigurationError('app_info must be printable ASCII without spaces at its ends, such as "shop/1.2"')
-        headers["User-Agent"] = f"momopay/{momopay.__version__} {app_info}"
+        headers["User-Agent"] += f" {app_info}"
     return headers if default_headers is None else merged_headers(headers, default_headers)
 
 

@@ -8,7 +8,6 @@ from importlib import import_module
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
-import momopay
 from momopay._fork import renew_in_child
 from momopay.errors import ConfigurationError
 
@@ -57,16 +56,16 @@ class ClientJournal(Once[Any]):
     """The journal of a client and its copies: the user's own, or one that is opened from a URL at the first use."""
 
     def __init__(self, given: object) -> None:
-        if not isinstance(given, str) and not isinstance(given, momopay.Journal):
+        if not isinstance(given, str) and not isinstance(given, load("journal.Journal")):
             raise ConfigurationError('journal must be a Journal or its URL, such as "sqlite:///payments.db"')
         super().__init__(self._open)
         self._given = given
         self._is_closed = False
 
-    def _open(self) -> momopay.Journal:
+    def _open(self) -> object:
         if self._is_closed:
             raise ConfigurationError("this client is closed; make another. Nothing was sent")
-        return momopay.Journal(self._given) if isinstance(self._given, str) else self._given
+        return load("journal.Journal")(self._given) if isinstance(self._given, str) else self._given
 
     def close(self) -> None:
         """Close the journal if it was opened here. The user's own stays open."""

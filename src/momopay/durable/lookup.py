@@ -11,8 +11,7 @@ from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
-from momopay._core.reads import read_transaction
-from momopay._core.search import Matches, read_unread, search
+from momopay._core.reads import Matches, read_transaction, read_unread, search
 from momopay._core.session import Session
 from momopay._core.wiring import BackendT
 from momopay._polling.schedule import is_transient

@@ -86,7 +86,8 @@ class DurableCall(Generic[BackendT]):
 
     async def run(self, *, has_slot: bool = False) -> Payment:
         """Send if the journal allows it, else return the known payment. `has_slot`: a rate slot was taken already."""
-        self._session.before_payment(self._reference)
+        if self._session.hooks.before_payment is not None:
+            self._session.hooks.before_payment(self._reference)
         entry, is_tenant_known = await self._journal.run(
             self._store.open_call, self._identity, self._kind, self._reference
         )

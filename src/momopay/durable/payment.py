@@ -9,9 +9,11 @@ from typing import Any, Final, Literal, TypeAlias, TypeGuard
 
 from pydantic import Field
 
-from momopay._core.search import Matches
+from momopay._core.reads import Matches
+from momopay._core.session import Session
 from momopay._redaction import mask_phone, redact, redacted_repr
-from momopay.errors import MomoPayError, OutcomeUnknownError, RequestValidationError
+from momopay.errors import ConfigurationError, MomoPayError, OutcomeUnknownError, RequestValidationError
+from momopay.journal import Journal
 from momopay.journal.entries import EntryKind, JournalEntry, JournalState
 from momopay.journal.evidence import Draft
 from momopay.models.arguments import ChannelRef
@@ -209,3 +211,18 @@ def outcome_unknown(entry: JournalEntry, why: str, matches: Matches | None = Non
         matches=found.exact,
         near_matches=found.blocking,
     )
+
+
+def journal_for(session: Session[Any], given: Journal | None) -> Journal:
+    """Return the journal that was given to a durable call, or the client's. Raise ConfigurationError if neither."""
+    if given is not None:
+        if not isinstance(given, Journal):
+            raise ConfigurationError("journal must be a momopay.Journal; only a client takes its URL")
+        return given
+    if session.open_journal is None:
+        raise ConfigurationError(
+            'this call needs a journal; nothing was sent. Make the client with Client(journal="sqlite:///payments.db"),'
+            " or pass journal= to the call"
+        )
+    journal: Journal = session.open_journal()
+    return journal

@@ -145,7 +145,8 @@ class Receiver:
         return callback, None if is_same else signed
 
     async def _handle(self, callback: Callback, signed_for: str | None) -> None:
-        in_thread, journal = self._session.backend.in_thread, self._session.own_journal()
+        in_thread, open_journal = self._session.backend.in_thread, self._session.open_journal
+        journal = None if open_journal is None else open_journal()
         if journal is None and signed_for is not None:
             raise errors.ForgedCallbackError(_OTHER_REFERENCE)
         entry: JournalEntry | None = None

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from momopay import errors
 from momopay._core.config import trace_of
-from momopay._core.reads import EVERYTHING, PageWalk, read_page, read_transaction
-from momopay._core.search import Matches, search
+from momopay._core.reads import EVERYTHING, Matches, PageWalk, read_page, read_transaction, search
 from momopay._core.session import Session
 from momopay._ratelimit.budget import Lane
 from momopay._redaction import redacted_repr

@@ -14,7 +14,7 @@ from momopay._ratelimit.budget import Lane
 from momopay.durable.lookup import release
 from momopay.durable.once import DurableCall
 from momopay.durable.pay_all import PayAll, PayoutIterator, PayoutLimits, Source
-from momopay.durable.payment import Payment
+from momopay.durable.payment import Payment, journal_for
 from momopay.durable.refund import plan_refund
 from momopay.durable.sweep import Sweep
 from momopay.errors import RequestValidationError
@@ -133,7 +133,7 @@ class Payouts(Resource[BackendT]):
             channel_id=channel_id,
             callback_url=self._session.callback_url(callback_url, reference),
         )
-        journal = self._session.journal_for(journal)
+        journal = journal_for(self._session, journal)
         return await DurableCall(self._session, journal, request.reference, request, metadata=metadata).run()
 
     def pay_all(
@@ -173,7 +173,7 @@ class Payouts(Resource[BackendT]):
         kinds = (Iterable, AsyncIterable) if self._session.backend.is_async else (Iterable,)
         if not isinstance(payouts, kinds) or isinstance(payouts, str | Mapping):
             raise RequestValidationError({"payouts": "must be an iterable; an asynchronous one needs an AsyncClient"})
-        journal = self._session.journal_for(journal)
+        journal = journal_for(self._session, journal)
         return PayoutIterator(self._session, PayAll(self._session, journal, payouts, limits, similar=similar))
 
     @operation
@@ -216,7 +216,7 @@ class Payouts(Resource[BackendT]):
                 was paid again since that refund. Nothing was sent; the message names a free reference.
             OutcomeUnknownError: The money may have been sent; as for `pay_once`.
         """
-        journal = self._session.journal_for(journal)
+        journal = journal_for(self._session, journal)
         until = self._session.backend.now() + self._session.limits.deadline
         plan = await plan_refund(self._session, journal, of=of, amount=amount, reference=reference)
         request = PayoutRequest.checked(
@@ -263,8 +263,9 @@ class Payouts(Resource[BackendT]):
                 is this payment, use another reference, or ``searched_elsewhere=True``.
             ValueError: A payout and a collection have the reference: pass `kind`.
         """
-        self._session.before_payment(reference)
-        journal = self._session.journal_for(journal)
+        if self._session.hooks.before_payment is not None:
+            self._session.hooks.before_payment(reference)
+        journal = journal_for(self._session, journal)
         return await release(self._session, journal, reference, by, kind, searched_elsewhere=searched_elsewhere)
 
     def _reconcile_all(self, journal: Journal) -> Any:

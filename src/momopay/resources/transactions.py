@@ -13,15 +13,14 @@ from http import HTTPStatus
 
 from momopay._core.config import is_async
 from momopay._core.operation import Resource, as_operation, operation
-from momopay._core.reads import TransactionIterator, read_page, read_transaction
-from momopay._core.search import read_unread, search
+from momopay._core.reads import TransactionIterator, read_page, read_transaction, read_unread, search
 from momopay._core.session import Session
 from momopay._core.wiring import BackendT, load
 from momopay._polling.schedule import PollSchedule, terminal
 from momopay._polling.wait import ConfirmCall, PollLoops, WaitCall, WaitIterator
 from momopay._redaction import clears_frames, redacted_repr
 from momopay.callbacks import check_agreement
-from momopay.durable.payment import AsyncPaymentHandler, PaymentHandler
+from momopay.durable.payment import AsyncPaymentHandler, PaymentHandler, journal_for
 from momopay.durable.receive import Receiver
 from momopay.durable.reconcile import BookedOrder, DayReport, reconcile_days
 from momopay.durable.sweep import Sweep, SweepReport
@@ -348,7 +347,7 @@ class Transactions(Resource[BackendT]):
         Raises:
             RequestValidationError: Not a date, or the last day is before the first.
         """
-        journal = self._session.journal_for(journal)
+        journal = journal_for(self._session, journal)
         return await reconcile_days(self._session, journal, day=day, last_day=last_day, orders=orders, utc=utc)
 
     @operation
@@ -374,7 +373,7 @@ class Transactions(Resource[BackendT]):
         Raises:
             MomoPayError: A read failed. What was read before it is recorded and handled; sweep again.
         """
-        return await Sweep(self._session, self._session.journal_for(journal), handler).run()
+        return await Sweep(self._session, journal_for(self._session, journal), handler).run()
 
     def notify(self, callback: Callback | TransactionRef) -> None:
         """Wake the waits on this client for a callback's transaction, so that they poll at once.

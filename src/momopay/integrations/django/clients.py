@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
-from functools import cache, cached_property
+from functools import cache
 from inspect import signature
 from typing import Any, Final, cast
 
@@ -22,6 +22,7 @@ from django.dispatch import Signal
 from django.urls import reverse
 
 from momopay import AsyncClient, CallbackSigner, Client, ConfigurationError, Journal, JournalError
+from momopay._core.config import Hooks
 from momopay._core.wiring import Once, load
 from momopay.client import BaseClient
 from momopay.journal.entries import MAY_BE_SENT
@@ -90,22 +91,6 @@ def journal_address() -> dict[str, Any]:
     return {"drivername": "postgresql+psycopg", "username": user, "password": password, "query": given}
 
 
-class _ShopBaseClient(BaseClient[Any, Any]):
-    @cached_property
-    def _session(self) -> Any:
-        session: Any = super()._session
-        session.make_callback_url, session.before_payment = _signed_url, _check_not_locked_out
-        return session
-
-
-class ShopClient(_ShopBaseClient, Client):
-    """The blocking client of a project."""
-
-
-class AsyncShopClient(_ShopBaseClient, AsyncClient):
-    """The client of a project for one event loop."""
-
-
 def _signed_url(reference: str) -> str | None:
     url = callback_url()
     return None if url is None else signer().url(url, reference=reference)
@@ -130,6 +115,21 @@ def _check_not_locked_out(reference: str) -> None:
         earlier = payments.objects.using(database()).filter(reference=reference).exclude(state__in=MAY_BE_SENT)
         locked.may_have_executed = earlier.exists()
         raise locked from error
+
+
+_HOOKS: Final = Hooks(_signed_url, _check_not_locked_out)
+
+
+class ShopClient(Client):
+    """The blocking client of a project."""
+
+    _hooks = _HOOKS
+
+
+class AsyncShopClient(AsyncClient):
+    """The client of a project for one event loop."""
+
+    _hooks = _HOOKS
 
 
 def _open_journal() -> Journal:
