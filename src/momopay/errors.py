@@ -35,13 +35,15 @@ import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-# Nearly every module imports this one, so it does not load pydantic. Annotations name records through the package,
-# which loads them at their first use.
-import momopay
 from momopay._redaction import redact
 from momopay.money import is_number
+
+if TYPE_CHECKING:  # nearly every module imports this one, so it does not load pydantic
+    from momopay.models.transactions import Transaction, TransactionSummary, UnreadTransaction
+else:  # for `typing.get_type_hints`
+    Transaction = TransactionSummary = UnreadTransaction = Any
 
 # Control characters and direction overrides, which could forge a line of a log or move a terminal's cursor.
 _CONTROLS: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
@@ -191,8 +193,8 @@ class OutcomeUnknownError(MomoPayError):
         phone: str | None = None,
         transaction_id: str | None = None,
         idempotency_key: str | None = None,
-        matches: Sequence[momopay.types.TransactionSummary] = (),
-        near_matches: Sequence[momopay.types.TransactionSummary | momopay.types.UnreadTransaction] = (),
+        matches: Sequence[TransactionSummary] = (),
+        near_matches: Sequence[TransactionSummary | UnreadTransaction] = (),
     ) -> None:
         super().__init__(message)
         self.reference = reference
@@ -201,9 +203,8 @@ class OutcomeUnknownError(MomoPayError):
         self.sent_at = sent_at
         self.transaction_id = transaction_id
         self.idempotency_key = idempotency_key
-        self.matches: tuple[momopay.types.TransactionSummary, ...] = tuple(matches)
-        self.near_matches: tuple[momopay.types.TransactionSummary | momopay.types.UnreadTransaction, ...]
-        self.near_matches = tuple(near_matches)
+        self.matches: tuple[TransactionSummary, ...] = tuple(matches)
+        self.near_matches: tuple[TransactionSummary | UnreadTransaction, ...] = tuple(near_matches)
 
 
 class ProtocolError(MomoPayError):
@@ -233,7 +234,7 @@ class WaitTimeoutError(MomoPayError, TimeoutError):
     remedy = "it may still succeed: `momopay transactions wait` waits on; do not pay it again"
     may_have_executed = True
 
-    def __init__(self, message: str, *, last: momopay.Transaction | None, pending: Sequence[str]) -> None:
+    def __init__(self, message: str, *, last: Transaction | None, pending: Sequence[str]) -> None:
         super().__init__(message)
         self.last = last
         self.pending: tuple[str, ...] = tuple(pending)

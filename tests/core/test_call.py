@@ -12,7 +12,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from math import inf
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -636,7 +636,8 @@ def test_a_durable_call_without_a_journal_shows_both_ways() -> None:
     client, service = reach(SUCCESS)
     with pytest.raises(momopay.ConfigurationError, match=r'Client\(journal="sqlite:///payments.db"\).*journal= to the'):
         journal_for(session_of(client), None)
-    for given in cast("list[Any]", ["sqlite:///x.db", Path("x.db")]):
+    others: list[Any] = ["sqlite:///x.db", Path("x.db")]
+    for given in others:
         with pytest.raises(momopay.ConfigurationError, match=r"momopay\.Journal"):
             journal_for(session_of(client), given)
     assert service.sent == []

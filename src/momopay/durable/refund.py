@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from decimal import Decimal
+from typing import TYPE_CHECKING
 
-import momopay
 from momopay._core.operation import run_sync
 from momopay._core.session import Session
 from momopay._core.wiring import BackendT
@@ -18,6 +18,9 @@ from momopay.journal.journal import Journal
 from momopay.journal.rules import Refundable, refund_reference
 from momopay.money import format_amount
 
+if TYPE_CHECKING:
+    from momopay.client import Client
+
 
 @dataclass(frozen=True)
 class RefundPlan:
@@ -29,7 +32,7 @@ class RefundPlan:
 
 
 def preview_refund(
-    client: momopay.Client, journal: Journal, *, of: str, amount: int | Decimal | None, reference: str | None
+    client: Client, journal: Journal, *, of: str, amount: int | Decimal | None, reference: str | None
 ) -> RefundPlan:
     """Return what ``payouts.refund`` would pay back, for a program that asks first. Sends only reads."""
     session = client._session  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]

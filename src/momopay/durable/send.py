@@ -20,7 +20,6 @@ from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeAlias, TypeVar
 
-import momopay
 from momopay import errors
 from momopay._core.call import Call, Endpoint
 from momopay._core.operation import run_sync
@@ -39,6 +38,7 @@ from momopay.models.records import Envelope
 from momopay.models.transactions import Payout, StkTransaction
 
 if TYPE_CHECKING:  # at run time they need SQLAlchemy
+    from momopay.client import Client
     from momopay.journal.leases import Lease
     from momopay.journal.store import Store
 
@@ -88,7 +88,7 @@ async def check_account(
     return access
 
 
-def check_client(client: momopay.Client, journal: Journal) -> None:
+def check_client(client: Client, journal: Journal) -> None:
     """Raise ConfigurationError if the journal is another account's. ``journal.check`` shows whether it went back."""
     session = client._session  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
     run_sync(check_account(session, journal, restored=True))

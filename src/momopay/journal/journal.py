@@ -8,9 +8,8 @@ from contextlib import AbstractContextManager
 from datetime import UTC, date, datetime, tzinfo
 from os import PathLike
 from pathlib import Path
-from typing import Any, Self, overload
+from typing import TYPE_CHECKING, Any, Self, overload
 
-import momopay
 from momopay._redaction import clears_frames, redacted_repr
 from momopay.errors import ConfigurationError, RequestValidationError
 from momopay.journal.activity import ActivityDay
@@ -18,6 +17,12 @@ from momopay.journal.entries import EntryKind, HistoryEntry, JournalCheck, Journ
 from momopay.models.callbacks import Callback
 from momopay.models.enums import TransactionStatus
 from momopay.models.transactions import Payout, TransactionSummary
+
+if TYPE_CHECKING:
+    from momopay.client import AsyncClient, Client
+    from momopay.durable.payment import Payment
+else:  # for `typing.get_type_hints`
+    AsyncClient = Client = Payment = Any
 
 logger: logging.Logger = logging.getLogger("momopay")
 
@@ -236,7 +241,7 @@ class Journal:
         """
         return self._parts.reports.history(reference, None if kind is None else EntryKind(kind))
 
-    def handling(self, end: momopay.Payment | Callback | TransactionSummary) -> AbstractContextManager[bool]:
+    def handling(self, end: Payment | Callback | TransactionSummary) -> AbstractContextManager[bool]:
         """Return a context in which to handle an end once. If it succeeds, the end is recorded as delivered.
 
         If the context raises, the end can be handled again. ``transactions.receive`` and ``sweep`` use this, so an end
@@ -256,16 +261,16 @@ class Journal:
         """
         from momopay.journal.delivery import End, end_in
 
-        if isinstance(end, momopay.Payment):
+        if not isinstance(end, Callback | TransactionSummary):
             return self._parts.deliveries.handling(End(end.kind, end.reference, end.transaction_id, end.status))
         record = end.transaction if isinstance(end, Callback) else end
         return self._parts.deliveries.handling(end_in(record, self._parts.recorder.entry_of(record)))
 
     @overload
-    def reconcile_all(self, client: momopay.Client) -> list[JournalEntry]: ...
+    def reconcile_all(self, client: Client) -> list[JournalEntry]: ...
     @overload
-    def reconcile_all(self, client: momopay.AsyncClient) -> Coroutine[Any, Any, list[JournalEntry]]: ...
-    def reconcile_all(self, client: momopay.Client | momopay.AsyncClient) -> Any:
+    def reconcile_all(self, client: AsyncClient) -> Coroutine[Any, Any, list[JournalEntry]]: ...
+    def reconcile_all(self, client: Client | AsyncClient) -> Any:
         """Search the service's list once for all unresolved payments, for example when a worker starts.
 
         Returns:
