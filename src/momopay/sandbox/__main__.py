@@ -28,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = vars(parser.parse_args(arguments))
     try:
         sandbox = Sandbox(**options).start()
-    except (OSError, OverflowError, ValueError) as error:
+    except (OSError, ValueError) as error:
         sys.stderr.write(f"momopay.sandbox: {error}\n")
         return 1
     stop = stop_on_signals()

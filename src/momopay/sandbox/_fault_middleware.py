@@ -10,10 +10,10 @@ import json
 import math
 import socket
 import struct
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from email.utils import format_datetime
+from functools import partial
 from queue import SimpleQueue
 from typing import Any
 from uuid import uuid4
@@ -43,64 +43,28 @@ _SOMEBODY_ELSE = "254799999999"
 DRIP_INTERVAL = 0.05  # real seconds per byte
 
 
-@dataclass(frozen=True, slots=True)
-class SocketConnection:
-    """A connection of the sandbox's own server, as faults see it."""
-
-    transport: asyncio.Transport
-    # Those of the server that hang, drip or wait for the rest of a request; it aborts them when it ends.
-    held: set[asyncio.Transport]
-
-    def hold(self) -> None:
-        """Have the connection aborted when the server ends; with nothing else done to it, it hangs."""
-        self.held.add(self.transport)
-
-    def release(self) -> None:
-        self.held.discard(self.transport)
-
-    def close(self) -> None:
-        self.transport.close()
-
-    def reset(self) -> None:
-        """End the connection with a TCP RST."""
-        if not self.transport.is_closing():
-            raw: socket.socket = self.transport.get_extra_info("socket")
-            # A linger time of zero makes the kernel drop what is unsent and send RST instead of FIN.
-            raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            self.transport.abort()
-
-
-class MemoryConnection:
+class MemoryConnection(asyncio.Transport):
     """The connection of a request without a socket. A fault that would break a socket raises at the caller."""
 
-    def __init__(self, put: Callable[[Message | None], None]) -> None:
-        self.put = put
-        self.broken = False
-        self.ended = asyncio.Event()
+    def __init__(self) -> None:
+        super().__init__()
+        # None marks the end. The engine's thread fills the queue and the caller's empties it.
+        self.messages: SimpleQueue[Message | None] = SimpleQueue()
+        self.broken = asyncio.Event()
 
     async def send(self, message: Message) -> None:
-        self.put(message)
+        self.messages.put(message)
 
     async def wait_for_end(self) -> Message:
         """Return the message for a disconnected client once a fault has ended the request."""
-        await self.ended.wait()
+        await self.broken.wait()
         return {"type": "http.disconnect"}
-
-    def hold(self) -> None:
-        """Do nothing. The caller waits until it gives up."""
-
-    def release(self) -> None:
-        """Do nothing."""
 
     def close(self) -> None:
         """End the request without a response, or without the rest of it."""
-        self.broken = True
-        self.ended.set()
+        self.broken.set()
 
-    reset = close
-
-
-Connection = SocketConnection | MemoryConnection
+    abort = close
 
 
 class InProcess:
@@ -123,32 +87,28 @@ class InProcess:
         body = await read_body(receive)
         if body is None:
             return
-        # None marks the end. The engine's thread fills the queue and the caller's empties it.
-        messages: SimpleQueue[Message | None] = SimpleQueue()
-        connection = MemoryConnection(messages.put)
-        work = asyncio.run_coroutine_threadsafe(self._answer(dict(scope), body, connection), loop)
+        connection = MemoryConnection()
+        inside: Scope = {**scope, CONNECTION: connection}
+
+        async def answer() -> None:
+            await self._app(inside, replay(body, connection.wait_for_end), connection.send)
+
+        work = asyncio.run_coroutine_threadsafe(answer(), loop)
+        work.add_done_callback(lambda _: connection.messages.put(None))
         # Any number of requests may hang at once, and a thread waits for each.
-        threads = anyio.CapacityLimiter(math.inf)
+        next_message = partial(
+            anyio.to_thread.run_sync,
+            connection.messages.get,
+            abandon_on_cancel=True,
+            limiter=anyio.CapacityLimiter(math.inf),
+        )
         try:
-            while (
-                message := await anyio.to_thread.run_sync(messages.get, abandon_on_cancel=True, limiter=threads)
-            ) is not None:
+            while (message := await next_message()) is not None:
                 await send(message)
         finally:
             work.cancel()
-        if connection.broken:
+        if connection.broken.is_set() or work.cancelled():
             raise ConnectionResetError("the sandbox ended the connection (a fault on demand, or it was closed)")
-
-    async def _answer(self, scope: MutableMapping[str, Any], body: bytes, connection: MemoryConnection) -> None:
-        scope[CONNECTION] = connection
-        receive = replay(body, connection.wait_for_end)
-        try:
-            await self._app(scope, receive, connection.send)
-        except asyncio.CancelledError:
-            connection.broken = True
-            raise
-        finally:
-            connection.put(None)
 
 
 def replay(body: bytes, receive: Receive) -> Receive:
@@ -187,8 +147,7 @@ class FaultMiddleware:
         scope["path"] = PREFIX + request.path
         planned = self._engine.faults.take(request.method, request.path)
         if planned is not None and planned.fault in {Fault.refuse, Fault.reset_before_read}:
-            connection: Connection = scope[CONNECTION]
-            (connection.close if planned.fault is Fault.refuse else connection.reset)()
+            (_hang_up if planned.fault is Fault.refuse else _reset)(scope)
             await _wait_for_disconnect(receive)
             return
         if request.method not in {"GET", "HEAD"}:
@@ -254,16 +213,10 @@ class FaultMiddleware:
         self._engine.requests.add(request)
         return request
 
-    async def _read_body(self, scope: Scope, receive: Receive) -> bytes | None:
+    async def _read_body(self, _scope: Scope, receive: Receive) -> bytes | None:
         """Return the body, or None if the client disconnected before its end: half a request moves no money."""
-        connection: Connection = scope[CONNECTION]
-        # Held while the body is read, so that `close` can end a request whose rest never comes.
-        connection.hold()
-        try:
-            # One byte over the limit is enough for a refusal; the rest is read and dropped.
-            return await read_body(receive, MAXIMUM_BYTES + 1)
-        finally:
-            connection.release()
+        # One byte over the limit is enough for a refusal; the rest is read and dropped.
+        return await read_body(receive, MAXIMUM_BYTES + 1)
 
     async def _after_commit(
         self, scope: Scope, receive: Receive, send: Send, planned: PlannedFault, request: ReceivedRequest
@@ -279,7 +232,6 @@ class FaultMiddleware:
                 body += message.get("body", b"")
 
         await self._app(scope, receive, keep)
-        connection: Connection = scope[CONNECTION]
         match planned.fault:
             case Fault.error_after_commit | Fault.refused_after_commit:
                 await self._refuse(planned, request)(scope, receive, send)
@@ -293,20 +245,31 @@ class FaultMiddleware:
                 await send({**start, "headers": headers})
                 await send({"type": "http.response.body", "body": body[: len(body) // 2], "more_body": has_length})
                 if has_length:
-                    connection.close()
+                    _hang_up(scope)
                     await _wait_for_disconnect(receive)
             case Fault.reset_after_commit:
-                connection.reset()
+                _reset(scope)
                 # If the app returned without a response, uvicorn would send a 500 of its own.
                 await _wait_for_disconnect(receive)
             case Fault.slow_drip:
-                connection.hold()
                 await _drip(start, body, receive, send)
-                connection.release()
             case _:
-                connection.hold()
                 await _wait_for_disconnect(receive)
-                connection.release()
+
+
+def _hang_up(scope: Scope) -> None:
+    connection: asyncio.Transport = scope[CONNECTION]
+    connection.close()
+
+
+def _reset(scope: Scope) -> None:
+    """End the connection of a request with a TCP RST."""
+    connection: asyncio.Transport = scope[CONNECTION]
+    raw: socket.socket | None = connection.get_extra_info("socket")
+    if raw is not None and not connection.is_closing():
+        # A linger time of zero makes the kernel drop what is unsent and send RST instead of FIN.
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    connection.abort()
 
 
 async def _drip(start: Message, body: bytes, receive: Receive, send: Send) -> None:

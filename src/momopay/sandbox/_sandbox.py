@@ -76,7 +76,7 @@ class Sandbox:
 
         Raises:
             OSError: The port is taken, or `host` is not an IPv4 address of this machine.
-            ValueError: `speed` is out of range, a host is not a name, or `state` is not a state file.
+            ValueError: `port` or `speed` is out of range, a host is not a name, or `state` is not a state file.
         """
         if self._is_serving:
             raise RuntimeError("this sandbox was started before; make a new one")

@@ -1,7 +1,6 @@
 """Runs the engine and the server on an event loop and a thread of their own."""
 
 import asyncio
-import errno
 import socket
 import threading
 from collections.abc import Callable, Collection, Coroutine
@@ -20,12 +19,12 @@ from momopay.sandbox._accounts import Switches
 from momopay.sandbox._app import Guard, build
 from momopay.sandbox._bodies import host_names, is_loopback
 from momopay.sandbox._engine import Clock, Engine, monotonic
-from momopay.sandbox._fault_middleware import CONNECTION, FaultMiddleware, InProcess, SocketConnection
+from momopay.sandbox._fault_middleware import CONNECTION, FaultMiddleware, InProcess
 from momopay.sandbox._state import ServiceState
 from momopay.sandbox._store import Store
 
 HEAD_LIMIT = 30.0  # real seconds within which the head of a request must arrive
-_GRACE = 1.0  # real seconds at the end for requests that are being answered
+_GRACE = 0.5  # real seconds at the end for requests that are being answered
 BACKLOG = 512  # connections that wait to be accepted
 LOOPBACK = "127.0.0.1"
 ANY_ADDRESS = "0.0.0.0"  # noqa: S104 - for containers, on request only
@@ -33,27 +32,16 @@ ANY_ADDRESS = "0.0.0.0"  # noqa: S104 - for containers, on request only
 
 def listen(port: int, host: str = LOOPBACK) -> socket.socket:
     """Return a listening socket; port 0 takes a free one."""
-    # asyncio turns off Nagle's algorithm only if the protocol is named.
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((host, port))
-        listener.listen(BACKLOG)
-        listener.setblocking(False)
-    except (TypeError, OSError, OverflowError) as error:
-        listener.close()
-        if isinstance(error, TypeError):
-            raise OSError(errno.EINVAL, f"No host has such a name ({host!r})") from error
-        if isinstance(error, OSError):
-            raise OSError(error.errno, f"{error.strerror} ({host}:{port})") from error
-        raise
+    if not 0 <= port < 1 << 16:
+        raise ValueError("port must lie between 0 and 65,535")
+    listener = socket.create_server((host, port), backlog=BACKLOG)
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # which the connections inherit
     return listener
 
 
 class _Http(H11Protocol):
     """HTTP on one connection. It puts the connection into each request's scope, and limits the wait for a head."""
 
-    held: set[asyncio.Transport]
     _head_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -79,17 +67,17 @@ class _Http(H11Protocol):
             self._head_timer.cancel()
             self._head_timer = None
 
+    def abort(self) -> None:
+        self.transport.abort()
+
     async def _with_connection(self, scope: Scope, receive: Receive, send: Send) -> None:
-        scope[CONNECTION] = SocketConnection(self.transport, self.held)
-        await self._app(scope, receive, send)
+        await self._app({**scope, CONNECTION: self.transport}, receive, send)
 
 
 class Server:
     """HTTP by uvicorn on one socket. uvicorn's own server polls ten times a second, and waits at its end."""
 
     def __init__(self, app: ASGIApp) -> None:
-        # The connections that faults hold open. Their requests never end by themselves.
-        self._held = set[asyncio.Transport]()
         self._state = ServerState()
         self._config = uvicorn.Config(
             app,
@@ -108,23 +96,18 @@ class Server:
         self._listening = await asyncio.get_running_loop().create_server(self._protocol, sock=listener, backlog=BACKLOG)
 
     def _protocol(self) -> _Http:
-        protocol = _Http(self._config, self._state, {})
-        protocol.held = self._held
-        return protocol
+        return _Http(self._config, self._state, {})
 
     async def stop(self) -> None:
-        """Close idle connections, and give requests under way a moment to end."""
+        """Close idle connections, give requests under way a moment to end, and abort the others, which faults hold."""
         self._listening.close()
-        for protocol in list(self._state.connections):
-            protocol.shutdown()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_GRACE):
-                while self._state.connections or self._state.tasks:
-                    for transport in self._held:
-                        transport.abort()
-                    await asyncio.sleep(0.005)
-        for task in self._state.tasks:
-            task.cancel()
+        for end in (_Http.shutdown, _Http.abort):
+            for protocol in list(self._state.connections):
+                end(protocol)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_GRACE):
+                    while self._state.connections or self._state.tasks:  # noqa: ASYNC110 - sets of uvicorn's
+                        await asyncio.sleep(0.005)
 
 
 T = TypeVar("T")
