@@ -1,13 +1,9 @@
 """The ASGI application: the service under /v1, its OpenAPI document, and the two HTML pages, behind a guard."""
 
-import re
-from base64 import b64encode
 from collections.abc import Collection, Mapping
-from functools import cache
-from hashlib import sha256
 from http import HTTPStatus
-from importlib.resources import files
 from itertools import groupby
+from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -15,7 +11,7 @@ from fastapi import FastAPI
 from starlette.datastructures import Headers, QueryParams
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -30,10 +26,18 @@ from momopay.sandbox._payments import Call
 from momopay.sandbox._refusals import Refusal, success_body
 from momopay.sandbox._serializers import spoil
 
-_SCRIPT = re.compile("<script>(.*?)</script>", re.DOTALL)
-_PAGES = frozenset({"/", "/docs", "/openapi.json"})
-# The phone's page is in several files. It is served as one, so that its policy need not allow it to fetch them.
-_PART = re.compile(r'<link rel="stylesheet" href="(?P<style>\w+\.css)">|<script src="(?P<script>\w+\.js)"></script>')
+_PAGES = {"page.html": "/", "docs.html": "/docs"}
+_LINKED = frozenset({*_PAGES.values(), "/openapi.json"})
+_HEADERS = {
+    # Nothing is fetched from elsewhere, and text from a caller could not run even if a page showed it as HTML.
+    "content-security-policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; "
+        "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+    "cache-control": "no-store",
+    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff",
+}
 
 
 class Guard:
@@ -68,7 +72,7 @@ class Guard:
             others = " and those given as --allow-host" if self._hosts else ""
             raise Refusal("FORBIDDEN", f"The sandbox answers to loopback names{others} only")
         # Other sites may link to a page, since they can neither frame nor read it, and may use /v1 with a key.
-        if path in _PAGES or path.startswith(f"{PREFIX}/"):
+        if path in _LINKED or path.startswith(f"{PREFIX}/"):
             return
         # Programs send neither header. Browsers send at least one, and scripts cannot change it.
         foreign = headers.get("origin", f"{scheme}://{host}") != f"{scheme}://{host}"
@@ -191,9 +195,10 @@ def _add_pages(app: FastAPI, engine: Engine) -> None:
         url = f"{request.scope['scheme']}://{request.headers.get('host', '')}"
         return JSONResponse(openapi(_described_switches(engine, request), url, engine.state.callback_hosts))
 
-    # A response is an application of its own.
-    pages: dict[str, ASGIApp] = {"/": _page("page/page.html"), "/docs": _page("docs.html")}
-    app.router.routes.extend(Route(path, page, methods=["GET"]) for path, page in pages.items())
+    for file in Path(__file__).with_name("page").iterdir():
+        # A response is an application of its own.
+        page = FileResponse(file, headers=_HEADERS)
+        app.router.routes.append(Route(_PAGES.get(file.name, f"/page/{file.name}"), page, methods=["GET"]))
     app.router.add_route("/openapi.json", document, include_in_schema=False)
 
 
@@ -212,35 +217,3 @@ def _described_switches(engine: Engine, request: Request) -> Switches:
         raise Refusal("NOT_FOUND", "No account has this id")
     shared = {each.account.switches.model_dump_json(): each.account.switches for each in known}
     return shared.popitem()[1] if len(shared) == 1 else engine.state.switches
-
-
-@cache
-def _load(name: str) -> tuple[str, str]:
-    folder, _, file = name.rpartition("/")
-    beside = files("momopay.sandbox").joinpath(folder)
-
-    def put_in_place(found: re.Match[str]) -> str:
-        kind = str(found.lastgroup)
-        return f"<{kind}>\n{beside.joinpath(found[kind]).read_text('utf-8')}</{kind}>"
-
-    html = _PART.sub(put_in_place, beside.joinpath(file).read_text("utf-8"))
-    # By hash, so that text from a caller could not run even if a page showed it as HTML.
-    hashes = [b64encode(sha256(script.encode()).digest()).decode() for script in _SCRIPT.findall(html)]
-    scripts = " ".join(f"'sha256-{digest}'" for digest in hashes)
-    policy = (
-        f"default-src 'none'; script-src {scripts}; style-src 'unsafe-inline'; img-src data:; "
-        "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-    )
-    return html, policy
-
-
-def _page(name: str) -> Response:
-    """Return an HTML file of this package, with a policy that fetches nothing from elsewhere."""
-    html, policy = _load(name)
-    headers = {
-        "content-security-policy": policy,
-        "cache-control": "no-store",
-        "referrer-policy": "no-referrer",
-        "x-content-type-options": "nosniff",
-    }
-    return HTMLResponse(html, headers=headers)

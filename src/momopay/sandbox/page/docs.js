@@ -1,43 +1,3 @@
-<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<title>API · momopay sandbox</title>
-<link rel="icon" href="data:,">
-<style>
-:root { --page: #f3f5f4; --card: #fff; --ink: #14201b; --soft: #5a6a63; --line: #e0e6e3; --accent: #0b8457; --wash: #e3f3ec; --mono: ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; }
-@media (prefers-color-scheme: dark) { :root { --page: #0d1210; --card: #161d1a; --ink: #e8efeb; --soft: #9aaba3; --line: #27312c; --accent: #35c78c; --wash: #123326; } }
-* { box-sizing: border-box; }
-body { margin: 0 auto; max-width: 960px; padding: 2rem 1.1rem 4rem; background: var(--page); color: var(--ink); font: 15px/1.55 system-ui, -apple-system, "Segoe UI", Roboto, Arial, sans-serif; }
-h1 { font-size: 1.5rem; letter-spacing: -.02em; margin: 0 0 .3rem; }
-p { color: var(--soft); margin: 0 0 1.6rem; }
-a { color: var(--accent); }
-details { background: var(--card); border: 1px solid var(--line); border-radius: 14px; margin-bottom: .6rem; }
-summary { cursor: pointer; padding: .75rem 1rem; display: flex; flex-wrap: wrap; gap: .3rem .8rem; align-items: baseline; border-radius: 14px; }
-summary:focus-visible { outline: 3px solid var(--accent); }
-b.method { font: 700 .76rem var(--mono); background: var(--wash); color: var(--accent); border-radius: 7px; padding: .12rem .5rem; min-width: 4.2rem; text-align: center; }
-code { font: .86rem var(--mono); white-space: nowrap; }
-.inside { padding: 0 1rem 1rem; overflow-x: auto; }
-h2 { font-size: .8rem; text-transform: uppercase; letter-spacing: .06em; color: var(--soft); margin: 1rem 0 .35rem; }
-table { border-collapse: collapse; width: 100%; font-size: .88rem; }
-td { border-top: 1px solid var(--line); padding: .35rem .8rem .35rem 0; vertical-align: top; }
-td.soft { color: var(--soft); }
-td.soft code { color: inherit; font-size: .82rem; }
-/* Side by side, three columns leave no room for a long name. */
-@media (max-width: 640px) {
-  body { padding: 1.4rem .8rem 3rem; }
-  tr { display: block; border-top: 1px solid var(--line); padding: .4rem 0; }
-  td { display: block; border: 0; padding: 0; }
-}
-</style>
-</head>
-<body>
-<h1>Mobile-money payments service</h1>
-<p>As this sandbox speaks it, from <a href="/openapi.json" id="document">/openapi.json</a>: for each account, as its switches have it. Authenticate with HTTP Basic: any <code>pk_test_</code> key as user name, no password. <a href="/">Back to the phone</a></p>
-<main id="operations" aria-live="polite">Loading.</main>
-<script>
 "use strict";
 const $ = (id) => document.getElementById(id);
 const make = (tag, text, name) => { const node = document.createElement(tag); if (text !== undefined) node.textContent = text; if (name) node.className = name; return node; };
@@ -87,6 +47,3 @@ fetch(`/openapi.json${location.search}`).then((answer) => answer.json()).then((a
     list.append(box);
   }
 });
-</script>
-</body>
-</html>
