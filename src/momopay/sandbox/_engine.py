@@ -171,7 +171,6 @@ class Engine:
             self._wake.set()
             if self._store is not None:
                 self._store.save(self.state, self.clock.now())
-            self.state.unsaved.clear()
 
     async def advance(self, seconds: float) -> None:
         """Move the clock by exactly `seconds`. All transitions and callbacks due by then happen, in order."""
@@ -232,8 +231,6 @@ class Engine:
         self.state.reset(self.clock.now())
         self.faults.waiting.clear()
         self.requests = RequestLog()
-        if self._store is not None:
-            self._store.clear()
         self.commit()
 
     async def run(self) -> None:

@@ -82,7 +82,7 @@ def enter(state: ServiceState, transaction: Transaction, status: Status, code: s
     on_request = {Status.REVERSED: switches.callback_on_reversed, Status.PROCESSING: switches.callback_on_processing}
     if status in COMPLETED or on_request.get(status):
         _queue(state, transaction, ending, now)
-    state.mark_changed(transaction)
+    state.version += 1
 
 
 def provider_ids() -> tuple[str, str]:

@@ -159,7 +159,6 @@ class ServiceState:
     # A heap of what is due when. Entries that no longer apply stay in it, see `pop_due`.
     agenda: list[Entry] = field(default_factory=list[Entry])
     entries: int = 0
-    unsaved: dict[str, Transaction] = field(default_factory=dict[str, Transaction])
     outcomes: OutcomePlan = field(default_factory=OutcomePlan)
     callback_hosts: frozenset[str] = frozenset()  # beside loopback
     version: int = 0
@@ -209,7 +208,7 @@ class ServiceState:
 
     def schedule(self, transaction: Transaction, now: datetime) -> None:
         """Schedule the first step of the transaction's plan."""
-        self.mark_changed(transaction)
+        self.version += 1
         transaction.due = now + timedelta(seconds=transaction.plan[0].after) if transaction.plan else None
         self.put_on_agenda(transaction)
 
@@ -231,11 +230,6 @@ class ServiceState:
                 return due, subject
         return None
 
-    def mark_changed(self, transaction: Transaction) -> None:
-        """Mark a transaction as changed, so that it is saved and readers see it."""
-        self.unsaved[transaction.id] = transaction
-        self.version += 1
-
     def record_movement(self, kind: MovementKind, transaction: Transaction, amount: Decimal, now: datetime) -> None:
         """Append a committed movement of money to the ledger, unless it is 0, as a fee without a pricing rule is."""
         if amount:
@@ -245,7 +239,7 @@ class ServiceState:
     def reset(self, now: datetime) -> None:
         """Forget everything except the accounts, which are restored in place."""
         accounts = [account_state.account for account_state in self.accounts.values()]
-        for collection in (self.transactions, self.deliveries, self.callbacks, self.ledger, self.unsaved):
+        for collection in (self.transactions, self.deliveries, self.callbacks, self.ledger):
             collection.clear()
         self.agenda.clear()
         self.outcomes.waiting.clear()
