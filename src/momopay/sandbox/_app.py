@@ -164,7 +164,7 @@ class _Resource:
             )
             if switches.invalid_uuid and "id" in scope["path_params"] and not IS_UUID(call.id):
                 raise Refusal("INVALID_UUID")
-            data = endpoint.operation(call).model_dump(by_alias=True)
+            data = endpoint.operation(call)
         except Refusal as refusal:
             refusal.headers.update(more)
             return refusal_response(refusal, switches.error_messages)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 from momopay.sandbox import _payments
 from momopay.sandbox._accounts import Account, Channel, ChannelType, Switches
@@ -25,21 +25,10 @@ from momopay.sandbox._listing import CURSOR, KINDS, STATUSES, list_page, parse_f
 from momopay.sandbox._payments import LIST_LAG, Call
 from momopay.sandbox._records import Kind
 from momopay.sandbox._refusals import STATUS_BY_CODE, Refusal, code_under, invalid_field
-from momopay.sandbox._serializers import (
-    B2cBalance,
-    ChannelList,
-    Nothing,
-    PaymentChannel,
-    PayoutInitiated,
-    ServiceBalance,
-    SnakeRecord,
-    StkInitiated,
-    TransactionList,
-    TransactionRead,
-    record_under,
-)
+from momopay.sandbox._serializers import record_under
 
-Operation = Callable[[Call], SnakeRecord]
+Record = dict[str, Any]
+Operation = Callable[[Call], Record]
 Parameter = Mapping[str, object]
 
 
@@ -55,7 +44,7 @@ class Endpoint:
     path: str
     tag: str
     title: str
-    record: type[SnakeRecord] = Nothing
+    record: str = "Nothing"
     body: type[Body] | None = None
     parameters: tuple[Parameter, ...] = ()
     errors: Sequence[str | tuple[str, int]] = ()
@@ -139,7 +128,7 @@ _NO_CHANNEL = ("CHANNEL_NOT_FOUND", 400)  # on payments; it is 404 on channels
 # What the two paths of a prompt share, and the top-ups of both wallets.
 _PROMPT = partial(
     Endpoint,
-    record=StkInitiated,
+    record="StkInitiated",
     body=StkBody,
     errors=(
         *("VALIDATION_ERROR", "INVALID_PHONE", "NO_PAYMENT_CHANNELS", "NO_DEFAULT_CHANNEL", _NO_CHANNEL),
@@ -149,7 +138,7 @@ _PROMPT = partial(
 )
 _TOP_UP = partial(
     Endpoint,
-    record=StkInitiated,
+    record="StkInitiated",
     body=TopUpBody,
     parameters=(_IDEMPOTENCY_KEY,),
     errors=("VALIDATION_ERROR", "INVALID_PHONE"),
@@ -157,19 +146,25 @@ _TOP_UP = partial(
 )
 
 
-def _shown(record: type[SnakeRecord], subject: object, call: Call) -> SnakeRecord:
+def _shown(record: str, subject: object, call: Call) -> Record:
     """Return the record of an object as the account's switches show it."""
-    return record_under(record, call.switches).model_validate(subject)
+    return record_under(record, call.switches).model_validate(subject).model_dump()
+
+
+def _shown_channel(channel: Channel, call: Call) -> Record:
+    # A channel does not know its account itself.
+    tenant_id = call.account_state.account.tenant_id
+    return _shown("PaymentChannel", {**channel.model_dump(), "tenant_id": tenant_id}, call)
 
 
 @_PROMPT("POST", "/payments/stk", "STK", "Asking a customer to pay")
-def initiate_stk(call: Call) -> SnakeRecord:
+def initiate_stk(call: Call) -> Record:
     """Initiate an STK prompt."""
-    return _shown(StkInitiated, _payments.initiate_stk(call, call.read(StkBody)), call)
+    return _shown("StkInitiated", _payments.initiate_stk(call, call.read(StkBody)), call)
 
 
 @_PROMPT("POST", "/payments/stk/initiate", "STK", "Asking a customer to pay, by another path", needs="more_endpoints")
-def initiate_stk_by_its_other_path(call: Call) -> SnakeRecord:
+def initiate_stk_by_its_other_path(call: Call) -> Record:
     """Initiate an STK prompt; the same as /payments/stk."""
     return initiate_stk(call)
 
@@ -179,7 +174,7 @@ def initiate_stk_by_its_other_path(call: Call) -> SnakeRecord:
     "/b2c/payouts",
     "Payouts",
     "Paying out",
-    record=PayoutInitiated,
+    record="PayoutInitiated",
     body=PayoutBody,
     errors=(
         *("VALIDATION_ERROR", "INVALID_PHONE", _NO_CHANNEL),
@@ -187,9 +182,9 @@ def initiate_stk_by_its_other_path(call: Call) -> SnakeRecord:
     ),
     ends_as="payout",
 )
-def initiate_payout(call: Call) -> SnakeRecord:
+def initiate_payout(call: Call) -> Record:
     """Initiate a payout."""
-    return _shown(PayoutInitiated, _payments.initiate_payout(call, call.read(PayoutBody)), call)
+    return _shown("PayoutInitiated", _payments.initiate_payout(call, call.read(PayoutBody)), call)
 
 
 @Endpoint(
@@ -197,19 +192,19 @@ def initiate_payout(call: Call) -> SnakeRecord:
     "/transactions",
     "Transactions",
     "Listing payments",
-    record=TransactionList,
+    record="TransactionList",
     parameters=_FILTERS,
     errors=("VALIDATION_ERROR",),
     listed=True,
 )
-def list_transactions(call: Call) -> SnakeRecord:
+def list_transactions(call: Call) -> Record:
     """List transactions."""
     filters = parse_filters(call.query)
     # Limiting the time of creation also changes the overview, as a lagging replica would.
     if call.list_lag:
         lag = call.now - timedelta(seconds=LIST_LAG)
         filters = replace(filters, until=min(lag, filters.until or lag))
-    return _shown(TransactionList, list_page(call.account_state, filters, call.now), call)
+    return _shown("TransactionList", list_page(call.account_state, filters, call.now), call)
 
 
 @Endpoint(
@@ -217,35 +212,35 @@ def list_transactions(call: Call) -> SnakeRecord:
     "/transactions/{id}",
     "Transactions",
     "Asking how a payment went",
-    record=TransactionRead,
+    record="TransactionRead",
     errors=("TRANSACTION_NOT_FOUND",),
     shows_transaction=True,
 )
-def read_transaction(call: Call) -> SnakeRecord:
+def read_transaction(call: Call) -> Record:
     """Read one transaction."""
     transaction = call.state.transactions.get(call.id)
     # Another account's transaction looks like a missing one, or else ids could be guessed.
     if transaction is None or transaction.tenant_id != call.account_state.account.tenant_id:
         raise Refusal("TRANSACTION_NOT_FOUND", status=call.switches.transaction_not_found_status)
-    return _shown(TransactionRead, transaction, call)
+    return _shown("TransactionRead", transaction, call)
 
 
 @_TOP_UP("POST", "/wallets/service/topups", "Service wallet", "Topping up the fee wallet")
-def top_up(call: Call) -> SnakeRecord:
+def top_up(call: Call) -> Record:
     """Top up the service wallet."""
-    return _shown(StkInitiated, _payments.initiate_top_up(call, Kind.WALLET_TOPUP), call)
+    return _shown("StkInitiated", _payments.initiate_top_up(call, Kind.WALLET_TOPUP), call)
 
 
-@Endpoint("GET", "/wallets/service/balance", "Service wallet", "Reading the fee wallet", record=ServiceBalance)
-def read_balance(call: Call) -> SnakeRecord:
+@Endpoint("GET", "/wallets/service/balance", "Service wallet", "Reading the fee wallet", record="ServiceBalance")
+def read_balance(call: Call) -> Record:
     """Read the service wallet's balance."""
-    return ServiceBalance.model_validate(call.account_state.account)
+    return _shown("ServiceBalance", call.account_state.account, call)
 
 
 @_TOP_UP("POST", "/wallets/b2c/topups", "Payout wallet", "Topping up the payout wallet", needs="more_endpoints")
-def top_up_b2c(call: Call) -> SnakeRecord:
+def top_up_b2c(call: Call) -> Record:
     """Top up the payout wallet."""
-    return _shown(StkInitiated, _payments.initiate_top_up(call, Kind.WALLET_TOPUP_B2C), call)
+    return _shown("StkInitiated", _payments.initiate_top_up(call, Kind.WALLET_TOPUP_B2C), call)
 
 
 @Endpoint(
@@ -253,21 +248,21 @@ def top_up_b2c(call: Call) -> SnakeRecord:
     "/wallets/b2c/balance",
     "Payout wallet",
     "Reading the payout wallet",
-    record=B2cBalance,
+    record="B2cBalance",
     needs="more_endpoints",
 )
-def read_b2c_balance(call: Call) -> SnakeRecord:
+def read_b2c_balance(call: Call) -> Record:
     """Read the payout wallet's balance."""
-    return B2cBalance.model_validate(call.account_state.account)
+    return _shown("B2cBalance", call.account_state.account, call)
 
 
-@Endpoint("GET", _CHANNELS, "Channels", "Listing tills and paybills", record=ChannelList, needs="channel_reads")
-def list_channels(call: Call) -> SnakeRecord:
+@Endpoint("GET", _CHANNELS, "Channels", "Listing tills and paybills", record="ChannelList", needs="channel_reads")
+def list_channels(call: Call) -> Record:
     """List payment channels."""
     account = call.account_state.account
     newest_first = [*account.live_channels()][::-1]
     channels = sorted(newest_first, key=lambda channel: not channel.is_default)
-    return ChannelList(items=[PaymentChannel.of(channel, account.tenant_id) for channel in channels])
+    return {"items": [_shown_channel(channel, call) for channel in channels]}
 
 
 @Endpoint(
@@ -275,11 +270,11 @@ def list_channels(call: Call) -> SnakeRecord:
     _CHANNELS,
     "Channels",
     "Adding a till or paybill",
-    record=PaymentChannel,
+    record="PaymentChannel",
     body=NewChannelBody,
     errors=("VALIDATION_ERROR",),
 )
-def create_channel(call: Call) -> SnakeRecord:
+def create_channel(call: Call) -> Record:
     """Create a payment channel."""
     account, body = call.account_state.account, call.read(NewChannelBody)
     channel = Channel(
@@ -294,7 +289,7 @@ def create_channel(call: Call) -> SnakeRecord:
         _make_default(account, channel)
     # A new version makes `commit` save the change.
     call.state.version += 1
-    return PaymentChannel.of(channel, account.tenant_id)
+    return _shown_channel(channel, call)
 
 
 def _make_default(account: Account, channel: Channel) -> None:
@@ -307,14 +302,13 @@ def _make_default(account: Account, channel: Channel) -> None:
     f"{_CHANNELS}/{{id}}",
     "Channels",
     "Reading a till or paybill",
-    record=PaymentChannel,
+    record="PaymentChannel",
     errors=("CHANNEL_NOT_FOUND",),
     needs="channel_reads",
 )
-def read_channel(call: Call) -> SnakeRecord:
+def read_channel(call: Call) -> Record:
     """Read one payment channel."""
-    account = call.account_state.account
-    return PaymentChannel.of(_payments.find_channel(account, call.id), account.tenant_id)
+    return _shown_channel(_payments.find_channel(call.account_state.account, call.id), call)
 
 
 @Endpoint(
@@ -322,11 +316,11 @@ def read_channel(call: Call) -> SnakeRecord:
     f"{_CHANNELS}/{{id}}",
     "Channels",
     "Changing a till or paybill",
-    record=PaymentChannel,
+    record="PaymentChannel",
     body=ChannelChangesBody,
     errors=("VALIDATION_ERROR", ("VALIDATION_ERROR", 409), "CHANNEL_NOT_FOUND"),
 )
-def change_channel(call: Call) -> SnakeRecord:
+def change_channel(call: Call) -> Record:
     """Change a payment channel."""
     account = call.account_state.account
     channel = _payments.find_channel(account, call.id, code=account.switches.patch_unknown_channel)
@@ -348,7 +342,7 @@ def change_channel(call: Call) -> SnakeRecord:
     elif "is_default" in sent:
         channel.is_default = False
     call.state.version += 1
-    return PaymentChannel.of(channel, account.tenant_id)
+    return _shown_channel(channel, call)
 
 
 @Endpoint(
@@ -358,7 +352,7 @@ def change_channel(call: Call) -> SnakeRecord:
     "Removing a till or paybill",
     errors=("CHANNEL_NOT_FOUND", "CHANNEL_IN_USE"),
 )
-def delete_channel(call: Call) -> SnakeRecord:
+def delete_channel(call: Call) -> Record:
     """Delete a payment channel."""
     channel = _payments.find_channel(call.account_state.account, call.id)
     if channel.customers or channel.id in {each.channel_id for each in call.account_state.history}:
@@ -366,4 +360,4 @@ def delete_channel(call: Call) -> SnakeRecord:
     # Kept, because old transactions name its id.
     channel.deleted, channel.is_default = True, False
     call.state.version += 1
-    return Nothing()
+    return {}

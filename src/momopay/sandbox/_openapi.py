@@ -1,13 +1,10 @@
 """The OpenAPI document of the service, as the switches of one account make it behave."""
 
 import json
-import re
 from collections.abc import Collection, Mapping, Sequence
 from copy import deepcopy
-from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any
-from uuid import UUID
 
 from pydantic import BaseModel
 from pydantic.alias_generators import to_camel
@@ -16,18 +13,12 @@ from pydantic.json_schema import JsonSchemaMode, models_json_schema
 from momopay.sandbox._accounts import Switches
 from momopay.sandbox._bodies import CONTRACT_LIMITS, Body, NewChannelBody, callback_field, callback_url_pattern
 from momopay.sandbox._endpoints import ENDPOINTS, Endpoint
-from momopay.sandbox._lifecycle import enter
-from momopay.sandbox._payments import Call
-from momopay.sandbox._records import Status
 from momopay.sandbox._refusals import CODES, DETAILS, Refusal
-from momopay.sandbox._serializers import Callback, callback_payload, record_under
-from momopay.sandbox._state import ServiceState
+from momopay.sandbox._serializers import record_under
 
 Json = dict[str, Any]
 _PREFIX = "/v1"
-_KEY = "pk_test_example"
-_NOW = datetime(2026, 1, 31, 9, 30, tzinfo=UTC)
-_RANDOM = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|(?<=mr-|co-)[0-9a-f]{16}")
+_REQUEST_ID = "00000000-0000-0000-0000-000000000001"
 _ID: Json = {
     "name": "id",
     "in": "path",
@@ -48,11 +39,11 @@ _RATE_LIMIT_HEADERS = {
 
 def openapi(switches: Switches, url: str, callback_hosts: Collection[str]) -> Json:
     """Return the document for an account with these switches, on the server at `url`."""
-    examples = _Examples(switches)
     paths: Json = {}
     endpoints = [endpoint for endpoint in ENDPOINTS if endpoint.exists_under(switches)]
+    schemas = _schemas(endpoints, switches, callback_hosts)
     for endpoint in endpoints:
-        described = _operation(endpoint, switches, examples)
+        described = _operation(endpoint, switches, schemas)
         paths.setdefault(_PREFIX + endpoint.path, {})[endpoint.method.lower()] = described
     scheme = {"type": "http", "scheme": "basic", "description": "The API key as user name, no password"}
     return {
@@ -66,11 +57,11 @@ def openapi(switches: Switches, url: str, callback_hosts: Collection[str]) -> Js
         "security": [{"apiKey": []}],
         "tags": [{"name": tag} for tag in dict.fromkeys(endpoint.tag for endpoint in endpoints)],
         "paths": paths,
-        "components": {"schemas": _schemas(endpoints, switches, callback_hosts), "securitySchemes": {"apiKey": scheme}},
+        "components": {"schemas": schemas, "securitySchemes": {"apiKey": scheme}},
     }
 
 
-def _operation(endpoint: Endpoint, switches: Switches, examples: "_Examples") -> Json:
+def _operation(endpoint: Endpoint, switches: Switches, schemas: Json) -> Json:
     described: Json = {
         "operationId": endpoint.name,
         "summary": (endpoint.operation.__doc__ or "").rstrip("."),
@@ -80,14 +71,12 @@ def _operation(endpoint: Endpoint, switches: Switches, examples: "_Examples") ->
     if parameters := [*([_ID] if "{id}" in endpoint.path else ()), *endpoint.parameters_under(switches)]:
         described["parameters"] = deepcopy(parameters)  # because callers may change the document
     if endpoint.body is not None:
-        content = _content(endpoint.body.__name__, examples.bodies[endpoint.name])
-        described["requestBody"] = {"required": True, "content": content}
-    described["responses"] = _responses(endpoint, switches, examples)
+        described["requestBody"] = {"required": True, "content": _content(endpoint.body.__name__, schemas)}
+    described["responses"] = _responses(endpoint, switches, schemas)
     if endpoint.calls_back:
-        payload = _content("Callback", examples.callback)
         post = {
             "summary": "The payment has ended",
-            "requestBody": {"required": True, "content": payload},
+            "requestBody": {"required": True, "content": _content("Callback", schemas)},
             "responses": {"200": {"description": "Any 2xx acknowledges it; else it is sent again"}},
         }
         url = f"{{$request.body#/{callback_field(endpoint.body or Body, switches)}}}"
@@ -95,12 +84,11 @@ def _operation(endpoint: Endpoint, switches: Switches, examples: "_Examples") ->
     return described
 
 
-def _responses(endpoint: Endpoint, switches: Switches, examples: "_Examples") -> Json:
+def _responses(endpoint: Endpoint, switches: Switches, schemas: Json) -> Json:
     status = endpoint.status_under(switches)
     responses: Json = {str(status): {"description": "Done"}}
     if status != HTTPStatus.NO_CONTENT:
-        name = record_under(endpoint.record, switches).__name__
-        responses[str(status)]["content"] = _content(f"{name}Envelope", examples.answers[endpoint.name])
+        responses[str(status)]["content"] = _content(f"{endpoint.record}Envelope", schemas)
     errors = list(endpoint.errors_under(switches))
     for error_status in sorted({each for _, each in errors}):
         codes = [code for code, each in errors if each == error_status]
@@ -124,20 +112,21 @@ def _responses(endpoint: Endpoint, switches: Switches, examples: "_Examples") ->
     return responses
 
 
-def _content(schema: str, example: Any) -> Json:
-    return {"application/json": {"schema": {"$ref": f"#/components/schemas/{schema}"}, "example": example}}
+def _content(name: str, schemas: Json) -> Json:
+    schema = {"$ref": f"#/components/schemas/{name}"}
+    return {"application/json": {"schema": schema, "example": _example(schema, schemas)}}
 
 
 def _error_example(code: str, switches: Switches) -> Json:
     refusal = Refusal(code, details=DETAILS.get(code))
-    return {**json.loads(refusal.body(switches.error_messages)), "requestId": str(UUID(int=1))}
+    return {**json.loads(refusal.body(switches.error_messages)), "requestId": _REQUEST_ID}
 
 
 def _schemas(endpoints: Sequence[Endpoint], switches: Switches, callback_hosts: Collection[str]) -> Json:
-    records = {record_under(endpoint.record, switches) for endpoint in endpoints}
+    records = {endpoint.record: record_under(endpoint.record, switches) for endpoint in endpoints}
     bodies = {endpoint.body for endpoint in endpoints if endpoint.body is not None}
-    modes: list[tuple[type[BaseModel], JsonSchemaMode]] = [(record_under(Callback, switches), "serialization")]
-    modes.extend((record, "serialization") for record in records)
+    modes: list[tuple[type[BaseModel], JsonSchemaMode]] = [(record_under("Callback", switches), "serialization")]
+    modes.extend((record, "serialization") for record in records.values())
     modes.extend((body, "validation") for body in bodies)
     _, found = models_json_schema(modes, ref_template="#/components/schemas/{model}")
     schemas: Json = {name: _plain(schema) for name, schema in found["$defs"].items()}
@@ -156,8 +145,8 @@ def _schemas(endpoints: Sequence[Endpoint], switches: Switches, callback_hosts: 
             fields["type"]["enum"] = list(switches.known_channel_types)
         if switches.strict_fields and body.optional:
             _require_all(schema, {str(body.model_fields[name].alias) for name in body.optional})
-    for record in records:
-        schemas[f"{record.__name__}Envelope"] = _envelope("data", record.__name__, success=True)
+    for name in records:
+        schemas[f"{name}Envelope"] = _envelope("data", name, success=True)
     error = {"message": _MESSAGES[switches.error_messages], "code": {"type": "string"}, "details": {"type": "object"}}
     schemas["ErrorDetail"] = {"type": "object", "properties": error, "required": list(error)}
     schemas["ErrorEnvelope"] = _envelope("error", "ErrorDetail", success=False)
@@ -168,7 +157,7 @@ def _envelope(field: str, schema: str, *, success: bool) -> Json:
     properties = {
         "success": {"type": "boolean", "const": success},
         field: {"$ref": f"#/components/schemas/{schema}"},
-        "requestId": {"type": "string", "format": "uuid"},
+        "requestId": {"type": "string", "format": "uuid", "examples": [_REQUEST_ID]},
     }
     return {"type": "object", "properties": properties, "required": list(properties)}
 
@@ -201,54 +190,18 @@ def _require_all(schema: Json, optional: set[str]) -> None:
     schema["required"] = [name for name in schema["properties"] if name not in optional]
 
 
-class _Examples:
-    """Examples of every body and response. The responses are those of a service that is made for them."""
-
-    def __init__(self, switches: Switches) -> None:
-        state = ServiceState(switches=switches)
-        account_state = state.account_of(_KEY, _NOW)
-        self.bodies: dict[str, Json] = {}
-        self.answers: dict[str, Json] = {}
-        # In the order of the table, a read follows the operation that created what it reads.
-        last_id = ""
-        for endpoint in ENDPOINTS:
-            name = endpoint.name
-            if endpoint.body is not None:
-                self.bodies[name] = _body_example(endpoint.body, switches)
-            call = Call(
-                state=state,
-                account_state=account_state,
-                now=_NOW,
-                id=last_id,
-                body=json.dumps(self.bodies.get(name, {})).encode(),
-            )
-            answer = endpoint.operation(call).model_dump(by_alias=True)
-            last_id = answer.get("transactionId") or answer.get("id") or last_id
-            self.answers[name] = {"success": True, "data": answer, "requestId": str(UUID(int=1))}
-        paid = next(iter(state.transactions.values()))
-        enter(state, paid, Status.SUCCESS, "0", _NOW)
-        paid.receipt = "TCK4H7X2QP"
-        self.callback = callback_payload(paid, "transaction.success", Status.SUCCESS, switches)
-        self._fix_ids()
-
-    def _fix_ids(self) -> None:
-        """Replace the random ids, so that the document is always the same."""
-        names: dict[str, str] = {}
-
-        def fixed(found: re.Match[str]) -> str:
-            number = len(names) + 2
-            text = str(UUID(int=number)) if "-" in found[0] else f"{number:016x}"
-            return names.setdefault(found[0], text)
-
-        text = json.dumps([self.answers, self.callback])
-        self.answers, self.callback = json.loads(_RANDOM.sub(fixed, text))
-
-
-def _body_example(body: type[Body], switches: Switches) -> Json:
-    example: Json = {}
-    for name, part in body.model_json_schema()["properties"].items():
-        # A field that may be null has its example inside `anyOf`.
-        for each in (part, *part.get("anyOf", ())):
-            if "examples" in each:
-                example[callback_field(body, switches) if name == "callbackUrl" else name] = each["examples"][0]
-    return example
+def _example(schema: Json, schemas: Json) -> Any:
+    """Return an example of a schema, made of those of its parts; None if it has none."""
+    if known := schema.get("examples") or schema.get("enum"):
+        return known[0]
+    if "$ref" in schema:
+        return _example(schemas[schema["$ref"].rpartition("/")[2]], schemas)
+    if "properties" in schema:
+        parts = {name: _example(part, schemas) for name, part in schema["properties"].items()}
+        # What may be left out is shown only if it has an example.
+        return {name: part for name, part in parts.items() if part is not None or name in schema.get("required", ())}
+    if schema.get("type") == "array":
+        return [_example(schema["items"], schemas)]
+    if "anyOf" in schema:
+        return _example(schema["anyOf"][0], schemas)
+    return schema.get("const")
