@@ -119,9 +119,10 @@ def _says(text: str) -> Any:
     return _always(text, _text(text))
 
 
-def _fields(names: Iterable[str], called: Callable[[str], str] = str) -> Fields:
+def _fields(names: Iterable[str], called: Callable[[str], str] = str, /, **changed: tuple[Any, str]) -> Fields:
     """Return these fields of a payment, and its currency; `called` makes the names on the wire."""
-    fields = {called(name): _of(_FIELDS[name][0], _FIELDS[name][1] or name) for name in names}
+    known = {**_FIELDS, **changed}
+    fields = {called(name): _of(known[name][0], known[name][1] or name) for name in names}
     return fields | {"currency": _always("KES")}
 
 
@@ -182,22 +183,23 @@ def _transaction_read(switches: Switches) -> Fields:
 
 
 def _transaction_item(switches: Switches) -> Fields:
+    changed = dict[str, tuple[Any, str]]()
+    if switches.list_phone == "masked":
+        changed |= dict.fromkeys(("phone", "phone_number"), (MaskedPhone, "phone"))
+    if switches.list_amount == "with_fee":
+        changed["amount"] = Amount, "amount_with_fee"
+    if switches.list_times == "local":
+        changed |= {"created_at": (LocalInstant, ""), "updated_at": (LocalInstant, "")}
     if switches.item_naming == "snake_case":
-        fields, called = _fields(("transaction_id", *_IN_SNAKE_CASE)), str
+        fields = _fields(("transaction_id", *_IN_SNAKE_CASE), **changed)
     else:
-        fields, called = _fields(_IN_CAMEL_CASE, to_camel), to_camel
+        fields = _fields(_IN_CAMEL_CASE, to_camel, **changed)
         # The fee is the only field of a list item that the service specifies in both styles.
         fee = "transaction_fee" if switches.naming == "snake_case" else "transactionFee"
         fields[fee] = _of(Fee, "shown_fee")
     fields["type"] = _kind(switches, switches.list_type)
     if switches.receipt_in_reads:
         fields[switches.receipt_field] = _of(Receipt, "receipt")
-    if switches.list_phone == "masked":
-        fields["phone_number" if called is str else "phone"] = _of(MaskedPhone, "phone")
-    if switches.list_amount == "with_fee":
-        fields["amount"] = _of(Amount, "amount_with_fee")
-    if switches.list_times == "local":
-        fields |= {called(name): _of(LocalInstant, name) for name in ("created_at", "updated_at")}
     return fields
 
 

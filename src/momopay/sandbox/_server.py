@@ -101,9 +101,9 @@ class Server:
     async def stop(self) -> None:
         """Close idle connections, give requests under way a moment to end, and abort the others, which faults hold."""
         self._listening.close()
-        for end in (_Http.shutdown, _Http.abort):
+        for how in ("shutdown", "abort"):
             for protocol in list(self._state.connections):
-                end(protocol)
+                getattr(protocol, how)()
             with suppress(TimeoutError):
                 async with asyncio.timeout(_GRACE):
                     while self._state.connections or self._state.tasks:  # noqa: ASYNC110 - sets of uvicorn's
