@@ -18,9 +18,9 @@ from momopay._core import response as _response
 from momopay._core.reads import Matches, search
 from momopay._core.retry import SEARCHED_FIRST, FailureKind
 from momopay._transport import clock as _clock
-from momopay.durable import lookup, once, send
+from momopay.durable import call, lookup, send
+from momopay.durable.call import DurableCall
 from momopay.durable.lookup import PaymentLookup
-from momopay.durable.once import DurableCall
 from momopay.durable.send import Sender
 from momopay.journal import guards, rules, statements
 from momopay.journal.entries import MAY_BE_SENT
@@ -115,7 +115,7 @@ def no_lease() -> list[Patch]:
     fresh = module_from_spec(statements.__spec__)
     with patch.object(rules, "transitions", loose.__getitem__):
         statements.__spec__.loader.exec_module(fresh)
-    return [patch.object(once, "next_step", next_step), patch.object(statements, "BEGIN", fresh.BEGIN)]
+    return [patch.object(call, "next_step", next_step), patch.object(statements, "BEGIN", fresh.BEGIN)]
 
 
 def redirects_followed() -> list[Patch]:
@@ -156,7 +156,7 @@ def open_prompt_overlooked() -> list[Patch]:
         seen = [Stage.ENDED if stage is Stage.OPEN else stage for stage in stages]
         return rules.next_step(kind, state, seen, attempts, **passed)
 
-    return [patch.object(once, "next_step", next_step)]
+    return [patch.object(call, "next_step", next_step)]
 
 
 def end_not_read_again() -> list[Patch]:
@@ -220,7 +220,7 @@ def acceptance_not_compared() -> list[Patch]:
 
 def no_search_before_a_second_send() -> list[Patch]:
     """A reference that was attempted before is sent without a search."""
-    return [patch.object(once, "PaymentLookup", type("Blind", (PaymentLookup,), {"search": _returning(None)}))]
+    return [patch.object(call, "PaymentLookup", type("Blind", (PaymentLookup,), {"search": _returning(None)}))]
 
 
 def emptied_file_not_noticed() -> list[Patch]:

@@ -60,10 +60,10 @@ def test_what_only_the_journal_knows_is_added_to_a_record() -> None:
     transactions = (entry.transactions[0].model_copy(update=known), entry.transactions[1])
     entry = entry.model_copy(update={"transactions": transactions})
     for status in ("SUCCESS", "PENDING"):
-        made = payment_of(entry.kind, "o", payout("o", transactionId="t-0", status=status), entry=entry)
+        made = payment_of(entry, payout("o", transactionId="t-0", status=status))
         assert (made.is_paid, made.fee, made.receipt) == (True, Decimal(7), "SLK7")
         assert made.result_code == "0"
-    assert payment_of(entry.kind, "o", payout("o", transactionId="t-0", transactionFee=5), entry=entry).fee == 5
+    assert payment_of(entry, payout("o", transactionId="t-0", transactionFee=5)).fee == 5
 
 
 @over_both_clients

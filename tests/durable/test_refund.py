@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from drivers import Drive
-from durable.kit import Shop, pay, refund, requests, with_each_client_and_database
+from durable.kit import Handler, Shop, over_both_clients, pay, refund, requests, with_each_client_and_database
 from journal.kit import ACCEPTED, COLLECTION, PHONE, REFUSED, UNKNOWN, execute, put, put_collection
 from momopay import (
     DuplicatePayoutError,
@@ -47,17 +47,47 @@ def test_what_was_paid_is_paid_back_once(shop: Shop) -> None:
     assert shop.refund("paid since").is_new, "it is read first, as its callback may have been lost"
 
 
-def test_a_part_that_was_paid_back_is_the_refund_until_the_order_is_paid_again(shop: Shop) -> None:
+@over_both_clients
+def test_a_part_that_was_paid_back_is_not_all_that_is_left(shop: Shop) -> None:
+    """A call that asks for more names the free reference. One that asks for that part again pays nothing."""
     put_collection(shop.journal)
     shop.refund(amount=20, reference="o-gift")
-    first, again = shop.refund(amount=40), shop.refund()
+    first, again = shop.refund(amount=40), shop.refund(amount=Decimal("40.00"))
     assert (again.is_new, again.amount, again.transaction_id) == (False, 40, first.transaction_id)
-    assert paid_back(shop.sandbox) == {"o-gift": 20, "o-R1": 40}
+    for amount in (None, 30):
+        with pytest.raises(DuplicatePayoutError, match="KES 40 is left to pay back, with reference='o-R2'") as caught:
+            shop.refund(amount=amount)
+        assert (caught.value.reference, caught.value.may_have_executed) == ("o-R1", False)
     put(shop.journal, "o", kind=COLLECTION, amount=100, transaction_id="late", status="SUCCESS")
     with pytest.raises(DuplicatePayoutError, match="KES 140 is left to pay back, with reference='o-R2'"):
-        shop.refund()
+        shop.refund(amount=40)
+    assert paid_back(shop.sandbox) == {"o-gift": 20, "o-R1": 40}
     shop.refund(amount=140, reference="o-R2")
-    assert shop.refund().transaction_id == first.transaction_id
+    assert shop.refund().transaction_id == first.transaction_id, "nothing is left"
+
+
+@over_both_clients
+@pytest.mark.parametrize("status", ["PENDING", "REVERSED"])
+def test_a_refund_of_all_is_returned_again_however_it_ended(shop: Shop, status: str) -> None:
+    put_collection(shop.journal, statuses=["SUCCESS", "SUCCESS"])
+    execute(shop.journal, "UPDATE momopay_transactions SET phone = '254722000111' WHERE transaction_id = 'o-0'")
+    first = shop.refund()
+    execute(shop.journal, f"UPDATE momopay_transactions SET status = '{status}' WHERE reference = 'o-R1'")
+    assert shop.refund().transaction_id == first.transaction_id, "the other phone's money is left"
+
+
+@over_both_clients
+def test_a_handler_can_tell_a_refund_of_a_part_from_one_of_all(shop: Shop) -> None:
+    put_collection(shop.journal, amount=1250)
+    shop.refund(amount=40)
+    shop.later(600)
+    shop.sweep(handler := Handler())
+    shop.refund(reference="o-R2")
+    shop.later(600)
+    shop.sweep(handler)
+    seen: list[Any] = [(each.reference, each.refund_of, each.amount, each.refunded) for each in handler.payments]
+    assert seen == [("o-R1", "o", 40, 40), ("o-R2", "o", 1210, 1250)]
+    assert shop.pay("salary").refunded == 0
 
 
 def test_a_refund_that_is_unresolved_counts_and_one_that_was_refused_does_not(shop: Shop) -> None:

@@ -49,7 +49,9 @@ from events_kit import Watcher
 from forked import in_a_fresh_process
 from journal.kit import (
     ACCEPTED,
+    COLLECTION,
     NOT_SENT,
+    PHONE,
     REFUSED,
     SENDING,
     UNKNOWN,
@@ -62,9 +64,9 @@ from journal.kit import (
     put,
     state_of,
 )
-from momopay import AsyncClient, Journal, JournalError, OutcomeUnknownError, RateBudget
+from momopay import AsyncClient, Journal, JournalError, OutcomeUnknownError, RateBudget, Transaction
 from momopay._transport.clock import now
-from momopay.durable.send import check_client
+from momopay.durable.access import check_client
 from momopay.events import RetryScheduled
 from momopay.sandbox import Fault, Sandbox
 from momopay.types import Lane
@@ -118,6 +120,7 @@ def test_an_answer_with_little_more_than_an_id_is_an_acceptance(drive: Drive, jo
     service = Service({"transaction_id": "t-1", "status": "PENDING"})
     made = drive(transport=service.transport)(calls.once(journal))
     assert (made.is_new, made.transaction_id, made.amount, made.reference) == (True, "t-1", 10, "r")
+    assert getattr(made.transaction, "description", None) is None, "what the answer lacks stays unknown"
     assert found(journal).state is ACCEPTED
     assert service.requests == [f"POST {calls.path}"]
 
@@ -146,6 +149,33 @@ def test_an_acceptance_of_another_payment_is_not_believed(drive: Drive, url: str
             assert sdk(calls.once(journal)).amount == Decimal(10)  # the list shows the payment itself
             assert (found(journal).state, found(journal).transaction_id) == (ACCEPTED, "t-1")
             assert service.sent == 1
+
+
+@over_both_clients
+@pytest.mark.parametrize("status", ["CANCELLED", "PENDING"])
+@pytest.mark.parametrize("answered", ["t-1", "t-2"])
+def test_an_answer_with_the_transaction_of_an_earlier_prompt_is_not_believed(
+    drive: Drive, journal: Journal, status: str, answered: str
+) -> None:
+    """Also if that one is open, and abandoned. A new one that a read showed before the answer came is believed."""
+    put(journal, "r", ACCEPTED, COLLECTION, transaction_id="t-1", status=status)
+    service = Service(record(transactionId=answered, type="STK"), read=listed(type="STK", status=status))
+
+    def respond(request: httpx.Request) -> httpx.Response:
+        if request.method == "POST" and answered == "t-2":
+            journal.settle(Transaction.model_validate(listed(transactionId="t-2", type="STK")))
+        return service.respond(request)
+
+    sdk, call = drive(transport=httpx.MockTransport(respond)), collect(journal, phone=PHONE, abandon_after=0)
+    if answered == "t-2":
+        assert sdk(call).transaction_id == "t-2"
+        assert (found(journal).state, found(journal).transaction_ids) == (ACCEPTED, ("t-1", "t-2"))
+        return
+    for _ in range(2):
+        with pytest.raises(OutcomeUnknownError) as caught:
+            sdk(call)
+        assert caught.value.transaction_id == "t-1"
+    assert (found(journal).state, found(journal).transaction_ids, service.sent) == (UNKNOWN, ("t-1",), 1)
 
 
 def prompted(client: Any) -> Any:

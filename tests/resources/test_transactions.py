@@ -17,6 +17,7 @@ from in_turn import in_turn
 from models.kit import CHANNEL, ID, ITEM, PAGE, PAYBILL, PAYOUT, PHONE, READ, parse
 from models.test_callbacks import callback
 from momopay.durable.payment import payment_of
+from momopay.journal.evidence import Draft
 from momopay.sandbox import Sandbox
 from resources.kit import AT_ONCE, Recorder, assert_came_with_its_response, assert_sent, exchange
 from virtual import refusal
@@ -279,7 +280,7 @@ def test_a_read_needs_its_id_status_and_amount_alone(drive: Drive, is_null: bool
 def test_what_a_read_lacks_is_taken_from_the_record_that_was_passed(drive: Drive) -> None:
     service = Recorder({"transactionId": ID, "status": "FAILED", "amount": "100.50", "createdAt": "?"})
     known = parse(PAYOUT.kind, PAYOUT.camel)
-    paid = payment_of(momopay.EntryKind.PAYOUT, "PAY-7", known)
+    paid = payment_of(Draft(momopay.EntryKind.PAYOUT, "PAY-7", known.amount, PHONE, "PAY-7"), known)
     sdk = drive(transport=service.transport)
     read = sdk(lambda client: client.transactions.get(known))
     assert sdk(lambda client: client.transactions.get(paid)) == read

@@ -18,7 +18,7 @@ from momopay._core.state import RecentlySeen
 from momopay._core.wiring import BackendT
 from momopay._ratelimit.budget import Lane
 from momopay._redaction import redacted_repr
-from momopay.errors import APIError, MomoPayError, ProtocolError, TransactionNotFoundError
+from momopay.errors import APIError, BudgetExhaustedError, MomoPayError, ProtocolError, TransactionNotFoundError
 from momopay.models.records import Envelope
 from momopay.models.requests import (
     CLOCK_TOLERANCE,
@@ -57,6 +57,7 @@ _PAGES_WITHOUT_NEW: Final = 5
 # Transactions of the same time may fill some pages. A list that goes back and forth in time never ends.
 _PAGES_WITHOUT_OLDER: Final = 100
 _MOST_PAGES: Final = 10_000
+_LONGER: Final = "for a long list, use client.with_options(deadline=3600, max_wait=None)"
 
 # If a payment's time is in the service's future, how far before the service's present its search begins.
 _FUTURE_MARGIN: Final = timedelta(days=1)
@@ -142,7 +143,11 @@ class PageWalk:
         if self.is_at_end or self._pages_left <= 0:
             return None
         self._check_progress()
-        page = await self._fetch(self._cursor)
+        try:
+            page = await self._fetch(self._cursor)
+        except BudgetExhaustedError as error:
+            problem = f"{error.message}. {len(self._seen)} pages were read; {_LONGER}"
+            raise BudgetExhaustedError(problem, retry_after=error.retry_after) from error
         self._pages_left -= 1
         self._seen.add(self._cursor)
         self._cursor = page.next_cursor or None  # an empty cursor would ask for the first page again
@@ -160,7 +165,7 @@ class PageWalk:
         elif len(self._seen) >= _MOST_PAGES:
             problem = "filter it by time, for a part of it"
         elif self._now() >= self._until:
-            problem = "the deadline passed; a longer one is client.with_options(deadline=...)"
+            problem = f"the deadline passed; {_LONGER}"
         if problem:
             raise ProtocolError(f"the list has no end after {len(self._seen)} pages: {problem}")
 

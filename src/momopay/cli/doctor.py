@@ -206,7 +206,7 @@ def _clock(date: str | None, now: datetime, *, on_loopback: bool) -> Check:
 
 def _journal(options: AccountOptions, client: momopay.Client | None) -> Check:
     """Check the journal and, with a client, that it is this account's."""
-    from momopay.durable.send import check_client
+    from momopay.durable.access import check_client
 
     unchecked = "; whether it is this account's could not be checked"
     try:

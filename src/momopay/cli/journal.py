@@ -171,7 +171,7 @@ def check(options: AccountOptions) -> ExitCode:
     Examples:
         momopay journal check --journal shop.db
     """
-    from momopay.durable.send import check_client  # loads the modules that send
+    from momopay.durable.access import check_client  # loads the modules that send
 
     output = options.output
     with options.open_journal() as journal:

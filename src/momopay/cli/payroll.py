@@ -234,6 +234,7 @@ class PayrollRun:
     def follow(self, schedule: momopay.PollSchedule) -> Iterator[RowOutcome]:
         """Wait until accepted rows have settled; record each end in the journal and yield it."""
         from momopay.durable.payment import payment_of
+        from momopay.journal.evidence import Draft
 
         waiting = [(each.payment, each.row) for each in self.open() if each.payment is not None]
         rows = {payment.transaction_id: row for payment, row in waiting}
@@ -241,7 +242,8 @@ class PayrollRun:
         for ended in self._client.transactions.wait_all(payments, until=momopay.settled, schedule=schedule):
             self._journal.settle(ended)
             row = rows[ended.transaction_id]
-            payment = payment_of(momopay.EntryKind.PAYOUT, row.reference, ended)
+            paid = Draft(momopay.EntryKind.PAYOUT, row.reference, row.amount, row.phone, row.reference)
+            payment = payment_of(paid, ended)
             outcome = RowOutcome(row, momopay.JournalState.ACCEPTED, payment)
             self.outcomes[row.reference] = outcome
             yield outcome

@@ -12,16 +12,13 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from momopay._core.reads import Matches, read_transaction, read_unread, search
-from momopay._core.session import Session
-from momopay._core.wiring import BackendT
 from momopay._polling.schedule import is_transient
 from momopay._redaction import redacted_repr
+from momopay.durable.access import JournalAccess, emit_change
 from momopay.durable.payment import outcome_unknown
-from momopay.durable.send import JournalAccess, check_account, report_change
 from momopay.errors import MomoPayError, OutcomeUnknownError, RequestValidationError
-from momopay.journal.entries import MAY_BE_SENT, EntryKind, JournalEntry, JournalState, JournalTransaction
+from momopay.journal.entries import EntryKind, JournalEntry, JournalState, JournalTransaction
 from momopay.journal.evidence import Report, differences, is_keepable, report_of
-from momopay.journal.journal import Journal
 from momopay.journal.rules import Proof, blocks, is_contested, proof
 from momopay.models.enums import Stage, stage_of
 from momopay.models.requests import Fit, Search
@@ -53,7 +50,7 @@ class PaymentLookup:
         if differing:
             changed = await self._journal.run_or_log(self._store.contradict, entry, known.transaction_id)
             if changed:
-                report_change(self._session, entry, entry.state, JournalState.UNKNOWN)
+                emit_change(self._session, entry, entry.state, JournalState.UNKNOWN)
             why = f"the service's record of transaction {known.transaction_id} has another {', '.join(differing)}"
             raise outcome_unknown(entry, why)
         has_changed = transaction.status != known.status
@@ -62,7 +59,7 @@ class PaymentLookup:
             is_free = not blocks(entry.kind, stage_of(transaction.status))
             run = self._journal.run if is_free else self._journal.run_or_log
             if await run(self._store.record, entry, self._report(transaction), may_add=False) and has_changed:
-                report_change(self._session, entry, entry.state, entry.state, transaction)
+                emit_change(self._session, entry, entry.state, entry.state, transaction)
         return transaction
 
     async def reconcile(self, entry: JournalEntry) -> Transaction | None:
@@ -104,7 +101,7 @@ class PaymentLookup:
         for found in matches.known:
             if found.transaction_id in unpaid and stage_of(found.status) is Stage.PAID:
                 await self._journal.run(self._store.record, entry, self._report(found), may_add=False)
-                report_change(self._session, entry, entry.state, entry.state, found)
+                emit_change(self._session, entry, entry.state, entry.state, found)
         return matches
 
     async def _find_by_id(self, entry: JournalEntry) -> Matches | None:
@@ -127,7 +124,7 @@ class PaymentLookup:
         if found is Proof.ABSENT:
             return None
         if entry.state is not JournalState.UNKNOWN and await self._journal.run_or_log(self._store.sight, entry):
-            report_change(self._session, entry, entry.state, JournalState.UNKNOWN)
+            emit_change(self._session, entry, entry.state, JournalState.UNKNOWN)
         raise outcome_unknown(entry, describe(matches), matches)
 
     async def _adopt(self, entry: JournalEntry, matches: Matches) -> Transaction:
@@ -139,7 +136,7 @@ class PaymentLookup:
         service_now = self._session.clock.service_now_if_known()
         made = await run(record_made, self._store, entry, matches, service_now)
         for found in made or ():
-            report_change(self._session, entry, entry.state, JournalState.ACCEPTED, found)
+            emit_change(self._session, entry, entry.state, JournalState.ACCEPTED, found)
         if made is not None and len(made) < len(matches.exact):
             raise outcome_unknown(entry, "a transaction that fits is already that of another reference", matches)
         return transaction_from(min(matches.exact, key=lambda each: _PREFERRED.index(stages[each.transaction_id])))
@@ -151,56 +148,6 @@ class PaymentLookup:
         transaction = await read_transaction(self._session, transaction_id, until=self._journal.deadline)
         self._session.clock.observe(transaction.response.headers)
         return transaction
-
-
-async def release(
-    session: Session[BackendT],
-    journal: Journal,
-    reference: str,
-    by: str,
-    kind: EntryKind | None,
-    *,
-    searched_elsewhere: bool,
-) -> JournalEntry:
-    """Release a payment as `Payouts.release` documents it."""
-    if not isinstance(by, str) or not by.strip():
-        raise RequestValidationError({"by": "must be the name of who decides, as text"})
-    # The list of another account would not show the payment, even if it was made.
-    access = await check_account(session, journal)
-    store = access.store
-    entry = await access.run(journal.get, reference, kind)
-    if entry is None or entry.state is not JournalState.UNKNOWN:
-        return _require_sendable(entry)
-    # A request may still be on its way, and a frozen sender may resume.
-    seconds = await access.run(store.seconds_to_release, entry)
-    if seconds > 0:
-        problem = f"its last attempt may still reach the service; release it in {seconds:.0f} s"
-        raise RequestValidationError({"reference": problem})
-    found: Transaction | None = None
-    if searched_elsewhere:
-        logger.warning("reference %s is released without a search, as %s says", redacted_repr(reference), by)
-    else:
-        # By reference alone in the whole list: a wrong clock, a fee in the amount or a masked phone must not hide it.
-        found = await PaymentLookup(JournalAccess(session, journal, reference)).search(entry, whole_list=True)
-    in_thread = session.backend.in_thread  # the search may have taken longer than the deadline
-    service_now = session.clock.service_now_if_known()
-    if found is None and await in_thread(store.release, entry, by, service_now):
-        logger.warning("reference %s was released by %s: it may be sent", redacted_repr(reference), by)
-        report_change(session, entry, entry.state, JournalState.NOT_SENT)
-    return _require_sendable(await in_thread(store.get, entry.kind, reference))
-
-
-def _require_sendable(entry: JournalEntry | None) -> JournalEntry:
-    """Return the entry if its payment may be sent, else raise RequestValidationError."""
-    if entry is None:
-        raise RequestValidationError({"reference": "is not in the journal"})
-    if entry.state in MAY_BE_SENT:
-        return entry
-    problem = {
-        JournalState.ACCEPTED: f"was accepted as transaction {entry.transaction_id}",
-        JournalState.SENDING: "is being sent",
-    }.get(entry.state, "was changed meanwhile, and may have been made")
-    raise RequestValidationError({"reference": f"{problem}; it must not be sent again"})
 
 
 def record_made(

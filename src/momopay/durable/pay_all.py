@@ -25,9 +25,9 @@ from momopay._core.session import Session
 from momopay._core.wiring import BackendT
 from momopay._ratelimit.budget import Lane
 from momopay._redaction import clear_frames, redacted_repr
-from momopay.durable.once import DurableCall
+from momopay.durable.access import JournalAccess, check_account
+from momopay.durable.call import DurableCall
 from momopay.durable.payment import Payment, PayoutItem, PayoutOutcome, is_mapping, item_of, payment_in, reference_in
-from momopay.durable.send import JournalAccess, check_account
 from momopay.journal.entries import EntryKind, JournalEntry, JournalState
 from momopay.journal.journal import Journal, parts_of
 from momopay.models.arguments import checked_metadata, kes, similarity_key

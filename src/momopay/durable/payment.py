@@ -38,7 +38,8 @@ class Payment(MaskedModel):
         is_new: Whether this call sent it.
         metadata: Your own JSON object, as the journal has it.
         refund_of: For a refund, the reference of the collection that it pays back.
-        refunded: For a collection, what was paid back so far, refunds under way included, in KES.
+        refunded: KES that were paid back of a collection so far, refunds under way included. A refund has it, too: the
+            collection was paid back as a whole once this is as much as was collected.
         transaction: The service's record, unchanged; None if no request was needed.
     """
 
@@ -78,15 +79,13 @@ AsyncPaymentHandler: TypeAlias = Callable[[Payment], Coroutine[Any, Any, object]
 
 
 def payment_of(
-    kind: EntryKind,
-    reference: str,
+    entry: JournalEntry | Draft,
     record: Payout | StkTransaction | Transaction,
     *,
     is_new: bool = False,
-    entry: JournalEntry | Draft | None = None,
     refunded: Decimal = Decimal(0),
 ) -> Payment:
-    """Return the payment for a record of the service, with what only the journal's `entry` has."""
+    """Return the payment for a record of the service, with what only the journal's entry has."""
     status, result_code, fee, receipt = record.status, record.result_code, record.transaction_fee, record.receipt
     for known in entry.transactions if isinstance(entry, JournalEntry) else ():
         if known.transaction_id == record.transaction_id:
@@ -97,18 +96,18 @@ def payment_of(
                 # A callback came first: an older record of the service does not undo the payment.
                 status, result_code, fee = TransactionStatus.SUCCESS, known.result_code, known.fee
     return Payment.model_construct(
-        kind=kind,
-        reference=reference,
+        kind=entry.kind,
+        reference=entry.reference,
         transaction_id=record.transaction_id,
         status=status,
         amount=record.amount,
-        phone=record.phone or ("" if entry is None else entry.phone),
+        phone=record.phone or entry.phone,
         result_code=result_code,
         fee=fee,
         receipt=receipt,
         is_new=is_new,
-        metadata=None if entry is None or entry.metadata is None else dict(entry.metadata),
-        refund_of=None if entry is None else entry.refund_of,
+        metadata=None if entry.metadata is None else dict(entry.metadata),
+        refund_of=entry.refund_of,
         refunded=refunded,
         transaction=record,
     )

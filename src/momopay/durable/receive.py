@@ -36,7 +36,7 @@ from momopay._redaction import redacted_repr
 from momopay.callbacks import parse_callback
 from momopay.durable.payment import AsyncPaymentHandler, Payment, PaymentHandler, payment_of
 from momopay.journal.entries import EntryKind, JournalEntry
-from momopay.journal.evidence import Report, confirmed_report, reference_of
+from momopay.journal.evidence import Draft, Report, confirmed_report, reference_of
 from momopay.journal.journal import Journal, parts_of
 from momopay.models.callbacks import Callback
 from momopay.models.enums import ResultCode, TransactionType
@@ -89,10 +89,9 @@ def payment_for(
     """Return what a handler gets for a record of the service: with what the entry and the report have beside it."""
     if journal is None or entry is None:  # a pay link, the dashboard, or another program
         kind = EntryKind.PAYOUT if record.type is TransactionType.B2C else EntryKind.COLLECTION
-        payment = payment_of(kind, record.account_reference or "", record)
+        payment = payment_of(Draft(kind, record.account_reference or "", record.amount, "", ""), record)
     else:
-        refunded = parts_of(journal).store.refunded(entry)
-        payment = payment_of(entry.kind, entry.reference, record, entry=entry, refunded=refunded)
+        payment = payment_of(entry, record, refunded=parts_of(journal).store.refunded(entry))
     if report is None or payment.status != record.status:
         return payment
     code = payment.result_code or (None if report.result_code is None else ResultCode(report.result_code))

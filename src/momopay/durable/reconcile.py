@@ -18,8 +18,8 @@ from momopay._core.reads import PageWalk, read_page, read_transaction
 from momopay._core.session import Session
 from momopay._core.wiring import BackendT
 from momopay._redaction import redacted_repr
+from momopay.durable.access import check_account, emit_change
 from momopay.durable.lookup import search_for
-from momopay.durable.send import check_account, report_change
 from momopay.errors import ProtocolError, RequestValidationError, ServerError, TransactionNotFoundError
 from momopay.journal.entries import UNRESOLVED, EntryKind, JournalEntry, JournalState
 from momopay.journal.journal import Journal, parts_of
@@ -226,7 +226,7 @@ async def reconcile_days(
     for each in seen:
         if each.entry is not None and (each.before is None or each.before.status != each.entry.status):
             old = None if each.before is None else each.before.state
-            report_change(session, each.entry, old, each.entry.state, each.transaction)
+            emit_change(session, each.entry, old, each.entry.state, each.transaction)
     payouts = [each for each in seen if each.transaction.type is TransactionType.B2C]
     paid = [each for each in payouts if each.is_paid]
     refunds = [each for each in paid if each.entry is not None and each.entry.refund_of]

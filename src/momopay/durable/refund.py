@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from momopay._core.operation import run_sync
 from momopay._core.session import Session
 from momopay._core.wiring import BackendT
+from momopay.durable.access import JournalAccess, check_account
 from momopay.durable.lookup import PaymentLookup
-from momopay.durable.send import JournalAccess, check_account
 from momopay.errors import DuplicatePayoutError, MomoPayError, RequestValidationError
 from momopay.journal.entries import MAY_BE_SENT, EntryKind, JournalEntry
 from momopay.journal.evidence import is_keepable
@@ -71,7 +71,7 @@ async def _plan(
     known = next((each for each in refundable.refunds if each.reference == name), None)
     if known is not None:
         if is_default:
-            _check_is_latest(refundable, known)
+            _check_is_wanted(refundable, known, amount)
         amount = known.amount if amount is None else amount
     elif amount is None or order.is_anonymised:
         refundable.check(refundable.default_amount)
@@ -84,13 +84,19 @@ async def _plan(
     return RefundPlan(name, amount, phone or refundable.phone)
 
 
-def _check_is_latest(refundable: Refundable, known: JournalEntry) -> None:
-    """Raise DuplicatePayoutError if the collection was paid again after the refund with the default reference."""
+def _check_is_wanted(refundable: Refundable, known: JournalEntry, amount: int | Decimal | None) -> None:
+    """Raise DuplicatePayoutError if the refund with the default reference is another one than is asked for.
+
+    It is if the collection was paid again since, or if its amount is neither the given one nor, by default, the one
+    that would be paid back without it.
+    """
     left = Refundable(refundable.order, refundable.refunds).left
-    if known.state in MAY_BE_SENT or left <= 0 or refundable.paid <= (known.paid_before or 0):
+    if known.state in MAY_BE_SENT or left <= 0:
         return
-    raise DuplicatePayoutError(
-        f"reference {known.reference!r} is a refund of KES {format_amount(known.amount)} from before the collection was"
-        f" paid again: KES {format_amount(left)} is left to pay back, with reference={refundable.free_reference()!r}",
-        reference=known.reference,
-    )
+    was_paid_again = refundable.paid > (known.paid_before or 0)
+    if was_paid_again or known.amount != (refundable.default_amount if amount is None else amount):
+        raise DuplicatePayoutError(
+            f"reference {known.reference!r} is an earlier refund, of KES {format_amount(known.amount)}:"
+            f" KES {format_amount(left)} is left to pay back, with reference={refundable.free_reference()!r}",
+            reference=known.reference,
+        )

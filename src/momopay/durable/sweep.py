@@ -23,10 +23,10 @@ from momopay._core.reads import EVERYTHING, Matches, PageWalk, read_page, read_t
 from momopay._core.session import Session
 from momopay._ratelimit.budget import Lane
 from momopay._redaction import redacted_repr
+from momopay.durable.access import check_account, emit_change
 from momopay.durable.lookup import describe, forget_known, record_made, search_for
 from momopay.durable.payment import AsyncPaymentHandler, Payment, PaymentHandler
 from momopay.durable.receive import check_handler, deliver, payment_for
-from momopay.durable.send import check_account, report_change
 from momopay.journal.entries import JournalEntry, JournalState
 from momopay.journal.evidence import differences, report_of
 from momopay.journal.journal import Journal, parts_of
@@ -257,7 +257,7 @@ class Sweep:
         await self._session.backend.in_thread(record, *args)
         while self._changes:
             entry, new, shown = self._changes.pop(0)
-            report_change(self._session, entry, entry.state, new, shown)
+            emit_change(self._session, entry, entry.state, new, shown)
 
     def _record_matches(self, entry: JournalEntry, matches: Matches) -> None:
         forget_known(self._parts.store, matches)

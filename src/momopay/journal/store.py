@@ -243,14 +243,14 @@ class Store:
         order = self.entry(connection, EntryKind.COLLECTION, of)
         if order is None:
             raise RequestValidationError({"of": "is no collection in this journal; check the reference"})
-        refunds = self.entries(connection, _row.refund_of == of)
-        return Refundable(order, refunds, besides)
+        return Refundable(order, self.entries(connection, _row.refund_of == of), besides)
 
     def refunded(self, entry: JournalEntry) -> Decimal:
-        """Return what was paid back of a collection, refunds under way included, in KES; 0 for a payout."""
-        if entry.kind is EntryKind.PAYOUT or not entry.counting:
+        """Return what was paid back, or is under way, of a collection, or of the one that a refund is of, in KES."""
+        of = entry.reference if entry.kind is EntryKind.COLLECTION else entry.refund_of
+        if of is None or not (entry.counting or entry.refund_of):
             return Decimal(0)
-        return Refundable(entry, self.select(_row.refund_of == entry.reference)).paid_back
+        return Refundable(entry, self.select(_row.refund_of == of)).paid_back
 
     def record(
         self,

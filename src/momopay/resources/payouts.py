@@ -11,11 +11,11 @@ from momopay._core.operation import Resource, as_operation, operation, run_async
 from momopay._core.retry import AT_MOST_ONCE
 from momopay._core.wiring import BackendT
 from momopay._ratelimit.budget import Lane
-from momopay.durable.lookup import release
-from momopay.durable.once import DurableCall
+from momopay.durable.call import DurableCall
 from momopay.durable.pay_all import PayAll, PayoutIterator, PayoutLimits, Source
 from momopay.durable.payment import Payment, journal_for
 from momopay.durable.refund import plan_refund
+from momopay.durable.release import release
 from momopay.durable.sweep import Sweep
 from momopay.errors import RequestValidationError
 from momopay.journal import EntryKind, Journal, JournalEntry
@@ -212,8 +212,9 @@ class Payouts(Resource[BackendT]):
         Raises:
             RequestValidationError: The collection is not in the journal or was not paid, or the amount is below KES 10
                 or more than what is left; nothing was sent. ``.fields`` says which refunds count.
-            DuplicatePayoutError: The reference was used for something else, or it is the default one and the collection
-                was paid again since that refund. Nothing was sent; the message names a free reference.
+            DuplicatePayoutError: The reference was used for something else; or it is the default one, more is left to
+                pay back, and its refund has another amount, or is older than the last payment of the collection.
+                Nothing was sent; the message names a free reference.
             OutcomeUnknownError: The money may have been sent; as for `pay_once`.
         """
         journal = journal_for(self._session, journal)
@@ -261,6 +262,8 @@ class Payouts(Resource[BackendT]):
                 found it), or it must wait for a minute after its latest attempt's lease (see the message).
             OutcomeUnknownError: The list shows ``.near_matches`` or several ``.matches``. Compare them by eye. If none
                 is this payment, use another reference, or ``searched_elsewhere=True``.
+            BudgetExhaustedError: The list is too long for the deadline; use
+                ``client.with_options(deadline=3600, max_wait=None)``. Nothing was changed.
             ValueError: A payout and a collection have the reference: pass `kind`.
         """
         if self._session.hooks.before_payment is not None:

@@ -11,7 +11,7 @@ from momopay._core.operation import Resource, operation
 from momopay._core.retry import AT_MOST_ONCE
 from momopay._core.wiring import BackendT
 from momopay._ratelimit.budget import Lane
-from momopay.durable.once import DurableCall
+from momopay.durable.call import DurableCall
 from momopay.durable.payment import Payment, journal_for
 from momopay.journal import Journal
 from momopay.models.arguments import ChannelRef
@@ -140,6 +140,6 @@ class Stk(Resource[BackendT]):
             channel_id=channel_id,
             credential_id=credential_id,
         )
-        journal, after = journal_for(self._session, journal), order.abandon_after
+        journal, after = self._session.journal_for(journal), order.abandon_after
         call = DurableCall(self._session, journal, order.reference, request, metadata=metadata, abandon_after=after)
         return await call.run()

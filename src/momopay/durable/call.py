@@ -20,9 +20,10 @@ from momopay._core.retry import BASE_BACKOFF, MAX_BACKOFF
 from momopay._core.session import Session
 from momopay._core.wiring import BackendT
 from momopay._redaction import mask_phone, redacted_repr
+from momopay.durable.access import JournalAccess, learn_tenant
 from momopay.durable.lookup import PaymentLookup
 from momopay.durable.payment import Payment, outcome_unknown, payment_in, payment_of
-from momopay.durable.send import ENDPOINTS, JournalAccess, Sender, learn_tenant
+from momopay.durable.send import ENDPOINTS, Sender
 from momopay.journal.entries import MAY_BE_SENT, EntryKind, JournalEntry, JournalTransaction
 from momopay.journal.evidence import Draft, KeyIdentity
 from momopay.journal.journal import Journal
@@ -35,8 +36,7 @@ from momopay.phones import same_phone
 
 logger: logging.Logger = logging.getLogger("momopay")
 
-# Seconds between two reads of a row that another call is sending.
-_PAUSE: Final = 0.25
+_PAUSE: Final = 0.25  # seconds between two reads of a row that another call sends
 # The service's time is known from the ``Date`` header, which has whole seconds.
 _DATE_RESOLUTION: Final = timedelta(seconds=1)
 
@@ -149,7 +149,7 @@ class DurableCall(Generic[BackendT]):
             return None
         if record is None:
             return None
-        return payment_of(self._kind, self._reference, record, is_new=True, entry=self._draft)
+        return payment_of(self._draft, record, is_new=True)
 
     async def _read_blocking(self, entry: JournalEntry) -> Payment | None:
         """Read the paid transaction, else those that block another attempt. Return one that still does, else None."""
@@ -185,7 +185,7 @@ class DurableCall(Generic[BackendT]):
             return await self._after_unclear(error)
         if record is None:
             return None
-        return payment_of(self._kind, self._reference, record, is_new=True, entry=self._draft)
+        return payment_of(self._draft, record, is_new=True)
 
     async def _after_unclear(self, error: errors.OutcomeUnknownError) -> Payment | None:
         """Return the payment if a callback has shown meanwhile what a lost answer would have said.
@@ -234,7 +234,7 @@ class DurableCall(Generic[BackendT]):
                 since = f"{(transaction.created_at or entry.sent_at).astimezone(UTC):%Y-%m-%d %H:%M} UTC"
                 how = f"has an open prompt on {mask_phone(phone)} since {since}; wait for its end"
                 raise self._duplicate(entry, how)
-        return payment_of(self._kind, self._reference, transaction, entry=entry)
+        return payment_of(entry, transaction)
 
     def _stage(self, known: JournalTransaction) -> Stage:
         """Return the stage of a transaction. An open prompt that this call treats as abandoned has ended."""
