@@ -15,7 +15,7 @@ __version__ = "0.4.0"
 TYPE_CHECKING = bool()  # noqa: UP018  Jedi would skip the imports below a plain False
 if TYPE_CHECKING:
     from momopay import events as events, types as types
-    from momopay._polling.schedule import PollSchedule as PollSchedule, settled as settled, terminal as terminal
+    from momopay._polling.wait import PollSchedule as PollSchedule, settled as settled, terminal as terminal
     from momopay._ratelimit.budget import RateBudget as RateBudget
     from momopay._ratelimit.file_budget import FileRateBudget as FileRateBudget
     from momopay._ratelimit.redis_budget import RedisRateBudget as RedisRateBudget
@@ -84,7 +84,7 @@ if TYPE_CHECKING:
 else:
     # The imports above repeat these names for type checkers; a test compares the two.
     _PUBLIC = {
-        "_polling.schedule": "PollSchedule settled terminal",
+        "_polling.wait": "PollSchedule settled terminal",
         "_ratelimit.budget": "RateBudget",
         "_ratelimit.file_budget": "FileRateBudget",
         "_ratelimit.redis_budget": "RedisRateBudget",

@@ -23,6 +23,7 @@ import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import IntEnum
+from http import HTTPStatus
 from itertools import chain
 from math import inf
 from threading import Lock
@@ -32,9 +33,17 @@ from weakref import WeakValueDictionary
 from momopay._core.reads import EVERYTHING, read_page, read_transaction
 from momopay._core.session import Session
 from momopay._fork import renew_in_child
-from momopay._polling.schedule import is_transient
 from momopay._ratelimit.budget import Lane
-from momopay.errors import BudgetExhaustedError, MomoPayError, ProtocolError, TransactionNotFoundError
+from momopay.errors import (
+    APIConnectionError,
+    APIError,
+    BudgetExhaustedError,
+    MomoPayError,
+    ProtocolError,
+    ServerError,
+    ThrottledError,
+    TransactionNotFoundError,
+)
 from momopay.models.transactions import Transaction, transaction_from, with_known
 
 if TYPE_CHECKING:  # a blocking client must not load the other backend, and asyncio with it
@@ -50,6 +59,19 @@ RESULT_POLLS: Final = 3
 # Seconds until a call that found the lock held tries again, even if nobody woke it: an exception from a signal handler
 # may have ended the call that held it just before it woke the others.
 _TRY_AGAIN: Final = 30.0
+_TRANSIENT: Final = (APIConnectionError, BudgetExhaustedError, ProtocolError, ServerError, ThrottledError)
+
+
+def is_transient(error: BaseException) -> bool:
+    """Return whether a wait continues after the failure: no answer, no slot, or 408, 429 or 5xx with any code.
+
+    It also continues after a malformed answer, but not after two in a row; see `Wait`.
+    """
+    if isinstance(error, _TRANSIENT):
+        return True
+    status = error.status_code if isinstance(error, APIError) else 0
+    may_pass = {HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS}
+    return status in may_pass or status >= HTTPStatus.INTERNAL_SERVER_ERROR
 
 
 class Request(IntEnum):
@@ -105,12 +127,7 @@ class Wait:
 
     def is_open(self, now: float) -> bool:
         """Return whether a read is of use: the wait goes on, and its owner has examined all that was read."""
-        is_over = self.error is not None or now >= self.deadline
-        return not is_over and not self.is_new and self.next_read_at < inf
-
-    def shares_page(self, by: float) -> bool:
-        """Return whether a page of the list is due for it by that time."""
-        return self.request == Request.READ or (self.request == Request.NONE and self.next_read_at <= by)
+        return now < self.answers_by and self.error is None and not self.is_new and self.next_read_at < inf
 
     def ask(self, request: Request) -> None:
         if not self.is_confirmation:  # its own call reads it by id, so that no other one waits for that
@@ -185,7 +202,7 @@ class PollingCall:
     def is_waiting(self) -> bool:
         """Return whether there is time left, and nothing that the owner has to do by itself."""
         now = self.now()
-        return now < self.answers_by and all(wait.is_open(now) for wait in self.waits.values())
+        return all(wait.is_open(now) for wait in self.waits.values())
 
     async def read_by_id(self, transaction_id: str, until: float, *, has_slot: bool = False) -> Transaction:
         read = await read_transaction(self.session, transaction_id, lane=_LANE, until=until, has_slot=has_slot)
@@ -263,41 +280,49 @@ class PollLoop:
 
     async def _read_what_is_due(self, call: PollingCall) -> None:
         """Read until nothing is due, or the call has something else to do."""
-        while call.is_waiting() and self._choose(call.now())[0]:
+        while True:
             until = call.answers_by
-            # The slot first: waits that come due while the call queues for it share the page.
-            await call.session.acquire_slot(_LANE, latest=until, describe=lambda: "transactions.wait")
             waits, by_id = self._choose(call.now())
-            if not waits:  # those that the slot was for have left
+            if waits and await call.session.acquire_slot(_LANE, latest=until, describe=lambda: "transactions.wait"):
+                # Waits that came due while the call queued for it share the page, and others may have left.
+                waits, by_id = self._choose(call.now())
+            if not waits:
                 return
-            self._read_by_id_next = not by_id
-            unread, requests = _by_id(waits), [(wait, wait.request) for wait in waits]
-            # Before the request, because what is asked for during it must cause another one.
-            for wait in waits:
-                wait.request = Request.NONE
-            try:
-                await (self._read_by_id if by_id else self._read_pages)(call, unread, until)
-            except BaseException as error:
-                is_out_of_time = call.now() >= until and is_transient(error)
-                if is_out_of_time or not isinstance(error, MomoPayError):  # another call reads
-                    for wait, request in requests:
-                        wait.ask(request)
-                    raise
-                logger.info("a poll failed: %s", error)
-                if not isinstance(error, BudgetExhaustedError):  # else there was no slot for a further page
-                    for wait in chain(*unread.values()):
-                        wait.fail(error, call.now(), by_id=by_id)
-            for wait in waits:
-                wait.due = max(wait.due, call.now() + wait.every)
+            await self._read_for(waits, call, until, by_id=by_id)
+            if not call.is_waiting():
+                return
+
+    async def _read_for(self, waits: list[Wait], call: PollingCall, until: float, *, by_id: bool) -> None:
+        """Make the request that was chosen for waits. Raise its error if another call shall make it."""
+        self._read_by_id_next = not by_id
+        unread, requests = _by_id(waits), [(wait, wait.request) for wait in waits]
+        # Before the request, because what is asked for during it must cause another one.
+        for wait in waits:
+            wait.request = Request.NONE
+        try:
+            await (self._read_by_id if by_id else self._read_pages)(call, unread, until)
+        except BaseException as error:
+            is_out_of_time = call.now() >= until and is_transient(error)
+            if is_out_of_time or not isinstance(error, MomoPayError):  # another call reads
+                for wait, request in requests:
+                    wait.ask(request)
+                raise
+            logger.info("a poll failed: %s", error)
+            if not isinstance(error, BudgetExhaustedError):  # else there was no slot for a further page
+                for wait in chain(*unread.values()):
+                    wait.fail(error, call.now(), by_id=by_id)
+        for wait in waits:
+            wait.due = max(wait.due, call.now() + wait.every)
 
     def _open_waits(self, now: float) -> list[Wait]:
         return [wait for call in self.calls for wait in list(call.waits.values()) if wait.is_open(now)]
 
     def _choose(self, now: float) -> tuple[list[Wait], bool]:
         """Return the waits for which the next request is, and whether it is a read by id."""
-        waits = self._open_waits(now)
-        due = [wait for wait in waits if wait.shares_page(now)]
-        by_id = [wait for wait in waits if wait.request == Request.READ_BY_ID]
+        on_page, by_id = list[Wait](), list[Wait]()
+        for wait in self._open_waits(now):
+            (by_id if wait.request == Request.READ_BY_ID else on_page).append(wait)
+        due = [wait for wait in on_page if wait.next_read_at <= now]
         # They alternate, so that neither a run of failures nor an endless row of callbacks holds back the other.
         if by_id and (self._read_by_id_next or not due):
             # The longest unread first, so that one whose reads keep failing does not hold back the others.
@@ -305,7 +330,7 @@ class PollLoop:
             return [wait for wait in by_id if wait.transaction_id == first.transaction_id], True
         # Those that are due within their interval share a page. The others gain little from a page for a single one
         # that a callback reports before its time.
-        shared = [wait for wait in waits if wait.shares_page(now + wait.every)]
+        shared = [wait for wait in on_page if wait.next_read_at <= now + wait.every]
         is_early = all(wait.due > now for wait in due)
         if len(_by_id(due)) == 1 and (is_early or len(_by_id(shared)) == 1):
             return due, True
@@ -313,9 +338,8 @@ class PollLoop:
 
     async def _read_by_id(self, call: PollingCall, unread: dict[str, list[Wait]], until: float) -> None:
         """Read the one transaction that is unread."""
-        ((identity, waits),) = unread.items()
-        latest = min(until, max(wait.answers_by for wait in waits))
-        read = await call.read_by_id(identity, latest, has_slot=True)
+        (identity,) = unread
+        read = await call.read_by_id(identity, until, has_slot=True)
         for wait in unread.pop(identity):
             wait.show(read, call.now(), by_id=True)
 

@@ -1,4 +1,4 @@
-"""The two kinds of calls that poll: a wait for one transaction or many, and the confirmation of a callback.
+"""The calls that poll: a wait for one transaction or many, by a schedule, and the confirmation of a callback.
 
 Invariants:
 - A call ends by its own deadline, whatever others do: it never sleeps past it, and never blocks for the lock.
@@ -15,6 +15,7 @@ import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from copy import copy
+from dataclasses import dataclass
 from math import inf
 from typing import Any, Final
 from uuid import UUID
@@ -22,17 +23,61 @@ from uuid import UUID
 from momopay._core.operation import OperationIterator, as_operation
 from momopay._core.session import Session
 from momopay._core.wiring import BackendT
-from momopay._polling.loop import PollingCall, PollLoop, Wait
-from momopay._polling.schedule import NOT_FOUND_GRACE, PollSchedule, is_transient
+from momopay._polling.loop import PollingCall, PollLoop, Wait, is_transient
 from momopay.callbacks import check_agreement
-from momopay.errors import APIConnectionError, CallbackMismatchError, MomoPayError, WaitTimeoutError
+from momopay.errors import (
+    APIConnectionError,
+    CallbackMismatchError,
+    ConfigurationError,
+    MomoPayError,
+    WaitTimeoutError,
+)
 from momopay.models.callbacks import Callback
+from momopay.models.enums import has_settled
 from momopay.models.transactions import Transaction
 
 logger = logging.getLogger("momopay")
 
 # Transactions that the message of one error names.
 _MOST_NAMED: Final = 5
+# A thread cannot wait much longer.
+_LONGEST: Final = 1e9
+# Seconds in which the service may not find a transaction whose id it has just given.
+_NOT_FOUND_GRACE: Final = 60.0
+
+
+@dataclass(frozen=True)
+class PollSchedule:
+    """When to poll; the defaults are the service's guidance (service page, "GET /transactions/{id}").
+
+    Args:
+        first: Seconds from the start of the wait to the first poll.
+        every: Seconds between polls.
+        limit: Seconds after which the wait gives up.
+
+    Raises:
+        ConfigurationError: A time is not finite (or over 1e9), or negative, or there is no pause between polls.
+    """
+
+    first: float = 15.0
+    every: float = 10.0
+    limit: float = 300.0
+
+    def __post_init__(self) -> None:
+        times = (self.first, self.every, self.limit)
+        are_finite = all(isinstance(time, int | float) and 0 <= time <= _LONGEST for time in times)
+        if not are_finite or self.every <= 0 or self.limit <= 0:
+            raise ConfigurationError("a PollSchedule needs finite seconds: first >= 0, every > 0, limit > 0")
+
+
+def terminal(transaction: Transaction) -> bool:
+    """Return whether the transaction has ended."""
+    return transaction.status.is_terminal
+
+
+def settled(transaction: Transaction) -> bool:
+    """Return whether the money is where it will stay: a payout that FAILED is settled once it is REVERSED."""
+    return has_settled(transaction.type, transaction.status)
 
 
 class PollLoops:
@@ -66,7 +111,7 @@ class WaitCall(PollingCall):
             wait = Wait(identity, self.signal, now + schedule.first, schedule.every, now + schedule.limit)
             wait.known, known = given, getattr(given, "transaction", given)  # a payment may have the service's record
             if identity in session.given_ids or not isinstance(given, str | UUID):  # else somebody may have typed it
-                wait.not_found_until = now + NOT_FOUND_GRACE
+                wait.not_found_until = now + _NOT_FOUND_GRACE
             # A record that has ended needs no request. A payment's may be older than its status, by a callback.
             if isinstance(known, Transaction) and known.status == getattr(given, "status", None) and until(known):
                 wait.show(known, now, by_id=True)

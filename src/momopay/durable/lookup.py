@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from momopay._core.reads import Matches, read_transaction, read_unread, search
-from momopay._polling.schedule import is_transient
+from momopay._polling.loop import is_transient
 from momopay._redaction import redacted_repr
 from momopay.durable.access import JournalAccess, emit_change
 from momopay.durable.payment import outcome_unknown

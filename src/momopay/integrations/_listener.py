@@ -18,7 +18,7 @@ from http import HTTPStatus
 from typing import Final
 
 from momopay._core.operation import run_sync
-from momopay._polling.schedule import is_transient
+from momopay._polling.loop import is_transient
 from momopay._transport.attempt import NoResponseError, Progress, common_headers
 from momopay._transport.sync_backend import SyncBackend
 from momopay.callbacks import callback_body

@@ -16,8 +16,7 @@ from momopay._core.operation import Resource, as_operation, operation
 from momopay._core.reads import TransactionIterator, read_page, read_transaction, read_unread, search
 from momopay._core.session import Session
 from momopay._core.wiring import BackendT, load
-from momopay._polling.schedule import PollSchedule, terminal
-from momopay._polling.wait import ConfirmCall, PollLoops, WaitCall, WaitIterator
+from momopay._polling.wait import ConfirmCall, PollLoops, PollSchedule, WaitCall, WaitIterator, terminal
 from momopay._redaction import clears_frames, redacted_repr
 from momopay.callbacks import check_agreement
 from momopay.durable.payment import AsyncPaymentHandler, PaymentHandler, journal_for
