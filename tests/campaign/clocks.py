@@ -19,13 +19,13 @@ from sqlalchemy import update
 
 from campaign.settings import SPEED
 from momopay import Journal, JournalError, OutcomeUnknownError
-from momopay._core import session as service_clock
+from momopay._core import state as service_clock
 from momopay._transport.clock import now
 from momopay.journal.journal import parts_of
 from momopay.journal.schema import payments
 from momopay.types import TransactionSummary
 
-SPED_UP = {"_GRACE": 1.5, "RELEASE_AFTER_LEASE": 3.0}
+SPED_UP = {"_LEASE_GRACE": 1.5, "RELEASE_AFTER_LEASE": 3.0}
 """Seconds of the machine's time, for which leases outlive deadlines and people wait: the twentieth part, as all time of
 the campaign, so that a lease of 33 s and a minute are over within 7.5 s."""
 A_DAY = 86_400.0
