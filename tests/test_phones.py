@@ -49,7 +49,7 @@ def test_anything_else_is_refused_without_being_shown(text: Any) -> None:
         normalise_phone(text)
     assert "712345678" not in f"{caught.value} {caught.value!r}"
     raised = list(traceback.walk_tb(caught.tb))[-1][0]
-    assert raised.f_code.co_name == "normalise_phone"
+    assert "normalise_phone" in raised.f_code.co_name  # a mutation tool adds to the name
     assert "text" not in raised.f_locals
 
 

@@ -1,0 +1,64 @@
+"""Tasks for developers. `nox --list` shows them, and `nox -s NAME` runs one in an environment of its own."""
+
+import os
+from pathlib import Path
+
+import nox
+
+PYTHONS = ["3.11", "3.12", "3.13"]
+
+# Interpreters that pyenv has, but does not put on the path.
+_pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
+os.environ["PATH"] = os.pathsep.join([os.environ["PATH"], *map(str, sorted(_pyenv.glob("versions/3.*/bin")))])
+
+nox.options.sessions = ["check"]
+nox.options.reuse_existing_virtualenvs = True
+
+
+def run(session: nox.Session, *command: str) -> None:
+    """Run a command, with the session's own arguments at its end, where the project is installed."""
+    session.install("-e", ".[dev]")
+    session.run(*command, *session.posargs, env={"NO_MKDOCS_2_WARNING": "1"})
+
+
+@nox.session(python=PYTHONS[0])
+def check(session: nox.Session) -> None:
+    """Check format, lint and types, and run the tests of what changed since main, or since `-- --base COMMIT`."""
+    run(session, "python", "tests/check.py")
+
+
+@nox.session(python=PYTHONS)
+def tests(session: nox.Session) -> None:
+    """Run the default tests on each interpreter; one file on one: `nox -s tests-3.13 -- tests/core/test_retry.py`."""
+    run(session, "pytest", *([] if session.posargs else ["-n", "auto"]))
+
+
+@nox.session(python=PYTHONS)
+def whole(session: nox.Session) -> None:
+    """Run what the default run leaves out: programs, pages, hostile servers, PostgreSQL."""
+    run(session, "pytest", "-n", "2", "-m", "whole")
+
+
+@nox.session(python=PYTHONS[0])
+def campaigns(session: nox.Session) -> None:
+    """Run the fault campaigns in full. `MOMOPAY_STORM=5000 nox -s campaigns` bounds them, as `.ci/run` does."""
+    run(session, "pytest", "-n", "2", "-m", "campaign")
+
+
+@nox.session(python=PYTHONS[0])
+def docs(session: nox.Session) -> None:
+    """Build the site as the checks do; `nox -s docs -- --site-dir FOLDER`."""
+    run(session, "mkdocs", "build", "--strict")
+
+
+@nox.session(python=PYTHONS[0])
+def catalogue(session: nox.Session) -> None:
+    """Try the mutants that people wrote; `nox -s catalogue -- store` those of files with that word in their path."""
+    run(session, "python", "tests/mutants/run.py")
+
+
+@nox.session(python=PYTHONS[0])
+def mutants(session: nox.Session) -> None:
+    """Try every mutant that a tool makes of the money paths, or of a module: `nox -s mutants -- "momopay.money*"`."""
+    run(session, "mutmut", "run")
+    session.run("python", "tests/mutants/survivors.py")
