@@ -64,7 +64,7 @@ def test_the_help_lists_commands_and_exit_codes(momopay: Shell) -> None:
     for word in {command.split()[0] for command in COMMANDS} | {f" {code.value}  {code.meaning}" for code in ExitCode}:
         assert word in shown
     groups = {each.split()[0]: re.findall(r"^│ (\w+) ", each, re.MULTILINE) for each in shown.split("╭─ ")[2:]}
-    assert groups["Records"] == ["sweep", "reconcile", "journal"]
+    assert groups["Records"] == ["sweep", "reconcile", "report", "journal"]
     assert groups["Payments"] == ["collect", "balance", "channels", "payouts", "transactions"]
     assert momopay("--version").out == f"momopay {package.__version__}\n"
     assert momopay("--json", "balance").json == momopay("balance", "--json").json

@@ -80,7 +80,7 @@ def test_the_rate_is_of_the_latest_hundred_and_begins_before_the_first_day(journ
 
 def test_a_journal_without_prompts_has_no_rate(journal: Journal) -> None:
     (day,) = journal.activity(1)
-    assert sums(day) == [(0, 0)] * 3
+    assert (day.collected, day.refunded, day.failed) == (NOTHING,) * 3
     assert (day.success_rate, day.judged) == (None, 0)
     assert day.date == datetime.now().astimezone().date()
 

@@ -11,7 +11,7 @@ import typer
 from typer import Option
 
 from momopay import __version__
-from momopay.cli import development, doctor, journal, payouts, probe, transactions
+from momopay.cli import development, doctor, journal, payouts, probe, report, transactions
 from momopay.cli.command import DEBUG, JSON, App, Command, command
 from momopay.cli.exit_codes import ExitCode
 from momopay.cli.options import flag
@@ -43,6 +43,7 @@ command(app, rich_help_panel=_PAYMENTS)(transactions.balance)
 command(app, rich_help_panel=_PAYMENTS)(transactions.channels)
 command(app, rich_help_panel=_RECORDS)(journal.sweep)
 command(app, rich_help_panel=_RECORDS)(journal.reconcile)
+command(app, rich_help_panel=_RECORDS)(report.report)
 app.add_typer(journal.app, name="journal", rich_help_panel=_RECORDS)
 app.command(
     cls=Command,

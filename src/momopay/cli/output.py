@@ -13,9 +13,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import UTC, date, datetime, timedelta, tzinfo
 from decimal import Decimal
-from typing import Any, Final, TypeAlias, cast
+from pathlib import Path
+from typing import Any, Final, TextIO, TypeAlias, cast
 from zoneinfo import ZoneInfo
 
 import typer
@@ -104,6 +105,11 @@ def use_machines_zone() -> None:
     _ZONE.set(None)
 
 
+def zone() -> tzinfo | None:
+    """Return the zone of all times of this command; None is that of this machine."""
+    return _ZONE.get()
+
+
 def local(when: datetime) -> datetime:
     """Return a time in the zone of this command, or unchanged if it is at the edge of the calendar."""
     with suppress(*_AT_THE_EDGE):
@@ -136,6 +142,13 @@ def moment(when: datetime) -> str:
     """Format a time for people, in the zone of this command and with the zone's name."""
     shown = local(when)
     return f"{shown.replace(tzinfo=None).isoformat(sep=' ', timespec='seconds')} {shown.tzname()}"
+
+
+def private_file(path: Path) -> TextIO:
+    """Open a file to write text that only its owner can read. Its lines are not changed."""
+    # Created with its mode: until a later change of the mode, others could read it.
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    return os.fdopen(descriptor, "w", encoding="utf-8", newline="")
 
 
 def status(word: str, label: str | None = None) -> Text:
@@ -264,7 +277,7 @@ class Output:
                 return [self._as_json(inner, name) for inner in cast("Sequence[object]", value)]
             case Decimal():
                 return format_amount(value)
-            case datetime():
+            case date():  # or a datetime
                 return value.isoformat()
             case str() if not _is_id(name):
                 return self.phone(value) if name in _PHONE_FIELDS else self.text(value)

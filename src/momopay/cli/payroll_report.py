@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import os
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
@@ -17,7 +16,7 @@ from rich.text import Text
 
 import momopay
 from momopay.cli.exit_codes import ExitCode, remedy_of
-from momopay.cli.output import Output, kes, local, plain, status, stderr
+from momopay.cli.output import Output, kes, local, plain, private_file, status, stderr
 from momopay.cli.payroll import NOT_BEGUN, PayrollRun, Plan, RowOutcome
 from momopay.cli.payroll_file import Fault, PayrollFile, Row, people, total
 
@@ -256,9 +255,7 @@ def write_report(output: Output, path: Path, run: PayrollRun) -> None:
         OSError: The file cannot be written.
     """
     rows = [_as_report(output, each, run.entry(each.row)) for each in run.outcomes.values()]
-    # Created with its mode: until a later change of the mode, others could read it.
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as report:
+    with private_file(path) as report:
         writer = csv.DictWriter(report, list(rows[0]))
         writer.writeheader()
         writer.writerows(rows)

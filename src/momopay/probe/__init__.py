@@ -13,10 +13,9 @@ import momopay
 from momopay._redaction import key_mode
 from momopay.errors import MomoPayError
 from momopay.probe.channels import ask_by_channel, own_channels
-from momopay.probe.profile import FORMAT, Change, Finding, Findings, Profile
+from momopay.probe.profile import FORMAT, ROWS, Change, Cost, Finding, Findings, Profile, Row
 from momopay.probe.prompt import Spend, ask_by_spending
 from momopay.probe.reads import add_what_is_common, look_at_transactions, read_account, read_list
-from momopay.probe.rows import ROWS, Cost, Row
 from momopay.probe.window import ask_for_window
 from momopay.probe.wire import Wire
 

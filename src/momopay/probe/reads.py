@@ -18,8 +18,7 @@ from momopay.models.records import describe
 from momopay.models.requests import read_partly
 from momopay.models.transactions import Transaction as ReadableTransaction
 from momopay.models.transactions import TransactionPage
-from momopay.probe.profile import Findings, Value
-from momopay.probe.rows import BY_NAME
+from momopay.probe.profile import BY_NAME, Findings, Value
 from momopay.probe.wire import (
     THROTTLED,
     UNAUTHORIZED,

@@ -1,0 +1,96 @@
+"""The report: its numbers, what is escaped and masked in it, and how it looks in headless Chromium."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from cli.kit import Shell
+from journal.kit import ACCEPTED, COLLECTION, UNKNOWN, execute, put, put_collection
+from momopay import Journal
+from sandbox.browser import Page
+
+NOW = datetime.now(UTC)
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Journal:
+    """The journal of a shop, with a payment of unknown outcome."""
+    journal = Journal(f"sqlite:///{tmp_path / 'shop.db'}")
+    for number, days in enumerate((0, 0, 3, 8, 8, 40)):
+        name = f"INV-{number}"
+        put_collection(journal, name, 1250 + number, ["FAILED"] * (number % 2) + ["SUCCESS"])
+        ended = (NOW - timedelta(days=days)).isoformat()
+        execute(journal, f"UPDATE momopay_transactions SET ended_at = '{ended}' WHERE reference = '{name}'")
+    put(journal, "<b>&amp; \x1b[31m 0712345678", UNKNOWN, COLLECTION, amount=45_000)
+    put(journal, "SAL-2", ACCEPTED, amount=38_500, status="PROCESSING")
+    return journal
+
+
+@pytest.fixture
+def report(momopay: Shell, journal: Journal, tmp_path: Path) -> Path:
+    path = tmp_path / "report.html"
+    assert momopay("report", "--html", str(path), "--utc", "--journal", str(tmp_path / "shop.db")).code == 0
+    return path
+
+
+def test_the_numbers_are_the_librarys(momopay: Shell, journal: Journal, report: Path) -> None:
+    database = str(report.with_name("shop.db"))
+    done = momopay("report", "--html", str(report), "--days", "7", "--utc", "--json", "--journal", database)
+    (day, *_), today = done.json["days"], done.json["days"][-1]
+    assert today["date"] == journal.activity(7, zone=UTC)[-1].date.isoformat()
+    assert (today["collected"], today["failed"]) == (
+        {"count": 2, "amount": "2501"},
+        {"count": 1, "amount": "1251"},
+    )
+    assert (len(done.json["days"]), day["collected"]["count"]) == (7, 0)
+    assert [each["state"] for each in done.json["open"]] == ["UNKNOWN", "ACCEPTED"]
+
+
+def test_the_sums_are_of_all_days(report: Path) -> None:
+    for cells in (("Collected", "6,260.00", "5"), ("Refunded", "0.00", "0"), ("Failed", "2,504.00", "2")):
+        assert "<tr>" + "".join(f"<td>{cell}<small></small></td>" for cell in cells) in report.read_text()
+
+
+def test_no_text_from_outside_is_markup_and_phones_are_masked(momopay: Shell, report: Path) -> None:
+    text = report.read_text()
+    assert "<td>&lt;b&gt;&amp;amp; \N{REPLACEMENT CHARACTER}[31m" in text
+    assert "712345678" not in text
+    assert "UNKNOWN: may have been paid" in text
+    assert report.stat().st_mode & 0o777 == 0o600
+    database = str(report.with_name("shop.db"))
+    assert momopay("report", "--html", str(report), "--show-phones", "--journal", database).code == 0
+    assert "254712345678" in report.read_text()
+
+
+def test_the_journal_is_not_overwritten_nor_a_new_one_made(momopay: Shell, report: Path, tmp_path: Path) -> None:
+    database = str(tmp_path / "shop.db")
+    assert momopay("report", "--html", database, "--journal", database).says(2, "is a database")
+    missing = tmp_path / "missing.db"
+    assert momopay("report", "--html", str(tmp_path / "b.html"), "--journal", str(missing)).code == 3
+    assert not missing.exists()
+    assert not (tmp_path / "b.html").exists()
+
+
+def test_an_empty_journal_has_a_report(momopay: Shell, tmp_path: Path) -> None:
+    with Journal(f"sqlite:///{tmp_path / 'new.db'}") as journal:
+        journal.unresolved()
+    path = tmp_path / "report.html"
+    assert momopay("report", "--html", str(path), "--journal", str(tmp_path / "new.db")).prints(0, "Written to")
+    assert "No prompt has ended" in path.read_text()
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize(("width", "chart"), [(390, ".narrow"), (1280, ".wide")])
+@pytest.mark.parametrize(("scheme", "page_is_dark"), [("light", False), ("dark", True)])
+def test_it_can_be_read(browser: Page, report: Path, width: int, chart: str, scheme: str, page_is_dark: bool) -> None:
+    browser.show(width=width, scheme=scheme)
+    browser.driver.get(report.as_uri())
+    assert browser.value("document.documentElement.scrollWidth <= innerWidth"), "it does not scroll sideways"
+    letters = f"document.querySelector('{chart} text').getBoundingClientRect().height"
+    assert 10 <= browser.value(letters) <= 20
+    assert browser.value("[...document.querySelectorAll('svg')].filter((each) => each.checkVisibility()).length") == 1
+    ground = browser.value("getComputedStyle(document.documentElement).backgroundColor.match(/\\d+/g).map(Number)")
+    letter = browser.value(f"getComputedStyle(document.querySelector('{chart} text')).fill.match(/\\d+/g).map(Number)")
+    assert (max(ground) < 60, min(letter) > 200) == (page_is_dark, page_is_dark)
+    assert browser.driver.get_log("browser") == []
