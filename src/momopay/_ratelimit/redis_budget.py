@@ -105,10 +105,10 @@ class RedisSlots(SharedSlots):
         self._client: Any = None
         self._key = "momopay:budget:" + account_hash
         self._sharers = sharers
-        self._last: SharedState | None = None  # as Redis last had it
-        self._ahead = 0.0  # seconds by which this machine's clock is ahead of the server's
+        self._is_known = False  # whether this process has used the budget
+        self._last_stop = -inf  # of the shared log, on this machine's clock
         self._share: SharedState | None = None  # what it may send while Redis is away, on this machine's clock
-        self._away_since = self._retry_at = -inf
+        self._retry_at = -inf
         self._is_refused = False  # and the log says so
 
     def close(self) -> None:
@@ -127,7 +127,7 @@ class RedisSlots(SharedSlots):
             if self._share is None or backend.now() >= self._retry_at:
                 try:
                     delay = self._exchange(backend, change)
-                except self._error as error:  # nothing wider: an exception from a signal handler must pass
+                except (self._error, UnicodeError) as error:  # nothing wider: one from a signal handler must pass
                     self._go_on_without(backend.now(), error)
                 else:
                     if self._share is not None:
@@ -145,17 +145,14 @@ class RedisSlots(SharedSlots):
             text, (seconds, microseconds) = client.pipeline(transaction=False).get(self._key).time().execute()
             now, at = backend.now(), seconds + microseconds / 1e6
             state = SharedState.parse(text, *self.size, at) if text else None
-            is_lost = state is None and bool(text or self._last)
+            is_lost = state is None and (bool(text) or self._is_known)
             if state is None:
                 state = SharedState.full(*self.size, at) if is_lost else SharedState(SlotLog(*self.size))
-            if self._share is not None:  # Redis must count what was sent while it was away
-                missed = [slot - now + at for slot in self._share.log.slots if slot >= self._away_since]
-                state.log.slots = sorted(state.log.slots + missed)
             delay = self._apply(change, state, at, now)
             if client.eval(_COMPARE_AND_SET, 1, self._key, text or b"", state.dump(at)):
                 if is_lost:
                     logger.warning("Redis has lost the log of the rate budget: no request for %g s", self.size[1])
-                self._last, self._ahead = state, now - at
+                self._is_known, self._last_stop = True, state.log.stopped_until + now - at
                 break
         else:
             delay = BUSY
@@ -163,12 +160,13 @@ class RedisSlots(SharedSlots):
         return delay
 
     def _go_on_without(self, now: float, error: Exception) -> None:
-        """Keep to this process's share from now on."""
+        """Keep to this process's share from now on, whatever was sent before: a 429 then stops the process."""
         self._retry_at = now + _RETRY
         requests, window = self.size
         remedy = _remedy(error)
         if self._share is None:
-            self._begin_share(now)
+            self._share = SharedState(SlotLog(max(1, requests // self._sharers), window))
+            self._share.log.stopped_until = self._last_stop
             if isinstance(error, _library().TimeoutError) and self._answers_without_tls():
                 remedy = "the server has no TLS there, so use redis://"
         elif not remedy or self._is_refused:
@@ -184,15 +182,6 @@ class RedisSlots(SharedSlots):
             *(max(1, requests // self._sharers), requests, window),
             remedy and f". It does not heal by itself: {remedy}",
         )
-
-    def _begin_share(self, now: float) -> None:
-        requests, window = self.size
-        share = SlotLog(max(1, requests // self._sharers), window)
-        if self._last is not None:
-            # All processes saw much the same log, so each counts every `sharers`th slot, from the latest backwards.
-            share.slots = [slot + self._ahead for slot in reversed(self._last.log.slots[:: -self._sharers])]
-            share.stopped_until = self._last.log.stopped_until + self._ahead
-        self._share, self._away_since = SharedState(share), now
 
     def _answers_without_tls(self) -> bool:
         """Return whether a server that was asked for TLS takes plain text. It waits for the rest of what it reads."""
@@ -215,6 +204,8 @@ def _remedy(error: Exception) -> str:
         return "correct the user, the password, or the rights to the commands GET, SET, TIME and EVAL"
     if isinstance(cause, ssl.SSLError) and not isinstance(cause, ssl.SSLEOFError):
         return "correct the certificates, or use redis:// if the server has no TLS"
+    if isinstance(error, UnicodeError):  # a part of it is empty or too long
+        return "correct the name of the host"
     return ""
 
 
@@ -231,7 +222,6 @@ def _connected(url_or_client: str | RedisClient, timeout: float) -> Any:
     library = _library()
     if not isinstance(url_or_client, str):
         if isinstance(url_or_client, library.Redis):
-            _check_host(url_or_client)
             return url_or_client
         raise ConfigurationError(
             "a shared budget needs a Redis URL or a redis.Redis, which serve an AsyncClient, too; a redis.asyncio"
@@ -241,18 +231,8 @@ def _connected(url_or_client: str | RedisClient, timeout: float) -> Any:
     retry = library.retry.Retry(library.backoff.NoBackoff(), 1, (library.ConnectionError,))
     times = dict.fromkeys(("socket_timeout", "socket_connect_timeout"), timeout)
     try:
-        client = library.Redis.from_pool(library.ConnectionPool.from_url(url_or_client, retry=retry, **times))
+        return library.Redis.from_pool(library.ConnectionPool.from_url(url_or_client, retry=retry, **times))
     except ValueError:  # not chained: its text may quote the password
         raise ConfigurationError(
             "url_or_client must be a URL that begins with redis://, rediss:// or unix://, such as redis://localhost:6379"
         ) from None
-    _check_host(client)
-    return client
-
-
-def _check_host(client: Any) -> None:
-    host = str(client.connection_pool.connection_kwargs.get("host", ""))
-    try:
-        host.encode("idna")  # as the socket will
-    except UnicodeError:
-        raise ConfigurationError(f"url_or_client: {host!r} cannot be the name of a host") from None
