@@ -28,8 +28,15 @@ MAX_THREADS: Final = 40
 T = TypeVar("T")
 
 
+async def _wait_suspended(sock: socket.socket, writable: bool, _seconds: float) -> None:
+    # A cancel scope, and not `_seconds`, bounds the wait.
+    await (anyio.wait_writable(sock) if writable else anyio.wait_readable(sock))
+
+
 class AsyncSocket(AttemptSocket, httpcore.AsyncNetworkBackend, httpcore.AsyncNetworkStream):
     """The socket of an async client, on asyncio and on trio."""
+
+    _wait = staticmethod(_wait_suspended)
 
     async def connect_tcp(
         self,
@@ -47,10 +54,6 @@ class AsyncSocket(AttemptSocket, httpcore.AsyncNetworkBackend, httpcore.AsyncNet
         except (OSError, UnicodeError) as error:  # UnicodeError: a label is empty or too long
             raise httpcore.ConnectError(str(error)) from error
         return self
-
-    async def _wait(self, sock: socket.socket, writable: bool, _seconds: float) -> None:
-        # A cancel scope, and not `_seconds`, bounds the wait.
-        await (anyio.wait_writable(sock) if writable else anyio.wait_readable(sock))
 
     async def _resolve(self, host: str, port: int) -> list[str]:
         return addresses_in(await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM))

@@ -25,7 +25,7 @@ import ssl
 import struct
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from ipaddress import ip_address
@@ -69,6 +69,8 @@ class AttemptSocket(ABC):
 
     raw: socket.socket
     """The open socket, with or without TLS, once `connected` was called."""
+    _wait: Callable[[socket.socket, bool, float], Awaitable[object]]
+    """Waits until a socket is readable (writable, if the second argument is True), for so many seconds at most."""
 
     def __init__(self, progress: Progress | None = None, route: Route = DIRECT, *, tls: bool = False) -> None:
         self._progress = progress
@@ -77,10 +79,6 @@ class AttemptSocket(ABC):
         self._is_connected = False
         self._kept: bytes = b""  # the byte that is held back
         self.deadline: float = 0.0  # set anew for each attempt
-
-    @abstractmethod
-    async def _wait(self, sock: socket.socket, writable: bool, seconds: float, /) -> object:
-        """Wait until a socket is readable, or writable, for so many seconds at most."""
 
     @abstractmethod
     async def _resolve(self, host: str, port: int) -> list[str]:
