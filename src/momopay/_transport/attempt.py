@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import zlib
 from codecs import BOM_UTF8
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import suppress
@@ -65,7 +66,7 @@ def run_blocking(coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 class RawResponse(NamedTuple):
-    """A complete response."""
+    """A complete response. The body is decompressed."""
 
     status: int
     headers: httpx.Headers
@@ -244,7 +245,7 @@ class ResponseReader:
         body = bytes(self._body)
         encoding = "" if self._is_decoded else self._headers.get("content-encoding", "").strip().lower()
         if encoding not in {"", "identity"}:
-            raise UnreadableResponseError("a content-encoding that was not asked for", status=self._status)
+            body = self._decode(body, encoding)
         if len(body) > MAX_BODY:  # a transport may have read it whole
             raise self._too_large()
         body = body.removeprefix(BOM_UTF8)
@@ -254,6 +255,21 @@ class ResponseReader:
 
     def _too_large(self) -> UnreadableResponseError:
         return UnreadableResponseError("a body over 8 MiB", status=self._status)
+
+    def _decode(self, body: bytes, encoding: str) -> bytes:
+        if encoding not in {"gzip", "deflate"}:
+            raise UnreadableResponseError("a content-encoding that was not asked for", status=self._status)
+        decompressor = zlib.decompressobj(wbits=47)  # either format, by its header
+        try:
+            # One byte over the limit is enough to know that a compressed bomb is over it.
+            decoded = decompressor.decompress(body, MAX_BODY + 1)
+        except zlib.error:
+            decoded = b""
+        if len(decoded) > MAX_BODY:
+            raise self._too_large()
+        if not decompressor.eof or decompressor.unused_data:
+            raise UnreadableResponseError(f"a body that is not the {encoding} that it claims", status=self._status)
+        return decoded
 
 
 def _is_not_sent(error: Exception, url: str) -> bool:
