@@ -1,4 +1,4 @@
-"""The admin: read-only payments, and three actions, each after a page that asks for confirmation.
+"""The admin: read-only payments, a chart, a CSV file, and three actions, each after a page that asks for confirmation.
 
 The model reads a database view that cannot be written to. The actions call the client, so nothing else here changes a
 payment. Phones are shown whole, because people who may view payments search by phone and call customers.
@@ -6,20 +6,28 @@ payment. Phones are shown whole, because people who may view payments search by 
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Callable
+from datetime import datetime
 from decimal import Decimal
 from functools import partialmethod
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from django import forms
 from django.contrib import admin, messages
-from django.db.models import Count, Q, QuerySet, Sum
+from django.contrib.admin.utils import quote, unquote
+from django.core.exceptions import ObjectDoesNotExist, PermissionDenied
+from django.db.models import Count, Model, Q, QuerySet, Sum
 from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, resolve_url
 from django.template.response import TemplateResponse
-from django.utils.html import format_html_join
+from django.urls import path, reverse
+from django.utils.safestring import mark_safe
+from django.utils.timezone import get_current_timezone
 
-from momopay import Client, EntryKind, MomoPayError
-from momopay.integrations.django.clients import client, database, the_journal
+from momopay import Client, EntryKind, JournalState, MomoPayError
+from momopay._core.wiring import load
+from momopay.integrations.django.clients import client, database, link, the_journal
 from momopay.integrations.django.models import Payment
 from momopay.integrations.django.views import send_end, without_transaction
 from momopay.journal.journal import parts_of
@@ -28,6 +36,10 @@ if TYPE_CHECKING:
     _Model = admin.ModelAdmin[Payment]
 else:
     _Model = admin.ModelAdmin
+
+
+_DAYS: Final = 30  # that the chart shows
+_CHARTS: Final = {"wide": 960, "narrow": 350}  # in pixels; the style sheet shows one of them
 
 
 class RefundForm(forms.Form):
@@ -50,12 +62,15 @@ class ReleaseForm(forms.Form):
 class PaymentAdmin(_Model):
     """Payments."""
 
+    class Media:  # noqa: D106  Django's own name
+        css: ClassVar[Any] = {"all": ["momopay/admin.css"]}
+
     list_display: Any = ("reference", "kind", "amount", "phone", "state", "status", "receipt", "created_at")
     list_filter: ClassVar[Any] = ("kind", "state", "status", "created_at")
     date_hierarchy: ClassVar[Any] = "created_at"
     search_fields: ClassVar[Any] = ("reference", "search_text")
     search_help_text: ClassVar[Any] = "Reference, phone or receipt"
-    fields: ClassVar[Any] = (*list_display, "history")
+    fields: ClassVar[Any] = list_display
     actions: Any = ("read_again", "refund", "release")
 
     has_add_permission: Any = staticmethod(lambda *_args, **_options: False)
@@ -68,19 +83,15 @@ class PaymentAdmin(_Model):
     has_refund_permission: Any = partialmethod(_may, "refund")
     has_release_permission: Any = partialmethod(_may, "release")
 
-    @admin.display(description="What happened")
-    def history(self, payment: Payment) -> str:
-        """Return the payment's history, a line for each event."""
-        told = the_journal().history(payment.reference, EntryKind(payment.kind))
-        lines = (
-            (f"{each.at:%Y-%m-%d %H:%M:%S} UTC", " ".join(filter(None, (each.what, each.to, each.source, each.by))))
-            for each in told
-        )
-        return format_html_join("", "<div>{} {}</div>", lines)
-
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         """Return the payments of the database that has the journal."""
         return super().get_queryset(request).using(database()).defer("search_text")  # slow, and no column
+
+    def get_urls(self) -> list[Any]:
+        """Return the pages of the admin, the chart and the CSV file included."""
+        views = {"csv/": self.csv_view, "activity/": self.activity_view}
+        own = [path(route, self.admin_site.admin_view(view)) for route, view in views.items()]
+        return [*own, *super().get_urls()]
 
     @without_transaction
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
@@ -90,10 +101,45 @@ class PaymentAdmin(_Model):
         if "cl" in context:
             rows = context["cl"].queryset.order_by("kind").values("kind")
             paid = Sum("amount", filter=Q(status="SUCCESS"), default=0)
-            context["sums"] = rows.annotate(count=Count("pk"), total=Sum("amount"), paid=paid)
+            context["cl"].sums = rows.annotate(count=Count("pk"), total=Sum("amount"), paid=paid)
         return response
 
-    @admin.action(description="Read again from the service", permissions=["view"])
+    def change_view(
+        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None
+    ) -> HttpResponse:
+        """Show a payment with its transactions, its history, and buttons for the actions that are possible."""
+        payment: Payment | None = self.get_object(request, unquote(object_id))
+        if payment is not None:
+            entry, history = payment.entry, the_journal().history(payment.reference, EntryKind(payment.kind))
+            buttons = [each for each in self.get_action_choices(request, []) if _is_possible(each[0], payment)]
+            extra_context = {"entry": entry, "history": history, "buttons": buttons, "link": _link_of(entry)}
+        return super().change_view(request, object_id, form_url, extra_context)
+
+    def csv_view(self, request: HttpRequest) -> HttpResponse:
+        """Return the payments that the list's filters and search show, as CSV."""
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        response = HttpResponse(content_type="text/csv; charset=utf-8")
+        response["Content-Disposition"] = 'attachment; filename="payments.csv"'
+        writer, names = csv.writer(response), self.list_display
+        writer.writerow(names)
+        for payment in self.get_changelist_instance(request).queryset.iterator():
+            values = [getattr(payment, name) for name in names]
+            writer.writerow([_local(each) if isinstance(each, datetime) else each for each in values])
+        return response
+
+    def activity_view(self, request: HttpRequest) -> HttpResponse:
+        """Show what was collected, refunded and failed on each of the last days, and the success rate of prompts."""
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        chart, days = load("journal.activity.chart"), the_journal().activity(_DAYS, zone=get_current_timezone())
+        # The words of a chart are the package's own.
+        charts = {name: mark_safe(chart(days, width=width)) for name, width in _CHARTS.items()}  # noqa: S308
+        context = self.admin_site.each_context(request) | charts
+        context |= {"title": f"The last {_DAYS} days", "days": days[::-1], "latest": days[-1], "media": self.media}
+        return TemplateResponse(request, "admin/momopay/payment/activity.html", context)
+
+    @admin.action(description="Read again", permissions=["view"])
     def read_again(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
         """Read a payment from the service, record it, and send the signal if it has ended."""
 
@@ -154,6 +200,7 @@ class PaymentAdmin(_Model):
                 title = dict(self.get_action_choices(request))[request.POST["action"]]
                 context = self.admin_site.each_context(request)
                 context |= {"title": title, "text": text, "payment": payment, "entry": payment.entry, "form": form}
+                context["media"] = self.media
                 return TemplateResponse(request, "admin/momopay/payment/ask.html", context)
             # A person waits, and web servers often end a request after half a minute.
             done = act(client.with_options(deadline=25.0, max_wait=10.0), payment, **form.cleaned_data)
@@ -163,4 +210,29 @@ class PaymentAdmin(_Model):
         self.message_user(request, text, level)
         if is_confirmed:
             self.log_change(request, payment, text)
+        # The payment's page cannot be shown if the journal fails.
+        return redirect("admin:momopay_payment_change", quote(payment.pk)) if level == messages.SUCCESS else None
+
+
+def _is_possible(action: str, payment: Payment) -> bool:
+    """Return whether the payment's page has a button for an action."""
+    if action == "refund":
+        is_order = payment.kind == EntryKind.COLLECTION
+        return is_order and parts_of(the_journal()).store.refundable(payment.reference).left > 0
+    return action != "release" or payment.entry.state is JournalState.UNKNOWN
+
+
+def _link_of(entry: Any) -> str | None:
+    """Return the URL of the object that the setting makes of a reference, or of a refund's order; None for none."""
+    try:
+        made = link()(entry.refund_of or entry.reference)
+    except ObjectDoesNotExist:
         return None
+    if isinstance(made, Model) and not hasattr(made, "get_absolute_url"):
+        return reverse(f"admin:{made._meta.app_label}_{made._meta.model_name}_change", args=[quote(made.pk)])  # noqa: SLF001  public in Django
+    return None if made is None else resolve_url(made)
+
+
+def _local(moment: datetime) -> str:
+    """Return a time of Django's, which has no zone without USE_TZ, as text in the current zone."""
+    return moment.astimezone(get_current_timezone()).isoformat(" ", "seconds")

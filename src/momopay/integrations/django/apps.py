@@ -70,12 +70,14 @@ def check_settings(**_options: object) -> list[CheckMessage]:
         clients.signer()
         name = 'MOMOPAY["DATABASE"]'
         clients.journal_address()
+        name = 'MOMOPAY["LINK"]'
+        clients.link()
         name = 'MOMOPAY["CALLBACK_BASE_URL"]'
         if url is not None:
             check_callback_url(url, on_loopback=is_loopback(client.base_url))
             if "?" in url or "#" in url:
                 raise ConfigurationError("must have no query and no fragment: the callback view is below it")
-    except (ConfigurationError, ConnectionDoesNotExist, TypeError, ValueError) as error:
+    except (ConfigurationError, ConnectionDoesNotExist, ImportError, TypeError, ValueError) as error:
         return [CheckMessage(level, f"{name}: {error}", id="momopay.E001")]
     if url is None:
         return []

@@ -11,15 +11,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from inspect import signature
 from typing import Any, Final, cast
+from urllib.parse import quote
 
 from django.apps import apps
 from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS, connections
 from django.dispatch import Signal
 from django.urls import reverse
+from django.utils.module_loading import import_string
 
 from momopay import AsyncClient, CallbackSigner, Client, ConfigurationError, Journal, JournalError
 from momopay._core.config import Hooks
@@ -29,7 +31,7 @@ from momopay.journal.entries import MAY_BE_SENT
 from momopay.journal.journal import parts_of
 
 TIMEOUT: Final = 2.0  # seconds to wait for the database where waiting longer would not help
-_OWN: Final = {"CALLBACK_BASE_URL", "CALLBACK_SECRETS", "DATABASE"}
+_OWN: Final = {"CALLBACK_BASE_URL", "CALLBACK_SECRETS", "DATABASE", "LINK"}
 
 
 def options() -> dict[str, Any]:
@@ -73,6 +75,23 @@ def status_url(reference: str) -> str:
 def database() -> str:
     """Return the alias of the database that has the journal."""
     return str(options().get("DATABASE") or DEFAULT_DB_ALIAS)
+
+
+def link() -> Callable[[str], Any]:
+    """Return what makes the project's object of a reference, or its URL, for the admin; by default it makes None."""
+    given = options().get("LINK")
+    if isinstance(given, str):
+        # A URL with a place for the reference, or the path of a function.
+        made: Any = partial(_filled, given) if "{" in given else import_string(given)
+    else:
+        made = given or (lambda _reference: None)
+    if not callable(made):
+        raise ConfigurationError("must be a function of a reference, its path as text, or a URL with {reference}")
+    return cast("Callable[[str], Any]", made)
+
+
+def _filled(url: str, reference: str) -> str:
+    return url.format(reference=quote(reference, safe=""))
 
 
 def journal_address() -> dict[str, Any]:
