@@ -39,7 +39,6 @@ _RECORD: dict[str, Any] = {
     "resultCode": "0",
     "resultDesc": "The service request is processed successfully.",
 }
-_PEERS_TIMES = {"created_at": 1767603600, "finished_at": None, "error": None}
 _OVERVIEW = {"total": PAGES * ITEMS_ON_A_PAGE, "completed": PAGES * ITEMS_ON_A_PAGE, "failed": 0, "pending": 0}
 
 
@@ -49,12 +48,6 @@ def _page(number: int) -> dict[str, Any]:
         for place in range(ITEMS_ON_A_PAGE)
     ]
     return {"items": items, "overview": _OVERVIEW, "nextCursor": str(number + 1) if number + 1 < PAGES else None}
-
-
-def _peers_page(number: int) -> dict[str, Any]:
-    """A page as stripe and openai walk it: from the last id, while there is more."""
-    items = [{**_SUMMARY, **_PEERS_TIMES, "id": f"{number}-{place}"} for place in range(ITEMS_ON_A_PAGE)]
-    return {"object": "list", "url": "/v1/customers", "data": items, "has_more": number + 1 < PAGES}
 
 
 def _answer(body: dict[str, Any]) -> bytes:
@@ -69,8 +62,6 @@ def _enveloped(data: dict[str, Any]) -> bytes:
 class _Answers(asyncio.Protocol):
     one = _enveloped(_RECORD)
     pages = tuple(_enveloped(_page(number)) for number in range(PAGES))
-    customer = _answer({"id": "cus_1", "object": "customer", **_RECORD})
-    peers_pages = tuple(_answer(_peers_page(number)) for number in range(PAGES))
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
@@ -84,14 +75,10 @@ class _Answers(asyncio.Protocol):
     def _reply(self, target: str) -> None:
         if target.endswith(SLOW):
             asyncio.get_running_loop().call_later(SLOWNESS, self._transport.write, self.one)
-        elif "/customers?" in target or "/jobs?" in target:
-            query = parse_qs(urlsplit(target).query)
-            (last,) = query.get("starting_after") or query.get("after") or ["-1-"]
-            self._transport.write(self.peers_pages[int(last.rpartition("-")[0]) + 1])
         elif "?" in target:
             self._transport.write(self.pages[int(parse_qs(urlsplit(target).query).get("cursor", ["0"])[0])])
         else:
-            self._transport.write(self.customer if "/customers/" in target or "/models/" in target else self.one)
+            self._transport.write(self.one)
 
 
 async def _serve() -> None:

@@ -2,10 +2,8 @@
 
 import json
 from collections.abc import Callable
-from functools import partial
 
 from benchmarks.measure import Row, Scale, cpu, take_turns
-from benchmarks.peers import READINGS
 from momopay import CallbackSigner, parse_callback
 from test_callbacks import PAYLOAD
 
@@ -28,15 +26,8 @@ def measure(scale: Scale) -> list[Row]:
         "checked": lambda: cpu(checked, calls),
         "json": lambda: cpu(lambda: json.loads(BODY), calls),
     }
-    for name, prepared in READINGS.items():
-        sides[name] = partial(cpu, prepared(BODY), calls)
     taken = take_turns(sides, scale)
-    theirs = [
-        Row("callback body, its own way", "us CPU a body", taken[name], "json.loads", taken["json"], side=name)
-        for name in READINGS
-    ]
     return [
         Row("callback body to record", "us CPU a body", taken["momopay"], "json.loads", taken["json"], 1.0),
         Row("callback with its token checked", "us CPU a body", taken["checked"], "json.loads", taken["json"], 1.7),
-        *theirs,
     ]

@@ -4,7 +4,6 @@ from functools import partial
 
 from benchmarks.answers import ID
 from benchmarks.measure import Row, Scale, take_turns
-from benchmarks.peers import COLD_STARTS, IMPORTS
 from benchmarks.processes import AUTHORIZATION, KEY, serving, told_by, wall_and_cpu_until_told
 
 # /proc tells this process's own peak; getrusage would tell that of the one which started it.
@@ -45,7 +44,7 @@ assert client.get("/transactions/" + {id!r}).json()["data"]["status"] == "SUCCES
 
 def measure(scale: Scale) -> list[Row]:
     """Time each import, and hold memory against the floor where the system tells it."""
-    codes = {name: _CHILD.format(statement=statement) for name, statement in (_STATEMENTS | IMPORTS).items()}
+    codes = {name: _CHILD.format(statement=statement) for name, statement in _STATEMENTS.items()}
     taken = take_turns({name: partial(told_by, code) for name, code in codes.items()}, scale)
     cost = {name: [figures[0] for figures in rounds] for name, rounds in taken.items()}
 
@@ -57,7 +56,6 @@ def measure(scale: Scale) -> list[Row]:
         row("from momopay import parse_callback", "callbacks", "model", 1.10),
         row("import, build a client", "client", "floor", 0.35),
         row("import, client.transactions", "resource", "sketch"),
-        *(Row("import", "ms CPU", cost[name], _NAMES["floor"], cost["floor"], side=name) for name in IMPORTS),
     ]
     if all(len(figures) > 1 for rounds in taken.values() for figures in rounds):
         peak = {name: [figures[1] for figures in rounds] for name, rounds in taken.items()}
@@ -72,13 +70,11 @@ def measure(scale: Scale) -> list[Row]:
 def measure_cold_start(scale: Scale) -> list[Row]:
     """Time whole processes from outside: what a script or a serverless call waits for."""
     with serving("answers.py") as (url,):
-        codes = {"momopay": _MOMOPAY, "httpx": _HTTPX, **COLD_STARTS}
+        codes = {"momopay": _MOMOPAY, "httpx": _HTTPX}
         filled = {name: code.format(url=url, key=KEY, headers=AUTHORIZATION, id=ID) for name, code in codes.items()}
         taken = take_turns({name: partial(wall_and_cpu_until_told, code) for name, code in filled.items()}, scale)
     rows: list[Row] = []
     for place, unit in enumerate(("ms wall", "ms CPU")):
-        figures = {name: [each[place] for each in taken[name]] for name in codes}
-        row = partial(Row, "cold start to first answer", unit, other="httpx", theirs=figures["httpx"])
-        rows.append(row(ours=figures["momopay"], goal=1.45))
-        rows += [row(ours=figures[name], side=name) for name in COLD_STARTS]
+        ours, theirs = ([each[place] for each in taken[name]] for name in codes)
+        rows.append(Row("cold start to first answer", unit, ours, "httpx", theirs, 1.45))
     return rows

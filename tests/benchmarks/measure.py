@@ -38,7 +38,6 @@ class Row:
         goal: What the median of the rounds' ratios is to reach; None where nothing was promised.
         at_least: Whether more is better.
         is_difference: Whether the sides are subtracted, in `unit`, instead of divided.
-        side: What "ours" is, where it is not momopay.
     """
 
     work: str
@@ -49,7 +48,6 @@ class Row:
     goal: float | None = None
     at_least: bool = False
     is_difference: bool = False
-    side: str = "momopay"
 
     @property
     def ratios(self) -> list[float]:

@@ -14,10 +14,11 @@ from typing import Any, NamedTuple, TypeVar
 from benchmarks.answers import ID, ITEMS_ON_A_PAGE, PAGES, SLOW
 from benchmarks.clients import async_httpx_client, async_momopay_client, httpx_client, momopay_client
 from benchmarks.measure import Row, Scale, cpu, cpu_awaited, take_turns
-from benchmarks.peers import AWAITED_GETS, GETS, WALKS, AwaitedGet
 from benchmarks.processes import serving
 
 T = TypeVar("T")
+AwaitedGet = Callable[[str], Awaitable[object]]
+"""Reads the record with an id, and its JSON."""
 CALLS = 400
 REQUESTS = 2_000
 IN_FLIGHT = 100
@@ -44,7 +45,7 @@ async def _httpx(url: str) -> AsyncGenerator[AwaitedGet]:
 
 
 Opened = Callable[[str], AbstractAsyncContextManager[AwaitedGet]]
-AWAITED: dict[str, Opened] = {"momopay": _momopay, "httpx": _httpx, **AWAITED_GETS}
+AWAITED: dict[str, Opened] = {"momopay": _momopay, "httpx": _httpx}
 
 
 def measure(scale: Scale) -> list[Row]:
@@ -61,18 +62,15 @@ def measure(scale: Scale) -> list[Row]:
             "momopay": lambda: cpu(lambda: mine.transactions.get(ID), calls),
             "httpx": lambda: cpu(lambda: bare.get(f"/transactions/{ID}").json(), calls),
         }
-        for name, opened in GETS.items():
-            sides[name] = partial(cpu, partial(open_clients.enter_context(opened(url)), ID), calls)
         taken = take_turns(sides, scale)
         clients: dict[str, Opened] = {**AWAITED, AIOHTTP: partial(_momopay, aiohttp=True)}
         awaited = take_turns({name: partial(_run, opened, url, cost) for name, opened in clients.items()}, scale)
     work = "GET one record, asyncio"
-    rows = [Row("GET one record, sync", CPU, taken["momopay"], "httpx", taken["httpx"], 0.84)]
-    rows += [Row("GET one record, sync", CPU, taken[name], "httpx", taken["httpx"], side=name) for name in GETS]
-    rows.append(Row(work, CPU, awaited["momopay"], "httpx", awaited["httpx"], 0.70))
-    rows.append(Row(f"{work}, aiohttp extra", CPU, awaited[AIOHTTP], "httpx", awaited["httpx"], 0.40))
-    rows += [Row(work, CPU, awaited[name], "httpx", awaited["httpx"], side=name) for name in AWAITED_GETS]
-    return rows
+    return [
+        Row("GET one record, sync", CPU, taken["momopay"], "httpx", taken["httpx"], 0.84),
+        Row(work, CPU, awaited["momopay"], "httpx", awaited["httpx"], 0.70),
+        Row(f"{work}, aiohttp extra", CPU, awaited[AIOHTTP], "httpx", awaited["httpx"], 0.40),
+    ]
 
 
 def _run(opened: Opened, url: str, work: Callable[[AwaitedGet], Awaitable[T]]) -> T:
@@ -119,7 +117,6 @@ def measure_in_flight(scale: Scale) -> list[Row]:
     work, unit = "100 in flight", "us wall a request"
     return [
         Row(work, unit, walls["momopay"], "httpx", walls["httpx"], 0.35),
-        *(Row(work, unit, walls[name], "httpx", walls["httpx"], side=name) for name in AWAITED_GETS),
         Row(f"{work}: p99", "ms", p99["momopay"], "httpx", p99["httpx"]),
         Row(f"{work}: p99", "ms", p99["momopay"], "its own p50", [each.p50 for each in taken["momopay"]]),
     ]
@@ -132,7 +129,7 @@ _UNIT = "us CPU an item"
 def measure_walk(scale: Scale) -> list[Row]:
     """Time both clients; a walk is never shortened, so the scale is one of rounds alone."""
     with serving("answers.py") as (url,):
-        return [*_walk_blocking(url, scale), _walk_awaited(url, scale)]
+        return [_walk_blocking(url, scale), _walk_awaited(url, scale)]
 
 
 def _query(cursor: str) -> dict[str, str]:
@@ -146,7 +143,7 @@ def _an_item(walk: Callable[[], int]) -> float:
     return cpu(check, 1) / ITEMS
 
 
-def _walk_blocking(url: str, scale: Scale) -> list[Row]:
+def _walk_blocking(url: str, scale: Scale) -> Row:
     with momopay_client(url) as mine, httpx_client(url) as bare:
 
         def with_httpx() -> int:
@@ -160,14 +157,9 @@ def _walk_blocking(url: str, scale: Scale) -> list[Row]:
         walks: dict[str, Callable[[], int]] = {
             "momopay": lambda: sum(1 for _ in mine.transactions.iter()),
             "httpx": with_httpx,
-            **{name: opened(url) for name, opened in WALKS.items()},
         }
         taken = take_turns({name: partial(_an_item, walk) for name, walk in walks.items()}, scale)
-    work, its = "list, 50 pages of 100, sync", taken["httpx"]
-    return [
-        Row(work, _UNIT, taken["momopay"], "httpx", its, 1.10),
-        *(Row(work, _UNIT, taken[name], "httpx", its, side=name) for name in WALKS),
-    ]
+    return Row("list, 50 pages of 100, sync", _UNIT, taken["momopay"], "httpx", taken["httpx"], 1.10)
 
 
 def _walk_awaited(url: str, scale: Scale) -> Row:

@@ -43,10 +43,9 @@ def cells(row: Row) -> tuple[str, ...]:
     goal = "" if row.goal is None else f"{bound} {row.goal:.2f}"
     verdict = {None: "", True: "held", False: "MISSED"}[row.reaches_its_goal]
     ratios = row.ratios
-    work = row.work if row.side == "momopay" else f"{row.work} ({row.side})"
     figures = (f"{figure:.{2 if abs(figure) >= 0.1 else 3}f}" for figure in (median(ratios), min(ratios), max(ratios)))
     sides = (f"{median(side):.1f}" for side in (row.ours, row.theirs))
-    return work, row.other, goal, *figures, verdict, *sides, row.unit
+    return row.work, row.other, goal, *figures, verdict, *sides, row.unit
 
 
 def table(rows: Iterable[Row]) -> str:
