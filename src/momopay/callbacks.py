@@ -19,6 +19,7 @@ from momopay.errors import CallbackMismatchError, InvalidCallbackError
 from momopay.models.callbacks import Callback, CallbackTransaction
 from momopay.models.enums import FAILURES, ResultCode, TransactionStatus, TransactionType, end_of
 from momopay.models.records import describe, parse_json
+from momopay.money import json_number
 from momopay.phones import same_phone
 
 if TYPE_CHECKING:  # not needed to parse callbacks
@@ -81,21 +82,17 @@ def callback_body(transaction: Transaction) -> bytes:
     reported = {name: getattr(transaction, name, None) for name in CallbackTransaction.model_fields} | {
         "id": transaction.transaction_id,
         "status": status,
-        "amount": _number(transaction.amount),
+        "amount": json_number(transaction.amount),
         "phone_number": transaction.phone,
         "external_reference": transaction.account_reference,
         "momo_receipt": transaction.receipt,
-        "transaction_fee": _number((transaction.transaction_fee or Decimal(0)) if succeeded else Decimal(0)),
+        "transaction_fee": json_number((transaction.transaction_fee or Decimal(0)) if succeeded else Decimal(0)),
         "result_code": transaction.result_code or (ResultCode.SUCCESS if succeeded else None),
         "created_at": _instant(transaction.created_at),
         "updated_at": _instant(transaction.updated_at),
     }
     event_type = f"transaction.{status.lower()}"
     return to_json({"event": "transaction.updated", "event_type": event_type, "transaction": reported})
-
-
-def _number(amount: Decimal) -> int | float:
-    return int(amount) if amount == amount.to_integral_value() else float(amount)
 
 
 def _instant(when: datetime | None) -> str | None:

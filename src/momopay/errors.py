@@ -398,21 +398,6 @@ class RateLimitExceededError(ThrottledError):
 
     remedy = "wait, then run the command again; share one rate budget among programs with this key"
 
-    @property
-    def limit(self) -> int | None:
-        """Requests allowed in the window."""
-        return _whole(self.details.get("limit"))
-
-    @property
-    def remaining(self) -> int | None:
-        """Requests left in the window."""
-        return _whole(self.details.get("remaining"))
-
-    @property
-    def reset_in_seconds(self) -> int | None:
-        """Seconds until the next window."""
-        return _whole(self.details.get("resetInSeconds"))
-
 
 class StkTempBannedError(ThrottledError):
     """STK_TEMP_BANNED: too many unsuccessful prompts with this key. Wait. Payouts and reads still work."""
@@ -429,21 +414,6 @@ class TransactionHealthBlockedError(ThrottledError):
     def blocked_until(self) -> datetime | None:
         """The end of the pause."""
         return moment_or_none(self.details.get("blockedUntil"))
-
-    @property
-    def success_rate(self) -> float | None:
-        """The success rate that was judged, as the service states it."""
-        return number_or_none(self.details.get("successRate"))
-
-    @property
-    def sample_size(self) -> int | None:
-        """The number of payments that were judged."""
-        return _whole(self.details.get("sampleSize"))
-
-    @property
-    def min_success_rate(self) -> float | None:
-        """The success rate that is required, as the service states it."""
-        return number_or_none(self.details.get("minSuccessRate"))
 
 
 class ServerError(APIError):
@@ -483,11 +453,6 @@ def moment_or_none(value: Any) -> datetime | None:
     except (TypeError, ValueError):
         return None
     return when if when.tzinfo else when.replace(tzinfo=UTC)
-
-
-def _whole(value: object) -> int | None:
-    number = number_or_none(value)
-    return None if number is None else int(number)
 
 
 # Tracebacks name the errors as users import them: momopay.APIError, not momopay.errors.APIError.

@@ -54,6 +54,11 @@ def format_amount(amount: Decimal) -> str:
     return f"{amount:.2f}"
 
 
+def json_number(amount: Decimal) -> int | float:
+    """Return an amount as JSON libraries write it exactly: it has at most 15 digits, as many as a float keeps."""
+    return int(amount) if amount == amount.to_integral_value() else float(amount)
+
+
 def is_whole(value: object) -> TypeIs[int]:
     """Return whether a value is a whole number. True and False are none."""
     return isinstance(value, int) and not isinstance(value, bool)

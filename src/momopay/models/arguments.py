@@ -12,11 +12,11 @@ import json
 import re
 from collections.abc import Mapping
 from datetime import date, datetime
-from typing import Annotated, Final, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Annotated, Any, Final, Literal, Protocol, TypeAlias, runtime_checkable
 from unicodedata import category, is_normalized, normalize
 from uuid import UUID
 
-from pydantic import AwareDatetime, Field, PlainValidator, ValidationInfo
+from pydantic import AfterValidator, AwareDatetime, BeforeValidator, Field, PlainValidator, ValidationInfo
 
 from momopay.errors import RequestValidationError
 from momopay.models.records import is_id
@@ -74,7 +74,7 @@ def checked_metadata(metadata: Mapping[str, object] | None) -> dict[str, object]
     return copy
 
 
-_MAX_URL_LENGTH: Final = 500
+_MAX_URL_LENGTH: Final = 500  # characters
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _HEADER_VALUE: Final = re.compile(r"[!-~]{1,255}")
 
@@ -111,19 +111,10 @@ def kes(minimum: int) -> PlainValidator:
     return PlainValidator(lambda value: parse_amount(value, minimum))
 
 
-def text(max_length: int | None = None) -> PlainValidator:
-    """Return a validator for text of at most `max_length` characters. Longer text is refused, never cut."""
-    return PlainValidator(lambda value: _check_text(value, max_length))
-
-
-def name(max_length: int) -> PlainValidator:
-    """Return a validator for text of at most `max_length` characters that is not blank."""
-    return PlainValidator(lambda value: _check_name(value, max_length))
-
-
-def reference(max_length: int) -> PlainValidator:
-    """Return a validator for a new payment's reference. A search takes any text, because older payments may have it."""
-    return PlainValidator(lambda value: check_reference(_check_text(value, max_length)))
+def text(max_length: int | None = None) -> Any:
+    """Return a constraint for text of at most `max_length` characters. Longer text is refused, never cut."""
+    # With a length to check, pydantic also refuses lone surrogates, and makes a plain str of a member of an enum.
+    return Field(strict=True, min_length=0, max_length=max_length)
 
 
 def check_transaction_id(value: object) -> str:
@@ -141,42 +132,27 @@ def _check_id(value: object, attribute: str) -> str:
     found: object = str(value) if isinstance(value, UUID) else value
     if not isinstance(found, str):
         found = getattr(value, attribute, None)
-    if not isinstance(found, str) or not is_id(found):
+    if not isinstance(found, str) or not is_id(found) or _SURROGATE.search(found):
         raise ValueError("must be an id, or a record that carries one")
-    return _check_utf8(found)
+    return found
 
 
-def _check_text(value: object, max_length: int | None) -> str:
-    if not isinstance(value, str):
-        raise ValueError("must be a string")  # noqa: TRY004  every refusal is a ValueError
-    if max_length is not None and len(value) > max_length:
-        raise ValueError(f"must have at most {max_length} characters, has {len(value)}")
-    return _check_utf8(value)
-
-
-def _check_utf8(value: str) -> str:
-    # Not by `encode`, because the repr of a UnicodeEncodeError shows the whole text.
-    if _SURROGATE.search(value):
-        raise ValueError("must be text that can be encoded as UTF-8")
+def _check_not_blank(value: str) -> str:
+    if not value.strip():
+        raise ValueError("must not be blank")
     return value
 
 
-def _check_name(value: object, max_length: int | None = None) -> str:
-    if not isinstance(value, str) or not value.strip():
-        raise ValueError("must be a string that is not blank")
-    return _check_text(value, max_length)
-
-
-def _check_callback_url(value: object, info: ValidationInfo) -> str:
+def _check_callback_url(value: str, info: ValidationInfo) -> str:
     context: dict[str, bool] = info.context or {}
-    return check_callback_url(_check_text(value, _MAX_URL_LENGTH), on_loopback=context.get("on_loopback", False))
+    return check_callback_url(value, on_loopback=context.get("on_loopback", False))
 
 
-def _check_moment(value: object) -> str:
+def _moment_text(value: object) -> str:
     text = value.isoformat() if isinstance(value, date) else value  # a datetime is a date too
     if not isinstance(text, str):
         raise ValueError("must be a datetime, a date or ISO 8601 text")  # noqa: TRY004  every refusal is a ValueError
-    if _lacks_zone(_check_utf8(text)):
+    if _lacks_zone(text):
         raise ValueError("must have a time zone, as datetime.now(UTC) has: without one it may be hours off")
     return text
 
@@ -197,15 +173,19 @@ def check_header_value(value: object) -> str:
     return value
 
 
+NOT_BLANK: Final = AfterValidator(_check_not_blank)
+# For a new payment's reference. A search takes any text, because older payments may have it.
+REFERENCE: Final = AfterValidator(check_reference)
+
 Phone: TypeAlias = Annotated[str, PlainValidator(normalise_phone)]
-Name: TypeAlias = Annotated[str, PlainValidator(_check_name)]
 Text: TypeAlias = Annotated[str, text()]
-Reference: TypeAlias = Annotated[str, PlainValidator(lambda value: check_reference(_check_name(value)))]
-PayoutReference: TypeAlias = Annotated[str, PlainValidator(lambda value: check_reference(_check_name(value, 120)))]
+Name: TypeAlias = Annotated[str, text(), NOT_BLANK]
+Reference: TypeAlias = Annotated[str, text(), NOT_BLANK, REFERENCE]
+PayoutReference: TypeAlias = Annotated[str, text(120), NOT_BLANK, REFERENCE]
 CredentialId: TypeAlias = Annotated[str, PlainValidator(lambda value: _check_id(value, "id"))]
 ChannelId: TypeAlias = Annotated[str, PlainValidator(check_channel_id)]
-CallbackUrl: TypeAlias = Annotated[str, PlainValidator(_check_callback_url)]
-Moment: TypeAlias = Annotated[str, PlainValidator(_check_moment)]
+CallbackUrl: TypeAlias = Annotated[str, text(_MAX_URL_LENGTH), AfterValidator(_check_callback_url)]
+Moment: TypeAlias = Annotated[str, text(), BeforeValidator(_moment_text)]
 HeaderValue: TypeAlias = Annotated[str, PlainValidator(check_header_value)]
 Currency: TypeAlias = Literal["KES"]
 Since: TypeAlias = Annotated[AwareDatetime, Field(strict=True)]

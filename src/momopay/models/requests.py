@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -29,9 +30,9 @@ from momopay.models.transactions import (
     TransactionPage,
     TransactionSummary,
     UnreadTransaction,
-    page_of,
+    parse_page,
 )
-from momopay.money import format_amount
+from momopay.money import format_amount, json_number
 from momopay.phones import same_phone
 
 
@@ -68,7 +69,7 @@ def read_partly(model: Any, data: Mapping[str, Any], known: Mapping[str, Any]) -
     payment lacks is in `known`, from the request. It must not contradict the request.
     """
     if issubclass(model, TransactionPage):
-        return page_of(data)
+        return parse_page(data)
     if issubclass(model, TransactionSummary):
         return parse_incomplete(model, data, {}, ["transaction_id", "status", "amount"])
     if not issubclass(model, PaymentRecord):
@@ -128,12 +129,8 @@ class Request(MaskedModel):
         }
 
     def to_json(self) -> bytes:
-        """Return the body. Not by a JSON library, which would write an amount as a float or as text."""
-        pairs = list[str]()
-        for name, value in self.given().items():
-            text = format_amount(value) if isinstance(value, Decimal) else json.dumps(value)
-            pairs.append(f"{json.dumps(name)}:{text}")
-        return f"{{{','.join(pairs)}}}".encode()
+        """Return the body."""
+        return json.dumps(self.given(), default=json_number, separators=(",", ":")).encode()
 
     def to_query(self) -> str:
         """Return the query with its question mark, or an empty string."""
@@ -146,7 +143,7 @@ def _message(problem: Any) -> str:
     if problem["type"] == "missing":
         return "is missing"
     message = str(problem["msg"])
-    return message.removeprefix("Value error, ").replace("Input should", "must", 1)
+    return re.sub("^(Input|String) should", "must", message.removeprefix("Value error, "))
 
 
 def plain(value: object) -> str:
@@ -155,8 +152,7 @@ def plain(value: object) -> str:
         return format_amount(value)
     if isinstance(value, bool):
         return "true" if value else "false"
-    # The text of a str, even if it is a member of an enum whose __str__ returns its name.
-    return str.__str__(value) if isinstance(value, str) else str(value)
+    return str(value)
 
 
 ACCOUNT_REFERENCE_LENGTH: Final = 12
@@ -173,7 +169,7 @@ class StkRequest(Request):
 
     amount: Annotated[Decimal, arguments.kes(minimum=1)]
     phone: arguments.Phone
-    account_reference: Annotated[str, arguments.reference(ACCOUNT_REFERENCE_LENGTH)] | None = None
+    account_reference: Annotated[str, arguments.text(ACCOUNT_REFERENCE_LENGTH), arguments.REFERENCE] | None = None
     transaction_desc: Annotated[str, arguments.text(13)] | None = None
     callback_url: arguments.CallbackUrl | None = None
     channel_id: arguments.ChannelId | None = None
@@ -214,7 +210,7 @@ class TopUpRequest(Request):
 
     amount: Annotated[Decimal, arguments.kes(minimum=1)]
     phone: arguments.Phone
-    account_reference: Annotated[str, arguments.reference(120)] | None = None
+    account_reference: Annotated[str, arguments.text(120), arguments.REFERENCE] | None = None
     transaction_desc: Annotated[str, arguments.text(255)] | None = None
     idempotency_key: arguments.HeaderValue = Field(exclude=True)
 
@@ -222,9 +218,9 @@ class TopUpRequest(Request):
 class ChannelRequest(Request):
     """The body of POST /payment-wallet/channels."""
 
-    name: Annotated[str, arguments.name(120)]
+    name: Annotated[str, arguments.text(120), arguments.NOT_BLANK]
     type: arguments.Name  # not the enum, because the service may accept types that this version does not know
-    shortcode: Annotated[str, arguments.name(50)]
+    shortcode: Annotated[str, arguments.text(50), arguments.NOT_BLANK]
     # The default is validated, so that a missing one is checked, too.
     account_number: Annotated[str, arguments.text(50)] | None = Field(None, validate_default=True)
     is_default: StrictBool | None = None
@@ -243,7 +239,7 @@ class ChannelChanges(Request):
     absent: ClassVar[object] = UNSET
 
     channel_id: arguments.ChannelId = Field(exclude=True)
-    name: Annotated[str, arguments.name(120)] | None = None
+    name: Annotated[str, arguments.text(120), arguments.NOT_BLANK] | None = None
     account_number: Annotated[str, arguments.text(50)] | None = None
     is_default: StrictBool | None = None
 

@@ -118,11 +118,9 @@ def transaction_from(summary: TransactionSummary) -> Transaction:
     """Return a `Transaction` with the fields of a list item. The others are None."""
     if isinstance(summary, Transaction):
         return summary
-    values = {name: getattr(summary, name) for name in type(summary).model_fields}
-    try:
-        transaction = Transaction.model_validate(values | (summary.model_extra or {}))
-    except ValidationError:  # an unknown field of the list may have the name of a field here, and another type
-        transaction = Transaction.model_validate(values)
+    fields = {name: getattr(summary, name) for name in type(summary).model_fields}
+    # An unknown field of the list may have the name of a field here, and another type.
+    transaction = parse_incomplete(Transaction, fields | (summary.model_extra or {}), {}, fields)
     note_response(transaction, summary.response)
     return transaction
 
@@ -206,7 +204,7 @@ class TransactionPage(Record):
         return iter(self.items)
 
 
-def page_of(data: Mapping[str, Any]) -> TransactionPage:
+def parse_page(data: Mapping[str, Any]) -> TransactionPage:
     """Return a page that cannot be read as a whole, item by item. Raise ValueError if it is no page."""
     found = data.get("items")
     if not isinstance(found, list) or len(cast("list[object]", found)) > _MOST_ITEMS:
@@ -224,7 +222,7 @@ def page_of(data: Mapping[str, Any]) -> TransactionPage:
 
 
 def _unread(item: object, problem: str) -> UnreadTransaction:
-    fields: dict[str, object] = cast("dict[str, object]", item) if isinstance(item, dict) else {}
+    fields = cast("dict[str, object]", item) if isinstance(item, dict) else {}
     ids = (fields.get(name) for name in ("transactionId", "transaction_id"))
     references = (fields.get(str(name)) for name in REFERENCE.choices)
     return UnreadTransaction(

@@ -19,6 +19,7 @@ from momopay.errors import RequestValidationError
 from momopay.models.arguments import check_header_value
 from momopay.models.records import Envelope
 from momopay.models.requests import plain
+from momopay.money import json_number
 from momopay.urls import check_path
 
 _METHODS: Final = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE"})
@@ -90,7 +91,7 @@ def _number(value: object) -> int | float:
         raise TypeError
     if not -_MAX_DIGITS <= value.adjusted() <= _MAX_DIGITS:
         raise TypeError
-    return int(value) if value == value.to_integral_value() else float(value)
+    return json_number(value)
 
 
 def _query(value: object) -> str:

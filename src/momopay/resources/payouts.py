@@ -67,15 +67,8 @@ class Payouts(Resource[BackendT]):
             OutcomeUnknownError: The money may have been sent. Search with ``transactions.find`` before you send again;
                 `pay_once` does this for you.
         """
-        request = PayoutRequest.checked(
-            on_loopback=self._session.account.on_loopback,
-            amount=amount,
-            phone=phone,
-            reference=reference,
-            description=description,
-            currency=currency,
-            channel_id=channel_id,
-            callback_url=self._session.callback_url(callback_url, reference),
+        request = self._request(
+            reference, callback_url, channel_id, amount=amount, phone=phone, description=description, currency=currency
         )
         details = PaymentDetails(reference=request.reference, amount=request.amount, phone=request.phone)
         return await Call(self._session, INITIATE, "/b2c/payouts", body=request.to_json(), details=details).run()
@@ -123,15 +116,8 @@ class Payouts(Resource[BackendT]):
                 ``.matches`` or ``.near_matches``, or could not be searched within the deadline. Call again later. If
                 the error persists, look into the account console, then `release` what was certainly not paid.
         """
-        request = PayoutRequest.checked(
-            on_loopback=self._session.account.on_loopback,
-            amount=amount,
-            phone=phone,
-            reference=reference,
-            description=description,
-            currency=currency,
-            channel_id=channel_id,
-            callback_url=self._session.callback_url(callback_url, reference),
+        request = self._request(
+            reference, callback_url, channel_id, amount=amount, phone=phone, description=description, currency=currency
         )
         journal = journal_for(self._session, journal)
         return await DurableCall(self._session, journal, request.reference, request, metadata=metadata).run()
@@ -220,13 +206,8 @@ class Payouts(Resource[BackendT]):
         journal = journal_for(self._session, journal)
         until = self._session.backend.now() + self._session.limits.deadline
         plan = await plan_refund(self._session, journal, of=of, amount=amount, reference=reference)
-        request = PayoutRequest.checked(
-            on_loopback=self._session.account.on_loopback,
-            description=description,
-            currency="KES",
-            channel_id=channel_id,
-            callback_url=self._session.callback_url(callback_url, plan.reference),
-            **vars(plan),
+        request = self._request(
+            callback_url=callback_url, channel_id=channel_id, description=description, currency="KES", **vars(plan)
         )
         name = plan.reference
         call = DurableCall(self._session, journal, name, request, metadata=metadata, refund_of=of, until=until)
@@ -270,6 +251,18 @@ class Payouts(Resource[BackendT]):
             self._session.hooks.before_payment(reference)
         journal = journal_for(self._session, journal)
         return await release(self._session, journal, reference, by, kind, searched_elsewhere=searched_elsewhere)
+
+    def _request(
+        self, reference: str, callback_url: str | None, channel_id: ChannelRef | None, **arguments: Any
+    ) -> PayoutRequest:
+        """Return the checked body of a payout, with the callback URL that the client makes if none is given."""
+        return PayoutRequest.checked(
+            on_loopback=self._session.account.on_loopback,
+            reference=reference,
+            callback_url=self._session.callback_url(callback_url, reference),
+            channel_id=channel_id,
+            **arguments,
+        )
 
     def _reconcile_all(self, journal: Journal) -> Any:
         """Implement ``journal.reconcile_all(client)``."""
