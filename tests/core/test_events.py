@@ -22,8 +22,7 @@ from drivers import KEY, LOOPBACK, Driver, learn_key, session_of
 from durable.kit import long_ago
 from events_kit import Watcher
 from in_turn import in_turn
-from models.kit import ID
-from models.test_callbacks import callback
+from models.kit import ID, callback
 from momopay import AsyncClient, CallbackError, Client, ConfigurationError, Journal, JournalState, OutcomeUnknownError
 from momopay._core.events import Observer, outcome_of
 from momopay._core.operation import as_operation, run_sync

@@ -264,7 +264,7 @@ def test_the_longer_of_two_pauses_counts(reset: Any, retry_after: str, seconds: 
     assert limited({"resetInSeconds": reset}, retry_after) == seconds
 
 
-@in_turn("reset", [-30, "30", True, [30], {}, float("inf")])
+@in_turn("reset", [-30, "30", True, [30], {}, float("inf"), 10**400])
 def test_a_pause_that_is_no_number_is_ignored(reset: Any) -> None:
     assert limited({"resetInSeconds": reset}) is None
     assert limited([reset]) is None

@@ -107,3 +107,9 @@ SAMPLES = {"stk": STK, "top-up": TOP_UP, "payout": PAYOUT, "read": READ, "item":
 }
 OVERVIEW = {"total": 9, "completed": 4, "failed": 3, "pending": 2}
 PAGE: dict[str, Any] = {"overview": OVERVIEW, "items": [ITEM.camel, ITEM.camel], "nextCursor": "c2"}
+STATED: dict[str, Any] = {**READ.snake, "id": ID, "momo_receipt": "RCPT1"}
+
+
+def callback(**changes: Any) -> momopay.Callback:
+    payload = {"event_type": "transaction.success", "transaction": {**STATED, **changes}}
+    return momopay.Callback.model_validate(payload)

@@ -13,11 +13,9 @@ import pytest
 
 import momopay
 from in_turn import in_turn
-from models import kit
-from models.kit import ID, ITEM, MASKED, PAYBILL, PAYOUT, PHONE, READ, SAMPLES, STK, TOP_UP, Sample, parse, with_literal
+from models.kit import ID, ITEM, MASKED, PAYOUT, PHONE, READ, SAMPLES, STK, TOP_UP, Sample, parse, with_literal
 from momopay.models.records import Envelope, Items, Record, describe, note_response, parse_json, parse_plain
 from momopay.models.requests import StkRequest
-from momopay.models.transactions import ChannelItems
 
 INFO = momopay.types.ResponseInfo("r-1", 200, {"x-served-by": "node-7"}, attempts=2, elapsed=0.5)
 each_record = in_turn("sample", SAMPLES.values())
@@ -38,13 +36,14 @@ def test_a_record_parses_in_either_naming_style(sample: Sample, style: str) -> N
     assert not record.model_extra
 
 
-@in_turn("sample", [STK, READ])
-@in_turn("spelling", ["reference", "accountReference", "account_reference", "externalReference"])
+@in_turn(("sample", "own"), [(STK, "account_reference"), (READ, "account_reference"), (PAYOUT, "reference")])
+@in_turn("spelling", ["reference", "accountReference", "account_reference", "externalReference", "external_reference"])
 @in_turn("phone", ["phone", "phone_number", "phoneNumber"])
-def test_every_name_of_the_reference_and_the_phone_is_understood(sample: Sample, spelling: str, phone: str) -> None:
-    data = {name: value for name, value in sample.camel.items() if name not in {"accountReference", "phone"}}
+def test_every_name_of_reference_and_phone_is_understood(sample: Sample, own: str, spelling: str, phone: str) -> None:
+    others = {"accountReference", "reference", "phone"}
+    data = {name: value for name, value in sample.camel.items() if name not in others}
     record = parse(sample.kind, {**data, spelling: "REF-9", phone: "07XX"})
-    assert (record.account_reference, record.phone) == ("REF-9", "07XX")
+    assert (getattr(record, own), record.phone) == ("REF-9", "07XX")
     other = {"accountReference": "", "externalReference": "the last that counts"}
     assert received(READ, **(other | {spelling: "REF-9"})).account_reference == "REF-9"
 
@@ -52,8 +51,9 @@ def test_every_name_of_the_reference_and_the_phone_is_understood(sample: Sample,
 @each_record
 def test_unknown_fields_are_kept(sample: Sample) -> None:
     record = parse(sample.kind, {**sample.camel, "loyaltyTier": {"name": "gold", "points": [1, 2]}})
-    assert record.model_extra == {"loyaltyTier": {"name": "gold", "points": [1, 2]}}
-    assert record.loyaltyTier == {"name": "gold", "points": [1, 2]}
+    assert (
+        record.model_extra == {"loyaltyTier": record.loyaltyTier} == {"loyaltyTier": {"name": "gold", "points": [1, 2]}}
+    )
 
 
 @in_turn("name", ["customer_name", "customerName", "payer_name", "recipientFullName", "lastName"])
@@ -84,7 +84,6 @@ def test_a_record_is_frozen(sample: Sample) -> None:
     for name in [*sample.fields, "response", "brand_new"]:
         with pytest.raises((pydantic.ValidationError, AttributeError)):
             setattr(record, name, "changed")
-    assert {name: getattr(record, name) for name in sample.fields} == sample.fields
 
 
 COPIES: dict[str, Callable[[Any], Any]] = {
@@ -104,15 +103,9 @@ def test_a_copy_equals_the_record_and_keeps_all(sample: Sample, duplicate: Calla
     assert (type(twin), twin.loyalty, twin.response) == (sample.kind, "gold", INFO)
     assert repr(twin) == repr(record)
     assert len({twin, record}) == 1
-
-
-def test_records_are_equal_by_their_data_and_not_by_their_response() -> None:
-    record, other = received(READ), parse(READ.kind, READ.camel)
-    note_response(other, momopay.types.ResponseInfo("r-2", 200, {}, attempts=1, elapsed=0.1))
-    assert record == other
-    assert record != received(READ, status="FAILED")
-    assert record != received(READ, loyalty="gold")
-    assert "_response" not in record.model_dump()
+    assert record != received(sample, type="NEW_TYPE", status="NEW_STATUS", loyalty="silver")
+    note_response(twin, momopay.types.ResponseInfo("r-2", 200, {}, attempts=1, elapsed=0.1))
+    assert (twin == record, "_response" in record.model_dump()) == (True, False)
 
 
 def test_a_record_that_was_made_by_hand_has_no_response() -> None:
@@ -166,19 +159,6 @@ def test_a_result_code_may_be_text_or_a_number(code: str) -> None:
     assert found is momopay.ResultCode.CANCELLED_BY_USER
 
 
-@in_turn("phone", ["2547*****678", "07XX", "", "+1 202 555 0100"])
-def test_a_phone_from_the_service_is_not_validated(phone: str) -> None:
-    record = parse(READ.kind, {**READ.camel, "phone": phone})
-    assert record.phone == phone
-    assert "555" not in repr(record)
-
-
-@in_turn("success", ["false", "null", '"true"'])
-def test_an_envelope_that_is_no_success_is_refused(success: str) -> None:
-    with pytest.raises(pydantic.ValidationError, match="success"):
-        Envelope[dict[str, int]].model_validate_json(f'{{"success": {success}, "data": {{}}}}')
-
-
 def test_half_a_character_costs_no_more_than_itself(caplog: pytest.LogCaptureFixture) -> None:
     body = b'{"success": true, "data": {"text": "a\\ud83db"}}'
     assert parse_json(Envelope[dict[str, str]], body).data == {"text": "a\ufffdb"}
@@ -208,49 +188,31 @@ def test_problems_are_described_by_place_and_without_values() -> None:
     assert "712345678" not in f"{text}{caught.value}{caught.value!r}{alone.value}"
 
 
-# What each kind of record needs, and has of its own.
-
-
-@in_turn("sample", [STK, TOP_UP, PAYOUT])
-def test_a_payment_needs_no_more_than_its_id_status_amount_phone_and_times(sample: Sample) -> None:
+@in_turn(("sample", "kind"), [(STK, "STK"), (TOP_UP, "WALLET_TOPUP"), (PAYOUT, "B2C")])
+def test_a_payment_needs_no_more_than_its_id_status_amount_phone_and_times(sample: Sample, kind: str) -> None:
     needed = ("transactionId", "status", "amount", "phone", "createdAt", "updatedAt")
-    least = {name: sample.camel[name] for name in needed}
-    record = parse(sample.kind, least)
-    kind = {STK.kind: "STK", TOP_UP.kind: "WALLET_TOPUP", PAYOUT.kind: "B2C"}[sample.kind]
+    record = parse(sample.kind, {name: sample.camel[name] for name in needed})
     assert (record.type, record.currency, record.channel_id) == (kind, "KES", None)
-    if sample is PAYOUT:
-        for name in ("reference", "accountReference", "external_reference"):
-            assert parse(PAYOUT.kind, {**least, name: "PAY-9"}).reference == "PAY-9"
-
-
-def test_channels_keep_their_order_and_know_their_response() -> None:
-    till = {**PAYBILL.camel, "id": ID, "type": "TILL_NUMBER", "accountNumber": None}
-    del till["isDefault"]
-    listed = parse(ChannelItems, {"items": [PAYBILL.camel, till]})
-    assert [each.id for each in listed.items] == [kit.CHANNEL, ID]
-    assert [each.account_number for each in listed.items] == ["ACC-1", None]
-    assert [each.is_default for each in listed.items] == [True, False]
-    note_response(listed, INFO)
-    assert [each.response for each in listed.items] == [INFO, INFO]
 
 
 # Models show phones masked wherever they are, and everything else whole.
 
 
-WITH_PHONE = {name: sample for name, sample in SAMPLES.items() if "phone" in sample.camel}
+WITH_PHONE = [sample for sample in SAMPLES.values() if "phone" in sample.camel]
 
 
 def shown(record: Any) -> list[str]:
     return [repr(record), str(record), f"{record}", repr([record])]
 
 
-@in_turn("sample", WITH_PHONE.values())
-def test_the_phone_is_masked_wherever_a_record_is_shown(sample: Sample) -> None:
-    record = parse(sample.kind, sample.camel)
+@in_turn("sample", WITH_PHONE)
+@in_turn("phone", [PHONE, "07XX", "", "+1 202 555 0100"])
+def test_any_phone_is_read_and_masked_wherever_a_record_is_shown(sample: Sample, phone: str) -> None:
+    record = parse(sample.kind, {**sample.camel, "phone": phone})
     for text in shown(record):
-        assert MASKED in text
+        assert f"phone='{phone[:4]}*****{phone[-3:]}'" in text
         assert "712345678" not in text
-    assert record.phone == PHONE
+    assert record.phone == phone
 
 
 @in_turn(

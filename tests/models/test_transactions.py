@@ -14,30 +14,12 @@ from momopay.models.transactions import transaction_from
 INFO = momopay.types.ResponseInfo("r-1", 200, {}, attempts=1, elapsed=0.0)
 
 
-@in_turn("item", [ITEM.camel, ITEM.snake])
-@in_turn("cursor_name", ["nextCursor", "next_cursor"])
-def test_a_page_has_items_overview_and_cursor(item: dict[str, Any], cursor_name: str) -> None:
-    page = parse(
-        momopay.types.TransactionPage, {"overview": PAGE["overview"], "items": [item, item], cursor_name: "c2"}
-    )
-    assert page.next_cursor == "c2"
-    seen = page.overview
-    assert (seen.total, seen.completed, seen.failed, seen.pending) == (9, 4, 3, 2)
-    assert [type(each) for each in page.items] == [momopay.types.TransactionSummary] * 2
-
-
 def test_a_page_iterates_over_its_items_and_is_otherwise_as_other_records() -> None:
     page = parse(momopay.types.TransactionPage, {**PAGE, "items": [ITEM.camel, ITEM.camel]})
     assert list(page) == page.items
     assert parse(momopay.types.TransactionPage, page.model_dump(mode="json")) == page == page.model_copy()
     assert pickle.loads(pickle.dumps(page)) == page
     assert "items=" in repr(page)
-
-
-def test_a_page_its_overview_and_its_items_know_their_response() -> None:
-    page = parse(momopay.types.TransactionPage, PAGE)
-    note_response(page, INFO)
-    assert all(each.response is INFO for each in (page, page.overview, *page.items))
 
 
 def summary(**more: Any) -> momopay.types.TransactionSummary:
@@ -64,9 +46,3 @@ def test_a_field_that_the_list_shows_of_its_own_accord_is_taken_over_if_it_parse
 def test_an_id_that_cannot_be_read_by_is_refused(transaction_id: str) -> None:
     with pytest.raises(ValueError, match="transactionId"):
         parse(momopay.Transaction, {**READ.camel, "transactionId": transaction_id})
-
-
-@in_turn("name", ["transactionId", "status", "amount"])
-def test_a_read_without_what_it_is_about_is_refused(name: str) -> None:
-    with pytest.raises(ValueError, match=r"Field required"):
-        parse(momopay.Transaction, {key: value for key, value in READ.camel.items() if key != name})

@@ -14,8 +14,7 @@ import momopay
 from drivers import Drive, Driver
 from events_kit import Watcher
 from in_turn import in_turn
-from models.kit import CHANNEL, ID, ITEM, PAGE, PAYBILL, PAYOUT, PHONE, READ, parse
-from models.test_callbacks import callback
+from models.kit import CHANNEL, ID, ITEM, PAGE, PAYBILL, PAYOUT, PHONE, READ, callback, parse
 from momopay.durable.payment import payment_of
 from momopay.journal.evidence import Draft
 from momopay.sandbox import Sandbox
