@@ -159,6 +159,12 @@ def test_a_result_code_may_be_text_or_a_number(code: str) -> None:
     assert found is momopay.ResultCode.CANCELLED_BY_USER
 
 
+@in_turn("success", ["false", "null", '"true"'])
+def test_an_envelope_that_is_no_success_is_refused(success: str) -> None:
+    with pytest.raises(pydantic.ValidationError, match="success"):
+        Envelope[dict[str, int]].model_validate_json(f'{{"success": {success}, "data": {{}}}}')
+
+
 def test_half_a_character_costs_no_more_than_itself(caplog: pytest.LogCaptureFixture) -> None:
     body = b'{"success": true, "data": {"text": "a\\ud83db"}}'
     assert parse_json(Envelope[dict[str, str]], body).data == {"text": "a\ufffdb"}
