@@ -52,11 +52,8 @@ def test_the_tree_is_drawn_at_the_top_of_the_module() -> None:
 
 def test_each_code_of_the_service_has_its_class() -> None:
     of_codes = {kind for kind in TREE.values() if issubclass(kind, momopay.APIError)}
-    assert {*errors.ERRORS_BY_CODE.values()} == of_codes - {
-        momopay.APIError,
-        momopay.ThrottledError,
-        momopay.ServerError,
-    }
+    above = {momopay.APIError, momopay.ThrottledError, momopay.ServerError}
+    assert {*errors.ERRORS_BY_CODE.values()} == of_codes - above
     for code, kind in errors.ERRORS_BY_CODE.items():
         assert kind.__name__ == code.title().replace("_", "") + "Error"
 
@@ -68,9 +65,7 @@ RESPONSE: dict[str, Any] = {"code": "X", "status_code": 400, "details": {"phone"
 PLAIN = f"about {PHONE} and {KEY}"
 MADE: dict[str, Callable[[], Any]] = {
     "RequestValidationError": lambda: momopay.RequestValidationError({"phone": f"not {PHONE}", "amount": "is low"}),
-    "CallbackMismatchError": lambda: momopay.CallbackMismatchError(
-        PLAIN, transaction_id=ID, fields=["amount", "phone"]
-    ),
+    "CallbackMismatchError": lambda: momopay.CallbackMismatchError(PLAIN, transaction_id=ID, fields=["amount", "b"]),
     "APIConnectionError": lambda: momopay.APIConnectionError(PLAIN, may_have_executed=True),
     "BudgetExhaustedError": lambda: momopay.BudgetExhaustedError(PLAIN, retry_after=12.5),
     "OutcomeUnknownError": lambda: momopay.OutcomeUnknownError(PLAIN, **UNKNOWN, matches=[MATCH]),
@@ -98,12 +93,8 @@ def attributes(error: Any) -> dict[str, Any]:
 def test_an_error_survives_copying_with_all_that_it_carries(name: str) -> None:
     error = made(name)
     error.add_note("while paying")
-    for twin in (
-        pickle.loads(pickle.dumps(error)),
-        pickle.loads(pickle.dumps(error, protocol=2)),
-        copy.copy(error),
-        copy.deepcopy(error),
-    ):
+    pickled = [pickle.loads(pickle.dumps(error, protocol)) for protocol in (2, pickle.HIGHEST_PROTOCOL)]
+    for twin in (*pickled, copy.copy(error), copy.deepcopy(error)):
         assert type(twin) is type(error)
         assert attributes(twin) == attributes(error)
         assert (str(twin), repr(twin), twin.args) == (str(error), repr(error), error.args)
@@ -138,12 +129,8 @@ def test_an_error_says_whether_money_may_have_moved(name: str) -> None:
     [
         *(("OutcomeUnknownError", "do not send it again"), ("WaitTimeoutError", "do not pay it again")),
         *(("DuplicatePayoutError", "use a new reference"), ("DuplicateCollectionError", "use a new reference")),
-        *(("ChannelNotFoundError", "check --channel"), ("NoDefaultChannelError", "make a channel the default")),
-        ("InsufficientServiceBalanceError", "top up the service wallet"),
-        *(("InsufficientFundsError", "fund the B2C wallet"), ("KycNotVerifiedError", "complete KYC")),
         *(("RequestValidationError", "nothing was sent"), ("CallbackMismatchError", "do not act on it")),
-        *(("InvalidApiKeyError", "MOMOPAY_API_KEY"), ("StkTempBannedError", "payouts and reads still work")),
-        ("JournalError", "fix the database, then run the same command again"),
+        *(("InsufficientFundsError", "fund the B2C wallet"), ("JournalError", "then run the same command again")),
     ],
 )
 def test_a_remedy_fits_its_error(name: str, words: str) -> None:
@@ -158,7 +145,7 @@ def test_errors_carry_what_they_were_made_with() -> None:
     assert (waited.last, waited.pending) == (LAST, (ID, "b"))
     assert made("BudgetExhaustedError").retry_after == 12.5
     assert made("RequestValidationError").fields == {"phone": f"not {PHONE}", "amount": "is low"}
-    assert made("CallbackMismatchError").fields == ("amount", "phone")
+    assert made("CallbackMismatchError").fields == ("amount", "b")
     assert made("DuplicatePayoutError").reference == PHONE
     assert made("ProtocolError").status_code == 502
 
@@ -171,11 +158,9 @@ def test_a_refusal_shows_its_code_message_status_and_request() -> None:
 
 
 def test_a_secret_in_any_part_of_a_refusal_is_masked() -> None:
-    for part in ("code", "request_id"):
-        for secret in (PHONE, KEY, f"x{PHONE}"):
-            response: dict[str, Any] = {**RESPONSE, part: secret}
-            error = momopay.APIError("no", **response)
-            assert secret not in f"{error} {error!r}"
+    for secret in (PHONE, KEY, f"x{PHONE}"):
+        error = momopay.APIError("no", code=secret, status_code=400, request_id=secret)
+        assert secret not in f"{error} {error!r}"
 
 
 def test_what_the_service_says_cannot_forge_a_line_of_the_log_or_move_a_cursor() -> None:

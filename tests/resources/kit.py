@@ -1,4 +1,4 @@
-"""A service that gives one response to everything, and remembers the requests."""
+"""A service that plays a script and remembers the requests; one call of each kind, and what the sandbox counted."""
 
 import base64
 import json
@@ -17,16 +17,21 @@ from momopay.sandbox import Fault, Sandbox
 
 
 class Recorder:
-    """A transport that responds with the same data each time."""
+    """A transport that gives one answer after another, the last for ever: data, a whole response, or an error."""
 
-    def __init__(self, data: Any) -> None:
-        self.data = data
+    def __init__(self, *answers: Any) -> None:
+        self.answers = list(answers)
         self.requests: list[httpx.Request] = []
         self.transport = httpx.MockTransport(self._respond)
 
     def _respond(self, request: httpx.Request) -> httpx.Response:
         self.requests.append(request)
-        body = {"success": True, "data": self.data, "requestId": "r-1"}
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        if isinstance(answer, httpx.Response):
+            return httpx.Response(answer.status_code, headers=answer.headers, content=answer.content)
+        body = {"success": True, "data": answer, "requestId": "r-1"}
         return httpx.Response(200, json=body, headers={"X-Served-By": "node-7"})
 
 
@@ -70,9 +75,6 @@ def exchange(
     assert type(record) is answer.kind
     assert_came_with_its_response(record)
     return record
-
-
-# One call of each kind, and what the sandbox counted of them.
 
 
 AT_ONCE = PollSchedule(first=0.0, every=0.05, limit=5.0)

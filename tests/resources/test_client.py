@@ -1,7 +1,6 @@
 """``client.request``, for endpoints that have no method of their own."""
 
 import json
-from collections.abc import Callable
 from decimal import Decimal
 from operator import methodcaller
 from typing import Any, get_type_hints
@@ -12,39 +11,18 @@ import pytest
 from pydantic import BaseModel
 
 import momopay
-from drivers import Driver
+from drivers import Drive
 from in_turn import in_turn
 from models.kit import BALANCE, PHONE
 from momopay import RateBudget
 from momopay.types import Lane
+from resources.kit import Recorder
 from test_redaction import shown
-from virtual import envelope, refusal
+from virtual import refusal
 
 pytestmark = pytest.mark.usefixtures("no_backoff")
 
 PATH = "/wallets/b2c/balance"
-
-
-class Service:
-    """Answers with one response after another, the last for ever."""
-
-    def __init__(self, *answers: httpx.Response | Exception) -> None:
-        self.answers, self.requests = list(answers), list[httpx.Request]()
-        self.transport = httpx.MockTransport(self._answer)
-
-    def _answer(self, request: httpx.Request) -> httpx.Response:
-        self.requests.append(request)
-        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
-        if isinstance(answer, Exception):
-            raise answer
-        return httpx.Response(answer.status_code, headers=answer.headers, content=answer.content)
-
-
-def ok(data: Any) -> httpx.Response:
-    return httpx.Response(200, json=envelope(data))
-
-
-Drive = Callable[..., Driver]
 
 
 class Balance(BaseModel):
@@ -53,7 +31,7 @@ class Balance(BaseModel):
 
 def test_it_returns_plain_json_with_decimals_or_a_model(drive: Drive) -> None:
     body = b'{"success": true, "data": {"available": 99.10, "count": 3, "of": [0.1, {"a": 1.50}]}}'
-    service = Service(httpx.Response(200, content=body))
+    service = Recorder(httpx.Response(200, content=body))
     sdk = drive(transport=service.transport)
     data = sdk(
         lambda client: client.request("get", PATH, params={"day": "2026-11-20", "least": Decimal("1.50"), "all": True})
@@ -67,7 +45,7 @@ def test_it_returns_plain_json_with_decimals_or_a_model(drive: Drive) -> None:
 
 
 def test_a_record_knows_its_response_and_an_empty_answer_is_none(drive: Drive) -> None:
-    service = Service(ok(BALANCE.camel), httpx.Response(204))
+    service = Recorder(BALANCE.camel, httpx.Response(204))
     sdk = drive(transport=service.transport)
     balance = sdk(lambda client: client.request("GET", PATH, cast_to=momopay.WalletBalance))
     assert (balance.response.status_code, balance.available_balance) == (200, BALANCE.fields["available_balance"])
@@ -75,7 +53,7 @@ def test_a_record_knows_its_response_and_an_empty_answer_is_none(drive: Drive) -
 
 
 def test_a_body_keeps_its_decimals(drive: Drive) -> None:
-    service = Service(ok({}))
+    service = Recorder({})
     body = {"amount": Decimal("1234567890.15"), "whole": [Decimal("10.00"), 7, None, "é"]}
     drive(transport=service.transport)(lambda client: client.request("POST", "/x", json=body))
     assert service.requests[0].content.startswith(b'{"amount":1234567890.15,"whole":[10,7,null,')
@@ -90,12 +68,12 @@ DOWN = httpx.Response(503)
 @in_turn("failure", [LOST, DOWN])
 def test_only_a_get_or_a_request_with_a_key_is_repeated(failure: Any, drive: Drive) -> None:
     for method, key in (("GET", None), ("POST", "k-1"), ("PUT", "k-1")):
-        service = Service(failure, ok(7))
+        service = Recorder(failure, 7)
         sdk = drive(transport=service.transport)
         assert sdk(methodcaller("request", method, "/x", idempotency_key=key)) == 7
         assert [each.headers.get("idempotency-key") for each in service.requests] == [key, key]
     for method in ("POST", "PUT", "PATCH", "DELETE"):
-        service = Service(failure, ok(7))
+        service = Recorder(failure, 7)
         sdk = drive(transport=service.transport)
         with pytest.raises(momopay.OutcomeUnknownError):
             sdk(methodcaller("request", method, "/x"))
@@ -110,7 +88,7 @@ def test_it_has_the_budget_of_reads_and_the_errors_and_events_of_every_call(driv
             lanes.append(lane)
             return super().reserve(now, lane, within)
 
-    service = Service(httpx.Response(403, json=refusal("INSUFFICIENT_SCOPE")))
+    service = Recorder(httpx.Response(403, json=refusal("INSUFFICIENT_SCOPE")))
     sdk = drive(transport=service.transport, budget=Watched(), on_event=events.append)
     with pytest.raises(momopay.KycNotVerifiedError, match="INSUFFICIENT_SCOPE"):
         sdk(lambda client: client.request("POST", f"/payees/{PHONE}", json={}))
@@ -137,31 +115,19 @@ def test_it_has_the_budget_of_reads_and_the_errors_and_events_of_every_call(driv
             "/x/..",
         ),
         *("/%2e%2e/x", "/.%2E/x", "/%252e%252e/x", "/x%2f..%2fy", "/x%2f%2fhost", "/..%5cx", "\\\\host", "/x\\..\\y"),
-        *(
-            "/..;/x",
-            "/%c0%ae%c0%ae/x",
-            "/x%00",
-            "/x%0d%0aHost:y",
-            "/x?y=1",
-            "/x#y",
-            "/x y",
-            "/é",
-            "/x\n",
-            None,
-            7,
-            b"/x",
-        ),
+        *("/..;/x", "/%c0%ae%c0%ae/x", "/x%00", "/x%0d%0aHost:y", "/x?y=1", "/x#y", "/x y", "/é", "/x\n"),
+        *(None, 7, b"/x"),
     ],
 )
 def test_a_path_that_leaves_the_address_is_refused(path: Any, drive: Drive) -> None:
-    service = Service(ok(7))
+    service = Recorder(7)
     with pytest.raises(momopay.RequestValidationError) as caught:
         drive(transport=service.transport)(lambda client: client.request("GET", path))
     assert (set(caught.value.fields), service.requests) == ({"path"}, [])
 
 
 def test_a_path_may_have_what_leads_nowhere_else(drive: Drive) -> None:
-    service = Service(ok(7))
+    service = Recorder(7)
     for path in ("/x..y/.z/...", "/a:b@c;d=1/%20%2B", "/x%2Fy"):
         drive(transport=service.transport)(methodcaller("request", "GET", path))
         assert service.requests[-1].url.raw_path.decode() == f"/v1{path}"
@@ -171,26 +137,22 @@ def test_a_path_may_have_what_leads_nowhere_else(drive: Drive) -> None:
     ("name", "value"),
     [
         *((("method", each)) for each in ("HEAD", "OPTIONS", "get x", "", None, 7)),
-        *(
-            (("json", each))
-            for each in ({1, 2}, float("nan"), Decimal("NaN"), Decimal("1E+999999999"), Decimal("0." + "1" * 16))
-        ),
+        *((("json", each)) for each in ({1, 2}, float("nan"), Decimal("NaN"))),
+        *((("json", Decimal(each))) for each in ("1E+999999999", "0." + "1" * 16)),
         *((("params", each)) for each in ([("a", 1)], {"a": 1.5}, {"a": None}, {"a": "\ud800"}, "a=1")),
         *((("idempotency_key", each)) for each in ("", "a b", "a\nb", "é", "x" * 256, 7)),
         *((("cast_to", each)) for each in (int, Balance(available=Decimal(1)), list[Balance])),
     ],
 )
 def test_an_argument_that_cannot_be_sent_is_named(name: str, value: Any, drive: Drive) -> None:
-    service = Service(ok(7))
+    service = Recorder(7)
     with pytest.raises(momopay.RequestValidationError) as caught:
-        drive(transport=service.transport)(
-            lambda client: client.request(**{"method": "POST", "path": "/x", name: value})
-        )
+        drive(transport=service.transport)(methodcaller("request", **{"method": "POST", "path": "/x", name: value}))
     assert (set(caught.value.fields), service.requests) == ({name}, [])
 
 
 def test_every_fault_is_named_at_once_and_none_shows_a_phone(drive: Drive) -> None:
-    service = Service(ok({"available": "much"}))
+    service = Recorder({"available": "much"})
     with pytest.raises(momopay.RequestValidationError) as caught:
         drive(transport=service.transport)(
             lambda client: client.request("GET", "//", json={"phone": PHONE}, cast_to=int)

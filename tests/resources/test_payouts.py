@@ -20,7 +20,7 @@ from models.kit import CHANNEL, ID, PAYOUT, PHONE
 from momopay import Journal, RequestValidationError
 from momopay.sandbox import Fault, Sandbox
 from momopay.types import BookedOrder, Lane
-from resources.kit import UNRESOLVED, exchange, paid, pay, prompt, pushed, top_up
+from resources.kit import UNRESOLVED, Recorder, exchange, paid, pay, prompt, pushed, top_up
 
 PATH = "/v1/b2c/payouts"
 HOOK = "https://shop.example/momo"
@@ -44,10 +44,6 @@ def test_what_is_no_iterable_of_payouts_is_refused_at_once(drive: Drive, tmp_pat
             drive().client.payouts.pay_all([], journal=journal, max_each=0.5)
 
 
-def lose_the_answer(_request: httpx.Request) -> httpx.Response:
-    raise httpx.ReadTimeout("nothing came")
-
-
 RULES: list[tuple[Callable[[Any], Any], Lane, int, str | None]] = [
     (pay, Lane.PAYMENT, 1, "PAY-7"),
     (prompt, Lane.PAYMENT, 1, "INV-42"),
@@ -69,7 +65,8 @@ def test_which_lane_a_call_takes_and_whether_a_lost_answer_repeats_it(
     drive: Drive, call: Any, lane: Lane, attempts: int, reference: str | None
 ) -> None:
     budget = Lanes()
-    sdk = drive(transport=httpx.MockTransport(lose_the_answer), budget=budget, max_attempts=2)
+    service = Recorder(httpx.ReadTimeout("nothing came"))
+    sdk = drive(transport=service.transport, budget=budget, max_attempts=2)
     with pytest.raises(momopay.OutcomeUnknownError if reference else momopay.APIConnectionError) as caught:
         sdk(call)
     assert (budget.taken, getattr(caught.value, "reference", None)) == ([lane] * attempts, reference)

@@ -44,7 +44,7 @@ def test_the_sandbox_may_call_back_to_loopback(drive: Drive) -> None:
     local = {"amount": 1, "phone": PHONE, "callback_url": "http://localhost:8000/momo"}
     driver(lambda client: client.stk.initiate(**local))
     assert b"http://localhost:8000/momo" in service.requests[0].content
-    service.data = PAYOUT.camel
+    service.answers = [PAYOUT.camel]
     driver(lambda client: client.payouts.initiate(**local | {"amount": 10}, reference="r"))
     assert b"http://localhost:8000/momo" in service.requests[1].content
     with pytest.raises(ConfigurationError, match="journal"):  # and not for the address

@@ -77,13 +77,9 @@ def test_an_operation_shows_its_signature_and_docstring(operation: str) -> None:
 @pytest.mark.parametrize(
     ("call", "fields"),
     [
-        ("stk.initiate(amount=1, phone='')", set(momopay.StkTransaction.model_fields)),
         ("payouts.initiate(amount=10, phone='', reference='')", set(momopay.Payout.model_fields)),
-        ("transactions.get('')", set(momopay.Transaction.model_fields)),
         ("transactions.wait('')", set(momopay.Transaction.model_fields)),
         ("transactions.list()", set(momopay.types.TransactionPage.model_fields)),
-        ("wallet.balance()", set(momopay.WalletBalance.model_fields)),
-        ("channels.get('')", set(momopay.PaymentChannel.model_fields)),
     ],
 )
 def test_a_result_shows_its_fields(call: str, fields: set[str]) -> None:
