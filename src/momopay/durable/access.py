@@ -63,9 +63,8 @@ async def learn_tenant(access: JournalAccess, identity: KeyIdentity) -> None:
     """Read the tenant of a key that is new to the journal. Raise ConfigurationError if it is another account's."""
     tenant_id: str | None = None
     try:
-        tenant_id = await read_tenant(
-            access.session, lane=Lane.PAYMENT, until=access.deadline
-        )  # a payment waits for it
+        # In the lane of payments, because a payment waits for it.
+        tenant_id = await read_tenant(access.session, lane=Lane.PAYMENT, until=access.deadline)
     except errors.APIError as error:
         # This key may not read the wallet, or there is none. The response to its first payment shows the tenant.
         if error.status_code not in {HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND}:
@@ -97,28 +96,19 @@ class JournalAccess:
 
     async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Do work with the database and return its result. Raise JournalError if the deadline passes first."""
-        result: T = await self.session.backend.in_thread(self._bounded, 0.0, work, args, kwargs)
+        result: T = await self.session.backend.in_thread(self._bounded, 0.0, partial(work, *args, **kwargs))
         return result
 
     async def run_or_log(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
         """Write and return the result. Log a failure and return None."""
         # Raising would lose the service's response, which the caller is about to return or raise. A row that could not
         # be written stays in SENDING, and reads as UNKNOWN when its lease ends.
-        write = partial(self.session.backend.in_thread, self._bounded, _LEAST_SECONDS, work, args, kwargs)
+        write = partial(self._bounded, _LEAST_SECONDS, partial(work, *args, **kwargs))
         try:
-            result: T = await write()
+            result: T = await self.session.backend.in_thread(write)
         except errors.MomoPayError as error:
             self._log(error)
             return None
-        except Exception as error:
-            # From a signal handler, such as Celery's time limit: raised once the response is recorded. Or an error in
-            # SQLAlchemy: it comes again, and must not lose the response either.
-            try:
-                await write()
-            except Exception:  # noqa: BLE001
-                self._log(error)
-                return None
-            raise
         return result
 
     async def finish(self, cause: BaseException, work: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> bool:
@@ -127,7 +117,7 @@ class JournalAccess:
             return bool(await self.run_or_log(work, *args, **kwargs))
         # A cancelled task does not wait for a locked database. The write continues in its thread.
         done = list[object]()
-        write = partial(self._bounded, _LEAST_SECONDS, work, args, kwargs)
+        write = partial(self._bounded, _LEAST_SECONDS, partial(work, *args, **kwargs))
         try:
             await self.session.backend.finish_in_thread(lambda: done.append(write()))
         except Exception as error:  # noqa: BLE001  the call ends with `cause`
@@ -136,18 +126,22 @@ class JournalAccess:
 
     async def is_free(self, kind: EntryKind, reference: str) -> bool:
         """Return whether the journal shows that no attempt may have executed; False if it cannot be read."""
-        row = await self.run_or_log(lambda: (self.store.get(kind, reference),))
-        return row is not None and (row[0] is None or not may_have_executed(row[0]))
+
+        def read() -> bool:
+            entry = self.store.get(kind, reference)
+            return entry is None or not may_have_executed(entry)
+
+        return bool(await self.run_or_log(read))
 
     async def note_earlier_attempts(self, error: errors.MomoPayError, kind: EntryKind, reference: str) -> None:
         """Set `may_have_executed` of an error if an earlier attempt, or another call's, may have executed."""
         if not error.may_have_executed and not isinstance(error, _ABOUT_THIS_CALL):
             error.may_have_executed = not await self.is_free(kind, reference)
 
-    def _bounded(self, least: float, work: Callable[..., T], args: Any, kwargs: Any) -> T:
+    def _bounded(self, least: float, work: Callable[[], T]) -> T:
         # Computed here, because the work may have waited for a thread.
         with self.store.bounded(max(self.deadline - self.session.backend.now(), least)):
-            return work(*args, **kwargs)
+            return work()
 
     def _log(self, error: Exception) -> None:
         # A JournalError, or the journal was closed meanwhile. The text or traceback of any other may show values.

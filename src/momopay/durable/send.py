@@ -66,8 +66,7 @@ class Sender:
         self._store = journal.store
         self._call = call
         self._identity = identity
-        # When the row was written. Its time must be compared with the service's as the clock was then.
-        self._began = self._session.clock.reading()
+        self._began = call.session.clock.reading()  # when the row was written, by the clock as it was then
 
     async def resend(self, draft: Draft, read: JournalEntry, seconds: float) -> Sent | None:
         """Send an unresolved payout again as `try_to_send` does, with its key, and no byte after so many seconds."""
@@ -224,6 +223,3 @@ class Sender:
         record = partial(record, ends_attempt=ends_attempt, may_resend=may_resend)
         if await self._journal.finish(error, record, lease, draft, state):
             emit_change(self._session, draft, JournalState.SENDING, state)
-        elif isinstance(error, errors.MomoPayError) and not error.may_have_executed:
-            # The row belongs to another call by now: this one was frozen, and taken for dead.
-            error.may_have_executed = not await self._journal.is_free(draft.kind, draft.reference)
