@@ -1,7 +1,6 @@
 """What `pay_once` and `collect_once` do about a reference: against the sandbox, whose ledger is the only witness."""
 
 import asyncio
-import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
@@ -63,7 +62,7 @@ from momopay import (
     Transaction,
 )
 from momopay._core.config import Hooks
-from momopay.sandbox import Fault, Outcome, phone_for
+from momopay.sandbox import Fault
 
 LONG = "order-2026-11-22-0042"
 
@@ -113,14 +112,6 @@ def test_a_prompt_that_was_cancelled_is_followed_by_another_in_the_same_call(sho
     assert (ORDERS.paid(shop.sandbox), ORDERS.sent(shop.sandbox)) == (["r"], 2)
 
 
-def test_whatever_ended_without_success_is_followed_by_another(shop: Shop) -> None:
-    for number, outcome in enumerate((Outcome.expired, Outcome.timeout, Outcome.insufficient_funds), start=1):
-        assert shop.collect(phone=phone_for(outcome)).is_new
-        shop.later(90)
-        assert ORDERS.sent(shop.sandbox) == number
-    assert len(shop.entry().transactions) == 3
-
-
 @of_both_kinds
 def test_what_was_refused_is_sent_again_after_a_search(shop: Shop, calls: Calls) -> None:
     shop.account.service_balance, shop.account.fee = Decimal(0), Decimal(1)
@@ -156,11 +147,6 @@ def test_the_reference_of_a_payout_belongs_to_one_amount_and_one_phone(
     assert not caught.value.may_have_executed
     assert len(shop.sandbox.requests) == before
     assert shop.state() is state
-
-
-def test_a_reference_with_another_description_is_the_same_payment(shop: Shop) -> None:
-    first = shop.pay(description="salary")
-    assert shop.pay(description="wages").transaction_id == first.transaction_id
 
 
 @over_both_clients
@@ -337,14 +323,6 @@ def test_without_a_time_of_the_service_abandon_after_is_measured_by_this_machine
     assert sdk(collect(journal, abandon_after=120)).transaction_id == "t-2"
 
 
-def test_an_attempt_that_is_unresolved_is_never_abandoned(shop: Shop) -> None:
-    ORDERS.fail_next(shop.sandbox, Fault.error_before_commit)
-    for abandon_after in (None, 0, 0.001):
-        with pytest.raises(OutcomeUnknownError):
-            shop.collect(abandon_after=abandon_after)
-    assert ORDERS.sent(shop.sandbox) == 1
-
-
 # Several calls at once.
 
 
@@ -402,19 +380,6 @@ def test_a_call_gives_up_waiting_for_another_sender_at_its_deadline(drive: Drive
         (outcome,) = sdk.collect(pay_all(journal, "r"))
     assert isinstance(outcome.error, OutcomeUnknownError)
     assert (outcome.state, outcome.error.may_have_executed, service.requests) == (UNKNOWN, True, [])
-
-
-def test_a_call_that_waits_for_another_knows_nothing_if_the_journal_fails(shop: Shop) -> None:
-    shop.reconcile_all()
-    with lease_of(shop.journal) as lease:
-        begin(shop.journal, lease, "r", PAYOUT)
-        fails = threading.Timer(0.1, execute, [shop.journal, "ALTER TABLE momopay_payments RENAME TO hidden"])
-        fails.start()
-        with pytest.raises(momopay.JournalError) as caught:
-            shop.pay()
-        fails.join()
-    assert caught.value.may_have_executed
-    assert PAYOUTS.sent(shop.sandbox) == 0
 
 
 def test_a_read_that_masks_the_phone_does_not_hide_an_open_prompt_on_another(drive: Drive, journal: Journal) -> None:

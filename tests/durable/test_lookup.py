@@ -1,9 +1,7 @@
 """A payment that was attempted before: only the transaction that fits resolves it, and whatever may be it blocks it."""
 
 import logging
-import time
-from collections.abc import Callable
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -16,15 +14,12 @@ from durable.kit import (
     CANCELLING,
     KEY_CHECK,
     ORDERS,
-    PAYOUTS,
-    Call,
     Calls,
     Service,
     Shop,
     ago,
     balance,
     collect,
-    initiate,
     listed,
     long_ago,
     of_both_kinds,
@@ -57,7 +52,6 @@ from momopay import Journal, JournalState, MomoPayError, OutcomeUnknownError, Po
 from momopay.durable.lookup import search_for
 from momopay.sandbox import Fault
 from polling.kit import Sdk
-from virtual import virtual_client
 
 # Reading what was accepted.
 
@@ -161,15 +155,6 @@ def test_a_near_match_blocks_a_second_attempt_and_is_shown(
     assert (found(journal).state, service.sent) == (UNKNOWN, 0)
     assert [entry.state for entry in sdk(journal.reconcile_all)] == [UNKNOWN]
     assert seen.changes() == ([] if state is UNKNOWN else [f"{state} -> UNKNOWN"])
-
-
-def test_what_was_refused_and_made_after_all_is_found(shop: Shop) -> None:
-    """The refusal was a proxy's."""
-    put(shop.journal, "r", REFUSED, code="NO")
-    made = shop(initiate("r"))
-    again = shop.pay()
-    assert (again.is_new, again.transaction_id, shop.entry().state) == (False, made.transaction_id, ACCEPTED)
-    assert PAYOUTS.paid(shop.sandbox) == ["r"]
 
 
 def test_a_prompt_that_was_refused_and_made_after_all_is_found_beside_another(drive: Drive, journal: Journal) -> None:
@@ -296,17 +281,6 @@ def test_a_search_shows_that_an_earlier_prompt_was_paid(drive: Drive, journal: J
     assert (paid.transaction_id, paid.is_paid) == ("t-1", True)
     assert service.requests == ["GET /transactions", "GET /transactions/t-1"]
     assert seen.changes()[0] == f"{state.value} -> {state.value} SUCCESS"
-
-
-def test_a_payment_that_the_list_shows_late_is_not_sent_again(shop: Shop) -> None:
-    put(shop.journal, "r", UNKNOWN)
-    PAYOUTS.fail_next(shop.sandbox, Fault.list_lag)
-    shop(initiate("r"))
-    with pytest.raises(OutcomeUnknownError):
-        shop.pay()
-    shop.later(3600)
-    assert not shop.pay().is_new
-    assert PAYOUTS.sent(shop.sandbox) == 1
 
 
 def test_a_search_that_fails_leaves_it_unknown(drive: Drive, journal: Journal) -> None:
@@ -567,34 +541,6 @@ def test_an_order_is_searched_for_since_its_first_attempt(drive: Drive, journal:
     assert service.sent == 0
 
 
-def test_nothing_is_sent_if_the_whole_list_is_too_long(drive: Drive, journal: Journal) -> None:
-    put(journal, "r", REFUSED)
-    service = Service(
-        pages=[[listed("another", age=timedelta(days=days), transactionId=f"t-{days}")] for days in range(60)]
-    )
-    budget = momopay.RateBudget(requests=58, window=61.0)
-    with pytest.raises(momopay.BudgetExhaustedError):
-        drive(transport=service.transport, budget=budget, deadline=30)(pay(journal))
-    assert (service.sent, found(journal).state in {REFUSED, NOT_SENT}) == (0, True)
-
-
-def test_a_search_ends_with_the_calls_deadline(drive: Drive, journal: Journal) -> None:
-    pages: list[int] = []
-
-    def a_page(request: httpx.Request) -> httpx.Response:
-        if KEY_CHECK.endswith(request.url.path.removeprefix("/v1")):
-            return Service().respond(request)
-        pages.append(len(pages))
-        time.sleep(0.02)
-        return httpx.Response(200, json=page([listed("another")], str(len(pages)) if len(pages) < 200 else None))
-
-    put(journal, "r", UNKNOWN)
-    with pytest.raises(OutcomeUnknownError, match="the search failed") as caught:
-        drive(transport=httpx.MockTransport(a_page), deadline=0.5)(pay(journal))
-    assert caught.value.may_have_executed
-    assert 0 < len(pages) < 200
-
-
 # Items of the list that cannot be read.
 
 LONG_AGO = datetime(2025, 1, 1, tzinfo=UTC)
@@ -651,52 +597,6 @@ def test_an_unread_item_with_an_id_is_read_by_it(
             assert sdk(pay(journal)).transaction_id == "t-9"
         assert state_of(journal) is found_state
     assert service.requests.count("GET /transactions/t-9") == 1
-
-
-# Lists without an end.
-
-
-def endless(each: Callable[[int], dict[str, Any]], asked: list[float]) -> Callable[[str, str], tuple[int, Any]]:
-    """A service whose list has a new cursor on every page."""
-
-    def answer(_method: str, path: str) -> tuple[int, Any]:
-        if path in KEY_CHECK:
-            return 200, balance()
-        asked.append(len(asked))
-        return 200, page([each(len(asked))], str(len(asked)))
-
-    return answer
-
-
-ENDLESS: list[Callable[[int], dict[str, Any]]] = [
-    lambda _: listed("another"),
-    lambda number: listed("another", transactionId=f"t-{number}"),
-    lambda number: listed("another", transactionId=f"t-{number}", age=timedelta(days=number)),
-    lambda number: listed("another", transactionId=f"t-{number}", age=timedelta(days=number % 2)),
-    lambda number: {"transactionId": f"t-{number}", "accountReference": "another"},
-    lambda number: {"number": number},
-]
-
-
-@pytest.mark.parametrize("each", ENDLESS)
-@pytest.mark.parametrize("how", ["release", "reconcile_all", "pay_once", "find", "sweep"])
-def test_a_list_without_an_end_proves_nothing_and_ends(
-    unresolved: Journal, how: str, each: Callable[[int], dict[str, Any]]
-) -> None:
-    asked = list[float]()
-    client, _ = virtual_client(endless(each, asked), budget=momopay.RateBudget(1, 0.1), deadline=4.0)
-    calls: dict[str, Call] = {
-        "release": release(unresolved),
-        "reconcile_all": unresolved.reconcile_all,
-        "pay_once": pay(unresolved),
-        "sweep": sweep(unresolved),
-        "find": lambda client: client.transactions.find(reference="r", since=LONG_AGO),
-    }
-    # A sweep reads so many pages at most, and a search ends before what is older.
-    ends_early = how == "sweep" or (how, each) == ("reconcile_all", ENDLESS[2])
-    with suppress(MomoPayError) if ends_early else pytest.raises(MomoPayError):
-        calls[how](client)
-    assert (state_of(unresolved), len(asked) <= 41) == (UNKNOWN, True)
 
 
 # Receipts that reads and the list show.

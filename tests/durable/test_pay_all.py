@@ -166,14 +166,6 @@ def test_a_service_that_is_not_reached_stops_the_run(shop: Shop, drive: Drive, i
     assert "254700000000" not in shown(outcome.error), "nor in a frame, as it is returned and not raised"
 
 
-def test_a_key_whose_account_cannot_be_read_stops_the_run(shop: Shop, drive: Drive) -> None:
-    put(shop.journal, "SAL-0", UNKNOWN)
-    shop.sandbox.fail_next("GET", "/wallets/service/balance", Fault.error_before_commit, times=9)
-    hasty = drive(api_key=shop.key, base_url=shop.sandbox.base_url, max_attempts=1)
-    (outcome,) = hasty.collect(lambda client: client.payouts.pay_all(items(3), journal=shop.journal))
-    assert (outcome.state, outcome.stops, outcome.error and outcome.error.may_have_executed) == (UNKNOWN, True, True)
-
-
 def test_a_journal_that_cannot_be_read_stops_the_run(shop: Shop) -> None:
     shop.reconcile_all()
     execute(shop.journal, "ALTER TABLE momopay_payments RENAME TO hidden")
@@ -365,15 +357,6 @@ def test_it_waits_for_the_budget_however_long(journal: Journal) -> None:
     times = [when for when, _, _ in port.requests]
     assert [times.count(moment) for moment in sorted(set(times))] == [8, 3]  # one asks whose key it is
     assert times[-1] == pytest.approx(61.0)
-
-
-def test_what_was_accepted_takes_no_slot(journal: Journal) -> None:
-    client, _ = virtual_client(accepting(), budget=None)
-    list(client.payouts.pay_all(SAME[:4], journal=journal))
-    client, port = virtual_client(accepting(), budget=RateBudget(requests=6, window=1000.0))
-    assert states(list(client.payouts.pay_all(SAME[:9], journal=journal))) == [ACCEPTED] * 9
-    sent = [path for _, method, path in port.requests if f"{method} {path}" != KEY_CHECK]
-    assert (sent, port.slept) == ([PAY] * 5, [])
 
 
 def test_a_payout_that_another_process_attempts_meanwhile(journal: Journal) -> None:

@@ -142,14 +142,6 @@ def test_two_journals_send_one_key_and_pay_once_where_it_is_honoured(
     assert service.keys[0] == service.keys[1] == payout_key(TENANT, "r", Decimal(100), "254712345678", 1)
 
 
-def test_where_it_is_ignored_two_journals_pay_twice(drive: Drive, journals: tuple[Journal, Journal]) -> None:
-    service = Service(honours=False)
-    sdk = drive(transport=service.transport)
-    for each in journals:
-        sdk(pay(each))
-    assert len(service.payments) == 2
-
-
 @pytest.mark.parametrize("trouble", [unsent, answers(429, "RATE_LIMIT_EXCEEDED")])
 @over_both_clients
 def test_what_repeats_an_attempt_keeps_its_key(drive: Drive, journal: Journal, trouble: Trouble) -> None:

@@ -264,17 +264,11 @@ def test_a_callback_survives_a_full_disk(way: Receive, write: str, before: Any, 
     assert (len(handler.calls), state_of(journal, "SAL-1")) == (handled, ACCEPTED)
 
 
-SHORT = {
-    "without amount": {"amount": None},
-    "without phone": {"phone_number": None},
-    "without all": {"amount": None, "phone_number": None, "type": None, "created_at": None, "updated_at": None},
-}
-
-
-@pytest.mark.parametrize("fields", SHORT.values(), ids=SHORT)
-def test_what_a_callback_lacks_is_read(fields: dict[str, Any], journal: Journal) -> None:
+@pytest.mark.parametrize("missing", [["amount"], ["amount", "phone_number", "type", "created_at", "updated_at"]])
+def test_what_a_callback_lacks_is_read(missing: list[str], journal: Journal) -> None:
     put(journal, "SAL-1", UNKNOWN)
-    assert received(callback_body("SAL-1", **fields), SIGNER, journal) == (200, ["the-id SUCCESS"])
+    body = callback_body("SAL-1", **dict.fromkeys(missing))
+    assert received(body, SIGNER, journal) == (200, ["the-id SUCCESS"])
     assert state_of(journal, "SAL-1") is ACCEPTED
 
 

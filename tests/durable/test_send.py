@@ -5,12 +5,11 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Generator
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, nullcontext
 from datetime import UTC, datetime
 from decimal import Decimal
 from email.utils import format_datetime
 from functools import partial
-from math import inf
 from typing import Any
 
 import httpx
@@ -46,21 +45,18 @@ from durable.kit import (
     sweep,
 )
 from events_kit import Watcher
-from forked import in_a_fresh_process
 from journal.kit import (
     ACCEPTED,
     COLLECTION,
     NOT_SENT,
     PHONE,
     REFUSED,
-    SENDING,
     UNKNOWN,
     before_each,
     execute,
     found,
     just_before,
     locked,
-    pay_and_die,
     put,
     state_of,
 )
@@ -71,7 +67,7 @@ from momopay.events import RetryScheduled
 from momopay.sandbox import Fault, Sandbox
 from momopay.types import Lane
 from patience import until
-from virtual import envelope, refusal
+from virtual import refusal
 
 
 class InterruptError(BaseException):
@@ -287,18 +283,6 @@ def test_a_key_that_may_not_read_the_wallet_may_pay(
         assert "'s' was sent by tenant theirs, to which the journal does not belong" in caplog.text
 
 
-@pytest.mark.parametrize("wallet", [{"tenantId": "ours"}, {}, {"tenantId": None, "availableBalance": None}])
-def test_a_payment_depends_on_no_field_of_the_wallet(drive: Drive, journal: Journal, wallet: dict[str, Any]) -> None:
-    service = Service(record(tenantId="ours"))
-
-    def respond(request: httpx.Request) -> httpx.Response:
-        is_check = KEY_CHECK.endswith(request.url.path.removeprefix("/v1"))
-        return httpx.Response(200, json=envelope(wallet)) if is_check else service.respond(request)
-
-    assert drive(transport=httpx.MockTransport(respond))(pay(journal)).is_new
-    assert execute(journal, "SELECT tenant_id FROM momopay_accounts") == [("ours",)]
-
-
 # The lease, and the rate budget.
 
 
@@ -362,28 +346,6 @@ def test_a_refund_has_one_deadline(shop: Shop, drive: Drive, was_refused: bool) 
     assert (PAYOUTS.sent(shop.sandbox), requests(shop.sandbox).count("GET /transactions")) == (0, 0)
 
 
-class ReservesWhile(RateBudget):
-    """A budget without a slot, which does something while it is asked."""
-
-    def __init__(self, work: Callable[[], object]) -> None:
-        super().__init__(1, 60)
-        self._work = work
-
-    def reserve(self, now: float, lane: Lane, within: float = inf) -> float:
-        self._work()
-        return 60.0
-
-
-def test_a_call_that_waited_for_its_slot_does_not_vouch_for_what_it_read_before(shop: Shop, drive: Drive) -> None:
-    """While it asks for a slot, another process pays the reference."""
-    shop.reconcile_all()
-    for reference, work, moved in (("r", lambda: put(shop.journal, "r", ACCEPTED), True), ("s", lambda: None, False)):
-        waits = drive(api_key=shop.key, base_url=shop.sandbox.base_url, deadline=1.0, budget=ReservesWhile(work))
-        with pytest.raises(momopay.BudgetExhaustedError) as caught:
-            waits(pay(shop.journal, reference))
-        assert caught.value.may_have_executed is moved
-
-
 @over_both_clients
 @pytest.mark.parametrize("moment", ["committed", "connecting", "answered"])
 def test_a_call_that_has_begun_records_its_outcome_in_a_journal_that_was_closed(
@@ -427,21 +389,6 @@ def test_a_slot_is_not_kept_while_a_row_that_has_changed_is_searched_for(drive: 
 
 
 # Processes that die, and calls that are cancelled or interrupted.
-
-
-def test_a_process_that_was_killed_while_it_paid_is_reconciled(shop: Shop, url: str) -> None:
-    PAYOUTS.fail_next(shop.sandbox, Fault.hang_after_commit)
-    process = in_a_fresh_process(pay_and_die, shop.key, shop.sandbox.base_url, url, ["r"], 10)
-    while not PAYOUTS.paid(shop.sandbox):
-        assert process.is_alive()
-        time.sleep(0.01)
-    assert shop.state() is SENDING
-    process.kill()
-    process.join()
-    assert [entry.state for entry in shop.journal.unresolved()] == [UNKNOWN]
-    assert [entry.state for entry in shop.reconcile_all()] == [ACCEPTED]
-    assert not shop.pay().is_new
-    assert (PAYOUTS.paid(shop.sandbox), PAYOUTS.sent(shop.sandbox)) == (["r"], 1)
 
 
 @of_both_kinds
@@ -681,15 +628,6 @@ def test_a_journal_that_went_back_in_time_is_refused_before_anything_is_sent(sho
     (outcome,) = shop.sdk.collect(pay_all(shop.journal, "r", "s"))
     assert isinstance(outcome.error, momopay.ConfigurationError)
     assert shop.sandbox.requests == []
-
-
-@pytest.mark.parametrize("call", [pay, refund, release, pay_all])
-def test_a_journal_that_cannot_be_opened_holds_a_call_until_its_deadline(drive: Drive, url: str, call: Any) -> None:
-    sdk, began = drive(transport=Service().transport, deadline=0.5), time.monotonic()
-    with Journal(url) as journal, locked(url), suppress(JournalError):
-        (outcome,) = sdk.collect(call(journal, "r")) if call is pay_all else [sdk(call(journal, "r"))]
-        assert isinstance(outcome.error, JournalError)
-    assert time.monotonic() - began < 8
 
 
 def test_many_tasks_end_in_time_though_the_journal_is_locked(shop: Shop, url: str) -> None:

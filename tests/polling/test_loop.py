@@ -19,7 +19,7 @@ from momopay.events import BudgetWaited
 from momopay.types import Lane
 from patience import until
 from polling import kit
-from polling.kit import BASE, WINDOW, Concurrent, Service, callback, callers, in_trio, wait_for_each, waiting_client
+from polling.kit import BASE, WINDOW, Concurrent, Service, callback, in_trio, wait_for_each, waiting_client
 from virtual import refusal
 
 LIST = "/transactions"
@@ -64,42 +64,6 @@ def test_many_waits_for_one_transaction_are_one_read(notified_at: float, read_at
 
     in_trio(service, work)
     assert service.requests == [(read_at, "/transactions/a")]
-
-
-@pytest.mark.parametrize("kind", ["waits", "confirmations"])
-def test_threads_share_pages(kind: str) -> None:
-    service = Service()
-    identities = service.add_many(30, (0.0, "SUCCESS"))
-    ended = list[str]()
-    all_wait = threading.Event()
-
-    def respond(request: httpx.Request) -> httpx.Response:
-        # The first request is held until all threads wait: one page must then be enough for the rest.
-        until(all_wait.is_set, "all of them wait")
-        return service.respond(request)
-
-    with Client("pk_test_threads", base_url=BASE, budget=None, transport=httpx.MockTransport(respond)) as client:
-        at_once = PollSchedule(first=0.0, every=10.0, limit=300.0)
-
-        def use(identity: str) -> None:
-            if kind == "waits":
-                seen = client.transactions.wait(identity, schedule=at_once)
-            else:
-                seen = client.transactions.confirm(parse_callback(callback(identity, "SUCCESS")))
-            ended.append(seen.transaction_id)
-
-        threads = [threading.Thread(target=use, args=(identity,), daemon=True) for identity in identities]
-        for thread in threads:
-            thread.start()
-        until(lambda: len(callers(client, kind)) == 30, "all of them wait")
-        all_wait.set()
-        for thread in threads:
-            thread.join(timeout=30.0)
-        assert callers(client, kind) == []
-    assert sorted(ended) == sorted(identities)
-    # If the first thread was slow, several waited when the first request went out, and that was the page.
-    assert len(service.paths) <= 2
-    assert service.paths[-1] == LIST
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
