@@ -21,7 +21,7 @@ from campaign.settings import SPEED
 from momopay import Journal, JournalError, OutcomeUnknownError
 from momopay._core import state as service_clock
 from momopay._transport.clock import now
-from momopay.journal.journal import parts_of
+from momopay.journal.journal import internals
 from momopay.journal.schema import payments
 from momopay.types import TransactionSummary
 
@@ -118,7 +118,7 @@ def own_time(clock: Any, *, hastened: bool) -> Generator[None]:
 def end_lease(journal: Journal, reference: str) -> None:
     """End a lease and the minute after it, as after an hour, or as if the database's clock had jumped."""
     statement = update(payments).where(payments.c.reference == reference)
-    with suppress(JournalError), parts_of(journal).store.database.connection() as connection:
+    with suppress(JournalError), internals(journal).store.database.connection() as connection:
         connection.execute(statement.values(lease_until=payments.c.lease_until - A_DAY))
 
 

@@ -27,7 +27,7 @@ from momopay.journal.entries import MAY_BE_SENT
 from momopay.journal.evidence import Draft
 from momopay.journal.guards import Mark, Watermark
 from momopay.journal.leases import Lease
-from momopay.journal.reports import Reports
+from momopay.journal.queue import Queue
 from momopay.journal.rules import Cause, Step
 from momopay.journal.sqlite import SqliteDatabase
 from momopay.journal.store import Store
@@ -161,7 +161,7 @@ def open_prompt_overlooked() -> list[Patch]:
 
 def end_not_read_again() -> list[Patch]:
     """A sweep takes an end without success for the last word."""
-    return [patch.object(Reports, "ended_prompts", _always({}))]
+    return [patch.object(Queue, "ended_prompts", _always({}))]
 
 
 def forged_callback_settles() -> list[Patch]:

@@ -23,7 +23,7 @@ from campaign.judge import Payment, by_order
 from campaign.settings import DEADLINE, Settings
 from forked import in_a_fresh_process
 from momopay import Client, EntryKind, Journal, JournalEntry, JournalError, MomoPayError
-from momopay.journal.journal import parts_of
+from momopay.journal.journal import internals
 
 WAITS = 2.5
 """Seconds for which something is in doubt before the careful one acts: what is still under way has come by then."""
@@ -66,7 +66,7 @@ class Human:
         """Release what was in doubt for long and, by the ledger, was not paid; have it paid."""
         now, entries = time.monotonic(), self.journal.unresolved()
         self._doubted = {_attempt(entry): self._doubted.get(_attempt(entry), now) for entry in entries}
-        left = parts_of(self.journal).store.seconds_to_release
+        left = internals(self.journal).store.seconds_to_release
         due = [entry for entry in entries if now - self._doubted[_attempt(entry)] >= WAITS and left(entry) <= 0]
         for entry in sorted(self.unpaid(due), key=_attempt)[:3]:
             # To pay the one before took seconds, in which somebody may have attempted this one.

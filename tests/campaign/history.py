@@ -66,9 +66,9 @@ def live(journal: Journal, tag: str = "") -> None:
         put(journal, each, UNKNOWN)
         store.release(found(journal, each), "Njeri")
     put(journal, lost, transaction_id=f"t-2{tag}")
-    store.contradict(found(journal, lost), f"t-2{tag}")
+    store.mark_contradicted(found(journal, lost), f"t-2{tag}")
     put(journal, f"sighted{tag}", REFUSED)
-    store.sight(found(journal, f"sighted{tag}"))
+    store.mark_seen(found(journal, f"sighted{tag}"))
     for number, status in enumerate(("CANCELLED", "SUCCESS")):
         put(journal, order, ACCEPTED, COLLECTION, transaction_id=f"p-{number}{tag}", status=status)
     store.record(found(journal, order), report(f"p-0{tag}", "SUCCESS"))

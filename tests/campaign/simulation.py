@@ -44,7 +44,7 @@ from momopay import (
     OutcomeUnknownError,
     parse_callback,
 )
-from momopay.journal.journal import parts_of
+from momopay.journal.journal import internals
 from virtual import install_backend
 
 BATCH = 200
@@ -360,7 +360,7 @@ class World:
 def _bury(process: Process) -> None:
     """Do what a kernel does for a process that it killed: let go of its locks and its connections."""
     process.alive = False
-    database: Any = parts_of(process.journal).store.database
+    database: Any = internals(process.journal).store.database
     database._closed = True
     database.release_locks()
 

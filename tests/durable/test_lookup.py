@@ -130,7 +130,7 @@ def test_a_read_adds_nothing_that_another_call_took_away_meanwhile(drive: Drive,
     put(journal, "r", ACCEPTED, transaction_id="t-1")
     seen = Watcher()
     drive(transport=Service(read=listed(status="PROCESSING")).transport, on_event=seen)(pay(journal))
-    with just_before("BEGIN", journal, lambda: store_of(journal).contradict(found(journal), "t-1")):
+    with just_before("BEGIN", journal, lambda: store_of(journal).mark_contradicted(found(journal), "t-1")):
         drive(transport=Service(read=listed(status="SUCCESS")).transport, on_event=seen)(pay(journal))
     assert seen.changes() == ["ACCEPTED -> ACCEPTED PROCESSING"], "what changed nothing is not reported"
     assert (found(journal).state, found(journal).transactions) == (UNKNOWN, ())

@@ -383,7 +383,7 @@ def test_what_a_later_read_contradicts_is_not_sent_again(drive: Drive, journal: 
     sdk = drive(transport=service.transport, payout_keys=True)
     sdk(pay(journal))
     service.hidden = True
-    assert store_of(journal).contradict(found(journal), "t-1")
+    assert store_of(journal).mark_contradicted(found(journal), "t-1")
     with pytest.raises(OutcomeUnknownError):
         sdk(pay(journal))
     assert len(service.keys) == 1

@@ -7,9 +7,10 @@ import signal
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, closing, contextmanager
+from datetime import datetime
 from decimal import Decimal
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
@@ -34,8 +35,8 @@ from momopay import (
     parse_callback,
 )
 from momopay.journal.database import bounded
-from momopay.journal.evidence import Draft, Report
-from momopay.journal.journal import parts_of
+from momopay.journal.evidence import Draft, Evidence
+from momopay.journal.journal import internals
 from momopay.journal.leases import Lease
 from momopay.journal.postgresql import BoundedConnection
 from momopay.journal.store import Store
@@ -51,6 +52,8 @@ SENDING, ACCEPTED, REFUSED, NOT_SENT, UNKNOWN = (
     JournalState.UNKNOWN,
 )
 ENDED_AT = "2026-11-20T10:00:00+00:00"
+# Without a zone, and one that UTC does not have.
+NO_TIMES = datetime(2026, 11, 1), datetime.fromisoformat("0001-01-01T00:00:00+03:00")  # noqa: DTZ001
 
 
 def entry_of(
@@ -75,7 +78,7 @@ def entry_of(
 
 def store_of(journal: Journal) -> Store:
     """Return the journal's payments."""
-    return parts_of(journal).store
+    return internals(journal).store
 
 
 def lease_of(journal: Journal) -> AbstractContextManager[Lease]:
@@ -199,12 +202,12 @@ def statuses_of(entry: JournalEntry) -> list[str]:
 # What the service says
 
 
-def report(transaction_id: str, status: str | None = None, **fields: Any) -> Report:
+def report(transaction_id: str, status: str | None = None, **fields: Any) -> Evidence:
     """Return what the service's record says of a transaction."""
     known = None if status is None else TransactionStatus(status)
     if known is not None and known.is_terminal:
         fields = {"ended_at": ENDED_AT, **fields}
-    return Report(transaction_id, known, **fields)
+    return Evidence(transaction_id, known, **fields)
 
 
 def payout(reference: str | None = "r", **fields: Any) -> Transaction:
@@ -383,3 +386,19 @@ def sender(url: str) -> Generator[None]:
         process.join()
         ours.close()
         theirs.close()
+
+
+def dated(
+    journal: Journal, reference: str, when: datetime, state: JournalState = ACCEPTED, status: str | None = None
+) -> None:
+    """Put a payout into the journal that was made, and ended, then."""
+    known: Any = {"status": status} if state is ACCEPTED else {}
+    put(journal, reference, state, **known)
+    moment = when.isoformat(timespec="microseconds")
+    where = f"WHERE reference = '{reference}'"
+    execute(journal, f"UPDATE momopay_payments SET created_at = '{moment}', sent_at = '{moment}' {where}")
+    execute(journal, f"UPDATE momopay_transactions SET ended_at = '{moment}' {where} AND status IS NOT NULL")
+
+
+def names(entries: Iterable[JournalEntry]) -> list[str]:
+    return [entry.reference for entry in entries]

@@ -184,7 +184,7 @@ WHERE account = :the_account
   AND reference = :the_reference
   AND (state = 'SENDING' OR state = 'ACCEPTED' OR state = 'REFUSED' OR state = 'NOT_SENT' OR state = 'UNKNOWN')
 
--- CONTRADICT PAYOUT
+-- MARK_CONTRADICTED PAYOUT
 UPDATE momopay_payments
 SET state='UNKNOWN',
   seen_id=NULL,
@@ -195,7 +195,7 @@ WHERE account = :the_account
   AND reference = :the_reference
   AND state = 'ACCEPTED'
 
--- CONTRADICT COLLECTION
+-- MARK_CONTRADICTED COLLECTION
 UPDATE momopay_payments
 SET state='UNKNOWN',
   seen_id=NULL,
@@ -206,7 +206,7 @@ WHERE account = :the_account
   AND reference = :the_reference
   AND state = 'ACCEPTED'
 
--- SIGHT PAYOUT
+-- MARK_SEEN PAYOUT
 UPDATE momopay_payments
 SET state='UNKNOWN',
   key_since=NULL,
@@ -217,7 +217,7 @@ WHERE account = :the_account
   AND (state = 'REFUSED' OR state = 'NOT_SENT')
   AND revision = :the_revision
 
--- SIGHT COLLECTION
+-- MARK_SEEN COLLECTION
 UPDATE momopay_payments
 SET state='UNKNOWN',
   key_since=NULL,
@@ -289,7 +289,7 @@ WHERE account = :the_account
   AND kind = :the_kind
   AND reference = :the_reference
 
--- REPORT OPEN
+-- ADVANCE OPEN
 UPDATE momopay_transactions
 SET status=coalesce(:new_status, status),
   result_code=coalesce(:new_result_code, result_code),
@@ -301,7 +301,7 @@ WHERE account = :the_account
   AND transaction_id = :the_transaction_id
   AND (status IS NULL OR (status NOT IN (__[POSTCOMPILE_status_1])))
 
--- REPORT ENDED
+-- ADVANCE ENDED
 UPDATE momopay_transactions
 SET status=coalesce(:new_status, status),
   result_code=coalesce(:new_result_code, result_code),
@@ -315,7 +315,7 @@ WHERE account = :the_account
   AND (status IS NULL OR status != 'SUCCESS')
   AND (status IS NULL OR status != 'REVERSED' OR :new_status = 'REVERSED')
 
--- REPORT PAID
+-- ADVANCE PAID
 UPDATE momopay_transactions
 SET status=coalesce(:new_status, status),
   result_code=coalesce(:new_result_code, result_code),
@@ -326,7 +326,7 @@ SET status=coalesce(:new_status, status),
 WHERE account = :the_account
   AND transaction_id = :the_transaction_id
 
--- PAY
+-- MARK_PAID
 UPDATE momopay_transactions
 SET status=:new_status,
   result_code=:new_result_code,

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from journal.kit import callback, draft, entry_of, payout
-from momopay.journal.evidence import KeyIdentity, differences, is_keepable, report_of
+from momopay.journal.evidence import Evidence, KeyIdentity, differences, is_keepable
 
 TEN = datetime(2026, 11, 20, 10, tzinfo=UTC)
 NOW = datetime(2026, 11, 20, 11, tzinfo=UTC)
@@ -32,16 +32,16 @@ def test_mode_and_host_of_a_key(key: str, base_url: str, mode: str, host: str) -
 
 
 def test_what_a_record_does_not_say_is_none_but_the_time_of_an_end() -> None:
-    said = report_of(payout(status="PENDING"))
+    said = Evidence.of(payout(status="PENDING"))
     assert (said.result_code, said.receipt, said.fee, said.ended_at) == (None,) * 4
     assert said.learned_at_service is None, "the times of a record may be old"
-    assert report_of(callback().transaction).learned_at_service == TEN.isoformat(), "a callback is new"
-    assert report_of(payout(), NOW).learned_at_service == NOW.isoformat()
-    assert report_of(payout(transactionFee=0)).fee == "0", "and not unknown"
-    assert report_of(payout(status=" ON HOLD")).status == " ON HOLD", "as the service writes it"
+    assert Evidence.of(callback().transaction).learned_at_service == TEN.isoformat(), "a callback is new"
+    assert Evidence.of(payout(), NOW).learned_at_service == NOW.isoformat()
+    assert Evidence.of(payout(transactionFee=0)).fee == "0", "and not unknown"
+    assert Evidence.of(payout(status=" ON HOLD")).status == " ON HOLD", "as the service writes it"
     nothing: dict[str, Any] = {"updated_at": None, "created_at": None}
     before = datetime.now(UTC)
-    said = report_of(callback(**nothing).transaction)
+    said = Evidence.of(callback(**nothing).transaction)
     assert said.ended_at is not None
     assert before <= datetime.fromisoformat(said.ended_at) <= datetime.now(UTC)
     assert (said.created_at, said.learned_at_service) == (None, None)
@@ -61,7 +61,7 @@ def test_what_no_database_keeps_is_left_out_with_a_warning(
     caplog: pytest.LogCaptureFixture, fields: dict[str, str], left_out: str
 ) -> None:
     given = {"status": "SUCCESS", "momo_receipt": "QK1", "result_code": "0", **fields}
-    said = report_of(callback(**given).transaction)
+    said = Evidence.of(callback(**given).transaction)
     assert [each.levelname for each in caplog.records] == ["WARNING"]
     assert f"the {left_out} of transaction 'the-id'" in caplog.text
     kept = {"status": said.status, "receipt": said.receipt, "result_code": said.result_code}

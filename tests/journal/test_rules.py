@@ -75,12 +75,10 @@ def test_an_open_transaction_blocks_another_attempt(kind: EntryKind, stages: lis
 def test_the_kinds_differ_only_in_what_may_follow_an_end() -> None:
     assert {PAYOUT: False, COLLECTION: True} == REPEATS
     payouts, orders = transitions(PAYOUT), transitions(COLLECTION)
-    assert {cause for cause in Cause if payouts[cause] != orders[cause]} == {
-        *(Cause.BEGIN, Cause.RESEND, Cause.SIGHTING)
-    }
+    assert {cause for cause in Cause if payouts[cause] != orders[cause]} == {*(Cause.BEGIN, Cause.RESEND, Cause.SEEN)}
     assert payouts[Cause.RESEND][SENDING] == {SENDING, UNKNOWN}
     assert not orders[Cause.RESEND][SENDING]
-    for cause in (Cause.BEGIN, Cause.SIGHTING):
+    for cause in (Cause.BEGIN, Cause.SEEN):
         (ours,), (theirs,) = payouts[cause].values(), orders[cause].values()
         assert theirs - ours == {ACCEPTED}
     assert [(kind, stage) for kind in EntryKind for stage in Stage if not blocks(kind, stage)] == [(COLLECTION, ENDED)]
@@ -110,7 +108,7 @@ def test_what_was_accepted_stays_so_but_for_what_the_service_says_or_another_att
         for after, before in ends.items()
         if ACCEPTED in before and after is not ACCEPTED
     }
-    assert leaving == {Cause.CONTRADICTION} | ({Cause.BEGIN, Cause.SIGHTING} if kind is COLLECTION else set())
+    assert leaving == {Cause.CONTRADICTED} | ({Cause.BEGIN, Cause.SEEN} if kind is COLLECTION else set())
 
 
 @pytest.mark.parametrize(

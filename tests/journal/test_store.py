@@ -41,7 +41,7 @@ from model.rules import may_follow
 from momopay import CallbackError, EntryKind, Journal, JournalError, JournalState, RequestValidationError
 from momopay.journal import statements
 from momopay.journal.evidence import KeyIdentity
-from momopay.journal.journal import parts_of
+from momopay.journal.journal import internals
 from momopay.journal.rules import RELEASE_AFTER_LEASE, Cause, transitions
 from patience import until
 
@@ -81,7 +81,7 @@ def changes(journal: Journal, kind: EntryKind, cause: Cause, before: JournalStat
     store, reference = store_of(journal), str(before)
     with lease_of(journal) as lease, lease_of(journal) as new:
         assert begin(journal, lease, reference, kind)
-        if cause is Cause.CONTRADICTION:
+        if cause is Cause.CONTRADICTED:
             assert store.record(draft(reference, kind), report(f"t-{reference}"), lease=lease)
         execute(journal, f"UPDATE momopay_payments SET state = '{before}' WHERE reference = '{reference}'")
         # As if it had been read as UNKNOWN, so that the statement decides.
@@ -93,10 +93,10 @@ def changes(journal: Journal, kind: EntryKind, cause: Cause, before: JournalStat
                 changed = store.record_outcome(lease, draft(reference, kind), after)
             case Cause.ACCEPTANCE:
                 changed = store.record(read, report(f"t-{reference}"))
-            case Cause.CONTRADICTION:
-                changed = store.contradict(read, f"t-{reference}")
-            case Cause.SIGHTING:
-                changed = store.sight(read)
+            case Cause.CONTRADICTED:
+                changed = store.mark_contradicted(read, f"t-{reference}")
+            case Cause.SEEN:
+                changed = store.mark_seen(read)
             case Cause.RESEND:
                 again = draft(reference, kind, is_resend=True)
                 changed = kind in statements.RESEND and store.begin(new, again, 60.0, read=read)
@@ -113,7 +113,7 @@ def test_the_statements_change_what_the_rules_allow_and_nothing_else(
     journal: Journal, kind: EntryKind, cause: Cause, after: JournalState
 ) -> None:
     for before in JournalState:
-        revision = 2 if cause is Cause.CONTRADICTION else 1
+        revision = 2 if cause is Cause.CONTRADICTED else 1
         changed = changes(journal, kind, cause, before, after)
         assert changed is may_follow(kind, cause, before, after), f"{before} -> {after} by {cause}"
         assert stored(journal, str(before), kind) == (after if changed else before)
@@ -561,22 +561,22 @@ def test_a_text_that_no_database_keeps_is_nobodys(journal: Journal, text: str) -
 def test_what_is_another_payment_is_no_transaction_of_this_one(journal: Journal, kind: EntryKind) -> None:
     put(journal, "r", ACCEPTED, kind, transaction_id="a", status="CANCELLED")
     store = store_of(journal)
-    assert not store.contradict(found(journal), "another")
+    assert not store.mark_contradicted(found(journal), "another")
     assert (found(journal).state, found(journal).transaction_ids) == (ACCEPTED, ("a",))
     if kind is COLLECTION:
         read = put(journal, "r", ACCEPTED, kind, transaction_id="b")
-        assert not store.contradict(read, "a"), "the latest attempt is not the one"
+        assert not store.mark_contradicted(read, "a"), "the latest attempt is not the one"
         assert found(journal).revision > read.revision, "who has read it decides again"
         assert (found(journal).state, found(journal).transaction_ids) == (ACCEPTED, ("b",))
     latest = found(journal).transaction_ids[-1]
-    assert store.contradict(found(journal), latest)
+    assert store.mark_contradicted(found(journal), latest)
     assert (found(journal).state, found(journal).transactions) == (UNKNOWN, ())
 
 
 def test_a_sighting_of_what_was_sent_again_meanwhile_changes_nothing(journal: Journal) -> None:
     read = put(journal, "r", REFUSED)
     put(journal, "r", REFUSED)
-    assert not store_of(journal).sight(read)
+    assert not store_of(journal).mark_seen(read)
     assert state_of(journal) is REFUSED
 
 
@@ -681,7 +681,7 @@ def test_orders_share_a_reference_while_their_amounts_differ_or_one_has_ended(jo
     statements = list[str]()
     with before_each(statements.append, journal):
         send(journal, "april", 300)
-        parts_of(journal).recorder.check(callback("METER", "t-april", type="STK", amount=300).transaction)
+        internals(journal).recorder.check(callback("METER", "t-april", type="STK", amount=300).transaction)
     reads = [each for each in statements if ".wire_reference = " in each]
     assert [".amount = " in each for each in reads] == [True], "a shop may have one reference for all its orders"
 
@@ -720,8 +720,8 @@ def test_the_payouts_to_some_phones_are_found_in_any_state(journal: Journal) -> 
     others = [f"2547{number:08}" for number in range(1_100)]  # more than two statements take
     for place in (0, 499, 500, 501, 999, 1_000, 1_100):
         phones = [*others[:place], PHONE, *others[place:]]
-        assert {entry.reference for entry in parts_of(journal).reports.to_phones(phones)} == {"r1", "r2"}, place
-    assert list(parts_of(journal).reports.to_phones(others)) == list(parts_of(journal).reports.to_phones([])) == []
+        assert {entry.reference for entry in store_of(journal).to_phones(phones)} == {"r1", "r2"}, place
+    assert list(store_of(journal).to_phones(others)) == list(store_of(journal).to_phones([])) == []
 
 
 def test_unresolved_is_what_needs_a_search_oldest_first(journal: Journal) -> None:

@@ -96,7 +96,7 @@ class Statements:
         row, call = state.row, state.calls[index]
         assert row is not None
         same = row.claim == call.saw.claim if self._is_payout and call.saw is not None else row == call.saw
-        if not same or not may_follow(self._kind, Cause.SIGHTING, row.state, JournalState.UNKNOWN):
+        if not same or not may_follow(self._kind, Cause.SEEN, row.state, JournalState.UNKNOWN):
             return state
         seen = JournalState.UNKNOWN if self._rules.sighting_recorded else row.state
         return state._replace(row=row._replace(state=seen), wrong=False)
@@ -215,7 +215,7 @@ class Calls:
         row = state.row
         assert row is not None
         same = row.transaction == state.calls[index].number or not self._rules.contradiction_compares_the_id
-        if same and may_follow(self._kind, Cause.CONTRADICTION, row.state, JournalState.UNKNOWN):
+        if same and may_follow(self._kind, Cause.CONTRADICTED, row.state, JournalState.UNKNOWN):
             # The list may show the payment itself with another amount. Then the true acceptance is doubted, too.
             doubted = row.transaction > NONE and state.payments[row.transaction - 1].look == Look.NEAR
             told = NONE if doubted else state.told

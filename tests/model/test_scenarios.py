@@ -107,7 +107,7 @@ def test_every_property_holds_with_more_calls(name: str) -> None:
 
 
 # What the steps of a call for an order exclude, and what needs an acceptance of another payment or a list that lags.
-LEFT_OUT = {Cause.CONTRADICTION: {JournalState.ACCEPTED}, Cause.SIGHTING: {JournalState.ACCEPTED}}
+LEFT_OUT = {Cause.CONTRADICTED: {JournalState.ACCEPTED}, Cause.SEEN: {JournalState.ACCEPTED}}
 
 
 @pytest.mark.whole

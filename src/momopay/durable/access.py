@@ -16,7 +16,7 @@ from momopay._ratelimit.budget import Lane
 from momopay._redaction import redacted_repr
 from momopay.journal.entries import EntryKind, JournalEntry, JournalState
 from momopay.journal.evidence import Draft, KeyIdentity
-from momopay.journal.journal import Journal, parts_of
+from momopay.journal.journal import Journal, internals
 from momopay.journal.rules import may_have_executed
 
 if TYPE_CHECKING:  # at run time they need SQLAlchemy
@@ -90,7 +90,7 @@ class JournalAccess:
 
     def __init__(self, session: Session[Any], journal: Journal, reference: str, deadline: float | None = None) -> None:
         self.session = session
-        self.store: Store = parts_of(journal).store
+        self.store: Store = internals(journal).store
         self.deadline: float = session.backend.now() + session.limits.deadline if deadline is None else deadline
         self._reference = reference
 

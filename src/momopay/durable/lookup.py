@@ -18,7 +18,7 @@ from momopay.durable.access import JournalAccess, emit_change
 from momopay.durable.payment import outcome_unknown
 from momopay.errors import MomoPayError, OutcomeUnknownError, RequestValidationError
 from momopay.journal.entries import EntryKind, JournalEntry, JournalState, JournalTransaction
-from momopay.journal.evidence import Report, differences, is_keepable, report_of
+from momopay.journal.evidence import Evidence, differences, is_keepable
 from momopay.journal.rules import Proof, blocks, is_contested, proof
 from momopay.models.enums import Stage, stage_of
 from momopay.models.requests import Fit, Search
@@ -48,7 +48,7 @@ class PaymentLookup:
         if transaction.transaction_id != known.transaction_id:
             differing.append("id")
         if differing:
-            changed = await self._journal.run_or_log(self._store.contradict, entry, known.transaction_id)
+            changed = await self._journal.run_or_log(self._store.mark_contradicted, entry, known.transaction_id)
             if changed:
                 emit_change(self._session, entry, entry.state, JournalState.UNKNOWN)
             why = f"the service's record of transaction {known.transaction_id} has another {', '.join(differing)}"
@@ -58,7 +58,7 @@ class PaymentLookup:
             # An end that allows another attempt must be recorded first, so a failed write is raised then.
             is_free = not blocks(entry.kind, stage_of(transaction.status))
             run = self._journal.run if is_free else self._journal.run_or_log
-            if await run(self._store.record, entry, self._report(transaction), may_add=False) and has_changed:
+            if await run(self._store.record, entry, self._evidence(transaction), may_add=False) and has_changed:
                 emit_change(self._session, entry, entry.state, entry.state, transaction)
         return transaction
 
@@ -100,7 +100,7 @@ class PaymentLookup:
         unpaid = {each.transaction_id for each in entry.transactions if not each.is_paid}
         for found in matches.known:
             if found.transaction_id in unpaid and stage_of(found.status) is Stage.PAID:
-                await self._journal.run(self._store.record, entry, self._report(found), may_add=False)
+                await self._journal.run(self._store.record, entry, self._evidence(found), may_add=False)
                 emit_change(self._session, entry, entry.state, entry.state, found)
         return matches
 
@@ -123,7 +123,7 @@ class PaymentLookup:
             return await self._adopt(entry, matches)
         if found is Proof.ABSENT:
             return None
-        if entry.state is not JournalState.UNKNOWN and await self._journal.run_or_log(self._store.sight, entry):
+        if entry.state is not JournalState.UNKNOWN and await self._journal.run_or_log(self._store.mark_seen, entry):
             emit_change(self._session, entry, entry.state, JournalState.UNKNOWN)
         raise outcome_unknown(entry, describe(matches), matches)
 
@@ -141,8 +141,8 @@ class PaymentLookup:
             raise outcome_unknown(entry, "a transaction that fits is already that of another reference", matches)
         return transaction_from(min(matches.exact, key=lambda each: _PREFERRED.index(stages[each.transaction_id])))
 
-    def _report(self, record: TransactionSummary) -> Report:
-        return report_of(record, self._session.clock.service_now_if_known())
+    def _evidence(self, record: TransactionSummary) -> Evidence:
+        return Evidence.of(record, self._session.clock.service_now_if_known())
 
     async def _get(self, transaction_id: str) -> Transaction:
         transaction = await read_transaction(self._session, transaction_id, until=self._journal.deadline)
@@ -157,7 +157,7 @@ def record_made(
     if proof(entry.kind, matches.exact, matches.blocking) is not Proof.MADE:
         return []
     exact = [each for each in matches.exact[::-1] if is_keepable(each.transaction_id)]
-    return [each for each in exact if store.record(entry, report_of(each, service_now, "search"))]
+    return [each for each in exact if store.record(entry, Evidence.of(each, service_now, "search"))]
 
 
 def forget_known(store: Store, matches: Matches) -> None:

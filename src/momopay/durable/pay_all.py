@@ -29,7 +29,7 @@ from momopay.durable.access import JournalAccess, check_account
 from momopay.durable.call import DurableCall
 from momopay.durable.payment import Payment, PayoutItem, PayoutOutcome, is_mapping, item_of, payment_in, reference_in
 from momopay.journal.entries import EntryKind, JournalEntry, JournalState
-from momopay.journal.journal import Journal, parts_of
+from momopay.journal.journal import Journal, internals
 from momopay.models.arguments import checked_metadata, kes, similarity_key
 from momopay.models.requests import PayoutRequest, Request
 from momopay.money import format_amount
@@ -101,7 +101,7 @@ class PayAll(Generic[BackendT]):
         self._source: Iterator[object] | AsyncIterator[object] = (
             aiter(payouts) if isinstance(payouts, AsyncIterable) else iter(payouts)
         )
-        self._store = parts_of(journal).store
+        self._store = internals(journal).store
         self._is_account_checked = False
         self._reads_first = bool(limits.model_fields_set)
         self._has_ended = False
@@ -251,9 +251,9 @@ def find_similar(journal: Journal | None, payouts: Iterable[_Payee]) -> dict[str
     new = {each.reference: each for each in payouts}
     everything: list[_Payee] = []
     if journal is not None:
-        parts = parts_of(journal)
+        parts = internals(journal)
         new = {name: each for name, each in new.items() if parts.store.get(EntryKind.PAYOUT, name) is None}
-        same_phones = parts.reports.to_phones({each.phone for each in new.values()})
+        same_phones = parts.store.to_phones({each.phone for each in new.values()})
         everything = [each for each in same_phones if each.refund_of is None]
     everything += payouts
     first: dict[tuple[object, ...], str] = {}

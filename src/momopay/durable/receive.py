@@ -36,8 +36,8 @@ from momopay._redaction import redacted_repr
 from momopay.callbacks import parse_callback
 from momopay.durable.payment import AsyncPaymentHandler, Payment, PaymentHandler, payment_of
 from momopay.journal.entries import EntryKind, JournalEntry
-from momopay.journal.evidence import Draft, Report, confirmed_report, reference_of
-from momopay.journal.journal import Journal, parts_of
+from momopay.journal.evidence import Draft, Evidence, reference_of
+from momopay.journal.journal import Journal, internals
 from momopay.models.callbacks import Callback
 from momopay.models.enums import ResultCode, TransactionType
 from momopay.models.transactions import Transaction
@@ -84,19 +84,19 @@ def _call(held: Callable[[], Held], handler: PaymentHandler) -> bool:
 
 
 def payment_for(
-    journal: Journal | None, entry: JournalEntry | None, record: Transaction, report: Report | None = None
+    journal: Journal | None, entry: JournalEntry | None, record: Transaction, evidence: Evidence | None = None
 ) -> Payment:
-    """Return what a handler gets for a record of the service: with what the entry and the report have beside it."""
+    """Return what a handler gets for a record of the service: with what the entry and the evidence have beside it."""
     if journal is None or entry is None:  # a pay link, the dashboard, or another program
         kind = EntryKind.PAYOUT if record.type is TransactionType.B2C else EntryKind.COLLECTION
         payment = payment_of(Draft(kind, record.account_reference or "", record.amount, "", ""), record)
     else:
-        payment = payment_of(entry, record, refunded=parts_of(journal).store.refunded(entry))
-    if report is None or payment.status != record.status:
+        payment = payment_of(entry, record, refunded=internals(journal).store.refunded(entry))
+    if evidence is None or payment.status != record.status:
         return payment
-    code = payment.result_code or (None if report.result_code is None else ResultCode(report.result_code))
-    fee = payment.fee if payment.fee is not None or report.fee is None else Decimal(report.fee)
-    return payment.model_copy(update={"result_code": code, "fee": fee, "receipt": payment.receipt or report.receipt})
+    code = payment.result_code or (None if evidence.result_code is None else ResultCode(evidence.result_code))
+    fee = payment.fee if payment.fee is not None or evidence.fee is None else Decimal(evidence.fee)
+    return payment.model_copy(update={"result_code": code, "fee": fee, "receipt": payment.receipt or evidence.receipt})
 
 
 class Receiver:
@@ -126,12 +126,12 @@ class Receiver:
             await self._handle(*self._admit(url, body))
         except Exception as error:  # noqa: BLE001  whatever the handler raises, the callback must come again
             status = self._status_of(error)
-            self._report(error, status)
+            self._notify(error, status)
             return status
         except BaseException as error:  # a cancellation
-            self._report(error, None)
+            self._notify(error, None)
             raise
-        self._report(None, HTTPStatus.OK)
+        self._notify(None, HTTPStatus.OK)
         return HTTPStatus.OK
 
     def _admit(self, url: str, body: bytes) -> tuple[Callback, str | None]:
@@ -164,7 +164,7 @@ class Receiver:
         self, journal: Journal, callback: Callback, signed_for: str | None
     ) -> tuple[JournalEntry | None, bool]:
         """Compare a callback with the journal. Return the entry, if it is known, and whether its end was delivered."""
-        parts, stated = parts_of(journal), callback.transaction
+        parts, stated = internals(journal), callback.transaction
         if signed_for is not None:
             _check_order(journal, signed_for, callback)
         # One with a token is compared at once, so that a wrong one costs no read.
@@ -185,15 +185,15 @@ class Receiver:
     ) -> Payment:
         """Record the service's record, with what only the callback has. Return the payment."""
         if journal is None:
-            return payment_for(None, None, read, confirmed_report(read, callback.transaction))
-        recorder, now = parts_of(journal).recorder, self._session.clock.service_now_if_known()
-        before, report = recorder.record_read(known, read, callback.transaction, now)
+            return payment_for(None, None, read, Evidence.confirmed(read, callback.transaction))
+        recorder, now = internals(journal).recorder, self._session.clock.service_now_if_known()
+        before, evidence = recorder.record_read(known, read, callback.transaction, now)
         if self._observers and before is not None:
             after = journal.get(before.reference, before.kind) or before
             if _progress(before) != _progress(after):
                 for observer in self._observers:
                     observer.journal_changed(after.kind, after.reference, before.state, after.state, read)
-        return payment_for(journal, before, read, report)
+        return payment_for(journal, before, read, evidence)
 
     @contextmanager
     def _held(self, journal: Journal | None, payment: Payment) -> Generator[Payment | None]:
@@ -202,7 +202,7 @@ class Receiver:
             self._is_delivering = is_first
             yield payment if is_first else None
 
-    def _report(self, error: BaseException | None, status: HTTPStatus | None) -> None:
+    def _notify(self, error: BaseException | None, status: HTTPStatus | None) -> None:
         # A CallbackError of the handler's own does not say that another call has the end.
         failed = self._is_delivering and type(error) is errors.CallbackError
         outcome: CallbackOutcome | None = "duplicate" if self._is_duplicate and error is None else None

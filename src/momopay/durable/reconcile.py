@@ -22,7 +22,7 @@ from momopay.durable.access import check_account, emit_change
 from momopay.durable.lookup import search_for
 from momopay.errors import ProtocolError, RequestValidationError, ServerError, TransactionNotFoundError
 from momopay.journal.entries import UNRESOLVED, EntryKind, JournalEntry, JournalState
-from momopay.journal.journal import Journal, parts_of
+from momopay.journal.journal import Journal, internals
 from momopay.models.enums import TransactionStatus, TransactionType
 from momopay.models.requests import Fit, TransactionQuery, oldest_time
 from momopay.models.transactions import TransactionSummary, UnreadTransaction
@@ -336,7 +336,7 @@ def _of_payout(journal: Journal, seen: Seen, latest: Mapping[str, JournalEntry])
     if entry.paid_twice:
         return "paid more than once: ask the recipient for the rest back"
     if status.ended_without_success and not entry.counting and entry.state not in UNRESOLVED:
-        store, of = parts_of(journal).store, entry.refund_of
+        store, of = internals(journal).store, entry.refund_of
         if of is not None and store.refundable(of, entry.reference).left <= 0:
             return ""  # another refund has paid it back since
         why = {TransactionStatus.REVERSED: "the money came back:", TransactionStatus.CANCELLED: "it was cancelled:"}
@@ -351,7 +351,7 @@ def _of_order(  # noqa: PLR0911  one for each remedy
     entry = next((each.entry for each in reversed(seen) if each.entry is not None), None)
     if not seen:  # it may be unresolved, or paid on another day
         entry = journal.get(reference, EntryKind.COLLECTION)
-    refundable = partial(parts_of(journal).store.refundable, reference)
+    refundable = partial(internals(journal).store.refundable, reference)
 
     def unless_refunded(remedy: str) -> str:
         return "" if any(each.entry is not None for each in paid) and not refundable().left else remedy

@@ -28,7 +28,7 @@ from momopay._transport.clock import machine
 from momopay.durable.access import JournalAccess, emit_change
 from momopay.durable.payment import outcome_unknown
 from momopay.journal.entries import EntryKind, JournalEntry, JournalState, Moment
-from momopay.journal.evidence import Draft, KeyIdentity, payout_key, reference_of, report_of
+from momopay.journal.evidence import Draft, Evidence, KeyIdentity, payout_key, reference_of
 from momopay.journal.rules import KEYED
 from momopay.models.records import Envelope
 from momopay.models.transactions import Payout, StkTransaction
@@ -161,9 +161,9 @@ class Sender:
             what = "the transaction of an earlier attempt"
         else:
             what = "the transaction of another payment"
-            report = report_of(record, clock.service_now_if_known())
+            evidence = Evidence.of(record, clock.service_now_if_known())
             is_accepted = await self._journal.run_or_log(
-                self._store.record, draft, report, lease=lease, clock_offset=clock.offset_at(self._began)
+                self._store.record, draft, evidence, lease=lease, clock_offset=clock.offset_at(self._began)
             )
         if is_accepted is False:  # None: it could not be recorded
             error = errors.OutcomeUnknownError(

@@ -28,8 +28,8 @@ from momopay.durable.lookup import describe, forget_known, record_made, search_f
 from momopay.durable.payment import AsyncPaymentHandler, Payment, PaymentHandler
 from momopay.durable.receive import check_handler, deliver, payment_for
 from momopay.journal.entries import JournalEntry, JournalState
-from momopay.journal.evidence import differences, report_of
-from momopay.journal.journal import Journal, parts_of
+from momopay.journal.evidence import Evidence, differences
+from momopay.journal.journal import Journal, internals
 from momopay.journal.rules import is_contested
 from momopay.models.enums import end_of, has_settled
 from momopay.models.requests import Fit, Search
@@ -43,7 +43,7 @@ from momopay.models.transactions import (
 )
 
 if TYPE_CHECKING:  # at run time it needs SQLAlchemy
-    from momopay.journal.reports import Followed
+    from momopay.journal.queue import Followed
 
 logger: logging.Logger = logging.getLogger("momopay")
 
@@ -90,7 +90,7 @@ class Sweep:
         self._journal = journal
         self._handler = handler
         self._since: str | None = None  # ends from then on are for the handler
-        self._parts = parts_of(journal)
+        self._parts = internals(journal)
         self._followed: dict[str, Followed] = {}  # by id; all that this pass wants to read
         # Of these, the ends that no handler has handled, and the ended prompts to read once more.
         self._undelivered = frozenset[str]()
@@ -101,24 +101,24 @@ class Sweep:
         self._may_be_searched = set[str]()  # the ids of those items that may be an unresolved payment
         self._without_code = set[str]()  # ids that a page showed, to be read by id for the result code
         self._requests = 0
-        # Changes to report, which the sweeping task or thread does after the thread that recorded them.
+        # Changes for the observer, which the sweeping task or thread does after the thread that recorded them.
         self._changes: list[tuple[JournalEntry, JournalState, TransactionSummary]] = []
         self._ends: dict[str, Transaction] = {}  # by id; what this pass read and has ended
         self._settled = self._handled = self._failed = 0
 
     async def run(self) -> SweepReport:
         """Sweep once, as `Transactions.sweep` documents it."""
-        in_thread, reports = self._session.backend.in_thread, self._parts.reports
+        in_thread, queue = self._session.backend.in_thread, self._parts.queue
         await check_account(self._session, self._journal)
         if self._handler is not None:
-            self._since = await in_thread(reports.deliver_since, datetime.now(UTC))
+            self._since = await in_thread(queue.deliver_since, datetime.now(UTC))
         failure: errors.MomoPayError | None = None
         try:
             await self._read()
         except errors.MomoPayError as error:  # raised after the ends that were read before it are delivered
             failure = error
         if self._handler is not None and self._since is not None:
-            for each in await in_thread(reports.undelivered, self._since):
+            for each in await in_thread(queue.undelivered, self._since):
                 transaction = self._ends.get(each.transaction.transaction_id)
                 status = each.transaction.status
                 # The next pass delivers the ends that this one did not read.
@@ -126,7 +126,7 @@ class Sweep:
                     await self._deliver(each.entry, transaction, self._handler)
         if failure is not None:
             raise failure
-        opened, unknown = await in_thread(lambda: (reports.count_open()[0], len(self._journal.unresolved())))
+        opened, unknown = await in_thread(lambda: (self._parts.store.count_open()[0], len(self._journal.unresolved())))
         counted = [each.id for each in self._bad_items if each.id is not None]
         unread = len(self._bad_items) - len(counted) + len(set(counted))
         report = SweepReport(self._settled, opened, unknown, self._handled, self._failed, unread)
@@ -180,20 +180,20 @@ class Sweep:
         return None
 
     def _find_due(self) -> None:
-        reports = self._parts.reports
+        queue = self._parts.queue
         undelivered: list[Followed] = []
         if self._since is not None:
-            undelivered = reports.undelivered(self._since)
+            undelivered = queue.undelivered(self._since)
         self._undelivered = frozenset(each.transaction.transaction_id for each in undelivered)
-        self._ended_prompts = reports.ended_prompts()
-        followed = [*self._ended_prompts.values(), *undelivered, *reports.not_settled()]
+        self._ended_prompts = queue.ended_prompts()
+        followed = [*self._ended_prompts.values(), *undelivered, *queue.not_settled()]
         self._followed = {each.transaction.transaction_id: each for each in followed}
         self._unread = set(self._followed)
         self._find_searched()
 
     def _find_searched(self) -> None:
         """Find the payments that are unresolved, or were released ten minutes ago, each with its search."""
-        store, released = self._parts.store, self._parts.reports.released()
+        store, released = self._parts.store, self._parts.queue.released()
         entries = {(each.kind, each.reference): each for each in [*released, *store.unresolved()]}
         shared = [(each, store.sharing(each)) for each in entries.values()]
         self._searched = [(each, search_for(each, others)) for each, others in shared if not is_contested(each, others)]
@@ -214,7 +214,7 @@ class Sweep:
         found = await search(self._session, [wanted for _, wanted in self._searched], walk=walk)
         for (entry, _), matches in zip(self._searched, found, strict=True):
             if matches.is_complete:
-                await self._write_and_report(self._record_matches, entry, matches)
+                await self._write_and_notify(self._record_matches, entry, matches)
             else:
                 why = "older than a sweep reaches, which reconcile_all searches too"
                 logger.info("reference %s stays unknown: %s", redacted_repr(entry.reference), why)
@@ -240,7 +240,7 @@ class Sweep:
         page = await read_page(self._session, EVERYTHING, cursor, lane=Lane.POLL)
         self._session.clock.observe(page.response.headers)
         self._bad_items += page.unread
-        await self._write_and_report(self._record_rows, page.items)
+        await self._write_and_notify(self._record_rows, page.items)
         return page
 
     async def _read_by_id(self, transaction_id: str) -> None:
@@ -250,10 +250,10 @@ class Sweep:
             logger.warning("the service knows no transaction %s, which is in the journal", transaction_id)
             return
         self._session.clock.observe(transaction.response.headers)
-        await self._write_and_report(self._record_rows, [transaction])
+        await self._write_and_notify(self._record_rows, [transaction])
 
-    async def _write_and_report(self, record: Callable[..., None], *args: object) -> None:
-        """Write to the journal in a thread, then report what has changed."""
+    async def _write_and_notify(self, record: Callable[..., None], *args: object) -> None:
+        """Write to the journal in a thread, then tell the observer what has changed."""
         await self._session.backend.in_thread(record, *args)
         while self._changes:
             entry, new, shown = self._changes.pop(0)
@@ -266,7 +266,7 @@ class Sweep:
         made = record_made(self._parts.store, entry, matches, service_now)
         is_released = entry.state is not JournalState.UNKNOWN
         if is_released:
-            self._parts.reports.mark_searched(entry, service_now)
+            self._parts.queue.mark_searched(entry, service_now)
         if not made and (matches.exact or matches.blocking or not is_released):
             what = "was released, and may have been made" if is_released else "stays unknown"
             level = logging.WARNING if is_released else logging.INFO
@@ -295,22 +295,22 @@ class Sweep:
                     is_seen = entry.seen_id == record.transaction_id
                     if (is_seen or is_whole_item) and wanted.fit(record) is Fit.EXACT:
                         self._record_matches(entry, Matches(exact=[record]))
-        self._parts.reports.mark_checked(checked)
+        self._parts.queue.mark_checked(checked)
 
     def _record_change(self, followed: Followed, record: TransactionSummary) -> None:
         entry, known = followed.entry, followed.transaction
         if (known.is_open or record.status != known.status) and (differing := differences(entry, record)):
             text = "transaction %s is not the payment of reference %s: the service's record has another %s"
             logger.error(text, record.transaction_id, redacted_repr(entry.reference), ", ".join(differing))
-            if self._parts.store.contradict(entry, record.transaction_id):
+            if self._parts.store.mark_contradicted(entry, record.transaction_id):
                 self._changes.append((entry, JournalState.UNKNOWN, record))
             return
         is_undelivered = record.transaction_id in self._undelivered
         has_changed = record.status != known.status
         has_more = isinstance(record, Transaction) and (is_undelivered or record.transaction_id in self._without_code)
         if has_changed or has_more:
-            report = report_of(record, self._session.clock.service_now_if_known(), "sweep")
-            self._parts.store.record(entry, report, may_add=False)
+            evidence = Evidence.of(record, self._session.clock.service_now_if_known(), "sweep")
+            self._parts.store.record(entry, evidence, may_add=False)
         if has_changed:
             self._changes.append((entry, entry.state, record))
             kept = known.model_copy(update={"status": record.status})

@@ -41,7 +41,7 @@ from momopay.errors import MomoPayError, TransactionHealthBlockedError
 from momopay.events import Event
 from momopay.journal import Journal
 from momopay.journal.entries import EntryKind, JournalState
-from momopay.journal.journal import parts_of
+from momopay.journal.journal import internals
 from momopay.models.enums import TransactionStatus, TransactionType, end_of
 
 __all__ = ["observer"]
@@ -348,7 +348,7 @@ def _read(journal: Journal) -> dict[str, float]:
 
     try:
         with bounded(_LONGEST):
-            count, oldest = parts_of(journal).reports.count_open()
+            count, oldest = internals(journal).store.count_open()
             unresolved = journal.unresolved()  # few, since each one waits for a person
     except MomoPayError as error:
         logger.warning("the journal's gauges are missing: %s", error)

@@ -8,12 +8,12 @@ Thread safety: any thread may call any method in this package. The database deci
 |---|---|
 | journal | `Journal`, the public interface |
 | entries, rules, evidence | no I/O: the entries, the state machine, and comparisons with the service's records |
-| store, statements | the payments of one account, and the SQL that reads and changes them |
+| pages, store, statements | read the entries of one account, change them, and the SQL of both |
+| queue | what a sweep has to do |
+| retention | copies of the database, and the removal of phones |
 | guards | checks of whether a call may use this journal |
 | history | what happened to each payment, in order |
-| callbacks | finds the entry that a record of the service belongs to |
-| delivery | delivers each end to one handler |
-| reports, backup | reads many entries at once, and copies the database |
+| delivery | finds the entry that a record of the service belongs to, and delivers each end to one handler |
 | activity | no I/O: the sums of a day, and their chart |
 | schema | the tables |
 | database, sqlite, postgresql | connections, bounded waits and leases, and what differs between the databases |

@@ -1,4 +1,7 @@
-"""Delivers each end of a transaction to one handler.
+"""Records what callbacks (webhooks) and reads say, and delivers each end of a transaction to one handler.
+
+A record of the service belongs to the entry that has its transaction, else to the entry that has its reference, amount
+and phone. The reference alone does not identify an entry: it may have been used outside the journal.
 
 A transaction's id, and `end_of` its status, identify an end. A call that delivers one holds the transaction's row in
 ``momopay_deliveries`` until the history says how that went: delivered, or failed. If the call's process dies, its lease
@@ -10,36 +13,171 @@ FAILED might finish last.
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any, Final
 
 from sqlalchemy import BindParameter, Connection, and_, bindparam, select, update
 
-from momopay.errors import CallbackError, MomoPayError
+from momopay._redaction import redacted_repr
+from momopay.errors import CallbackError, CallbackMismatchError, MomoPayError
 from momopay.journal import history
 from momopay.journal.database import insert_new, update_one
-from momopay.journal.entries import EntryKind, HistoryKind, JournalEntry
-from momopay.journal.evidence import is_keepable
+from momopay.journal.entries import UNRESOLVED, EntryKind, HistoryKind, JournalEntry, JournalState
+from momopay.journal.evidence import Evidence, ServiceRecord, differences, is_keepable, reference_of
 from momopay.journal.leases import Lease
 from momopay.journal.schema import TAKE_LEASE, deliveries
 from momopay.journal.store import Store
-from momopay.models.callbacks import CallbackTransaction
-from momopay.models.enums import TransactionStatus, TransactionType
-from momopay.models.transactions import TransactionSummary
+from momopay.models.callbacks import Callback, CallbackTransaction
+from momopay.models.enums import TransactionStatus, TransactionType, end_of
+from momopay.models.transactions import Transaction, TransactionSummary
 
 logger: logging.Logger = logging.getLogger("momopay")
 
 HANDLER_SECONDS: Final = 600.0  # after which a handler counts as dead, even if its process is alive
 
-_row: Final = deliveries.c
 _ACCOUNT: Final[BindParameter[str]] = bindparam("the_account")
 _ID: Final[BindParameter[str]] = bindparam("the_id")
-_IS_TRANSACTION: Final = and_(_row.account == _ACCOUNT, _row.transaction_id == _ID)
+_IS_TRANSACTION: Final = and_(deliveries.c.account == _ACCOUNT, deliveries.c.transaction_id == _ID)
 _FIND: Final = select(deliveries).where(_IS_TRANSACTION)
-_TAKE_OVER: Final = update(deliveries).where(_IS_TRANSACTION, _row.claim == bindparam("the_claim")).values(TAKE_LEASE)
+_TAKE_OVER: Final = (
+    update(deliveries).where(_IS_TRANSACTION, deliveries.c.claim == bindparam("the_claim")).values(TAKE_LEASE)
+)
 _DELIVERIES: Final = history.deliveries_of(_ACCOUNT, _ID)
+
+
+class Recorder:
+    """Matches the service's records to the entries of one account, and records what they say."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def settle(self, record: ServiceRecord) -> JournalEntry | None:
+        """Record what the service's own record says; return its entry, or None. See `Journal.settle`."""
+        # By the reference first: after a broken response, another entry may have the id of this transaction.
+        entry = self._of_reference(record) or self._store.by_transaction(record.transaction_id)
+        if entry is None:
+            return None
+        if _fits(entry, record):
+            self._record(entry, Evidence.of(record))
+            return self._store.get(entry.kind, entry.reference)
+        if "type" not in differences(entry, record):  # a collection may have the same reference
+            shown = redacted_repr(record.transaction_id), redacted_repr(entry.reference)
+            logger.warning("transaction %s has reference %s, and another amount or phone", *shown)
+        return None
+
+    def entry_of(self, record: ServiceRecord) -> JournalEntry | None:
+        """Return the entry that a record belongs to, or None; see `Journal.by_transaction`."""
+        # By the transaction first: a list may show another amount or reference than the entry has.
+        known = self._store.by_transaction(record.transaction_id)
+        if known is not None:
+            return known
+        entry = self._of_reference(record)
+        return entry if entry is not None and _fits(entry, record) else None
+
+    def check(self, record: CallbackTransaction | TransactionSummary) -> JournalEntry | None:
+        """Return the entry that a record belongs to, or None; raise CallbackMismatchError if they differ."""
+        # By the transaction first, so that another reference than its entry's is a mismatch. The exception: a broken
+        # response gave that entry the id of another payment, which is still unresolved and which the callback fits.
+        entry = self._store.by_transaction(record.transaction_id)
+        differing = [] if entry is None else differences(entry, record)
+        if entry is None or differing:
+            owner = self._of_reference(record)
+            others = [] if owner is None else differences(owner, record)
+            if entry is None or (owner is not None and owner.state in UNRESOLVED and not others):
+                entry, differing = owner, others
+        if differing:
+            raise _mismatch(record, differing)
+        return entry
+
+    def record(self, callback: Callback) -> JournalEntry | None:
+        """Record what a callback says that the caller vouches for; see `Journal.record`."""
+        record = callback.transaction
+        entry = self.check(record)
+        if entry is None or not _fits(entry, record):
+            return None
+        if entry.kind is EntryKind.COLLECTION and record.id not in entry.transaction_ids:
+            # Anybody who knows the URL could invent paid prompts, and so raise the limit of refunds.
+            logger.warning(
+                "order %s: a callback is about a prompt that the journal does not know; it is recorded once a read of"
+                " the service shows it",
+                redacted_repr(entry.reference),
+            )
+            return entry
+        self._record(entry, Evidence.of(record))
+        return self._store.get(entry.kind, entry.reference)
+
+    def record_read(
+        self, entry: JournalEntry | None, read: Transaction, stated: CallbackTransaction, service_now: datetime | None
+    ) -> tuple[JournalEntry | None, Evidence]:
+        """Record the record with which a callback was confirmed, and what that lacks of the callback's own.
+
+        `entry` is the one that has the transaction, if that is known. Return the entry before, None if the record
+        belongs to none, and the evidence. Raise CallbackMismatchError if they differ.
+        """
+        if entry is None or read.transaction_id not in entry.transaction_ids:
+            entry = self.check(read)
+        elif differing := differences(entry, read):
+            raise _mismatch(read, differing)
+        evidence = Evidence.confirmed(read, stated, service_now)
+        if entry is None or not _identifies(entry, read):
+            return None, evidence
+        # A receipt that is known stays: anybody may have sent a later callback.
+        known = {each.transaction_id: each.receipt for each in entry.transactions}.get(read.transaction_id)
+        evidence = replace(evidence, receipt=None) if known else evidence
+        self._record(entry, evidence)
+        return entry, replace(evidence, receipt=known or evidence.receipt)
+
+    def add_receipt(self, entry: JournalEntry, record: CallbackTransaction) -> None:
+        """Record the receipt of an end that a sweep recorded before the callback came."""
+        for known in entry.transactions:
+            is_its_end = known.status is not None and end_of(known.status) is end_of(record.status)
+            if known.transaction_id == record.id and known.receipt is None and is_its_end:
+                self._record(entry, Evidence.of(record))
+
+    def _of_reference(self, record: ServiceRecord) -> JournalEntry | None:
+        reference = reference_of(record)
+        found = self._store.by_wire_reference(reference) if reference else []
+        fitting = [entry for entry in found if record.type in {None, entry.kind.transaction_type}]
+        if record.type is None and len({entry.kind for entry in fitting}) > 1:  # it may be either kind's
+            fitting = [entry for entry in fitting if record.transaction_id in entry.transaction_ids]
+        # Orders may share a reference: prefer the one that has the transaction, then the one that differs least, then
+        # one that is unresolved or has not ended. Two open ones never have the same amount.
+        return min(
+            fitting,
+            key=lambda entry: (
+                record.transaction_id not in entry.transaction_ids,
+                len(differences(entry, record)),
+                entry.state not in UNRESOLVED,
+                entry.state is JournalState.ACCEPTED and entry.has_settled,
+            ),
+            default=None,
+        )
+
+    def _record(self, entry: JournalEntry, evidence: Evidence) -> None:
+        if not is_keepable(evidence.transaction_id) or not self._store.record(entry, evidence):
+            shown = redacted_repr(evidence.transaction_id), redacted_repr(entry.reference)
+            logger.error("transaction %s fits reference %s, and is already that of another reference", *shown)
+
+
+def _fits(entry: JournalEntry, record: ServiceRecord) -> bool:
+    """Return whether a record of the service identifies an entry, and contradicts it in nothing."""
+    return _identifies(entry, record) and not differences(entry, record)
+
+
+def _identifies(entry: JournalEntry, record: ServiceRecord) -> bool:
+    """Return whether a record of the service with an entry's reference shows enough to be the entry's."""
+    return record.transaction_id in entry.transaction_ids or None not in {record.amount, record.phone}
+
+
+def _mismatch(record: CallbackTransaction | TransactionSummary, differing: Sequence[str]) -> CallbackMismatchError:
+    return CallbackMismatchError(
+        f"the callback for {record.transaction_id} and the journal's entry differ in {', '.join(differing)}",
+        transaction_id=record.transaction_id,
+        fields=differing,
+    )
 
 
 @dataclass(frozen=True)
@@ -115,9 +253,7 @@ class Deliveries:
     def _add(self, end: End, lease: Lease, what: HistoryKind) -> None:
         if not lease.is_own:  # a forked child leaves the end to its parent
             return
-        details = {"transaction_id": end.transaction_id, "after": end.status, "by_whom": lease.id}
-        row = history.event(self._store.account, end, what, **details)
-        if not is_keepable(end.reference):
-            row["reference"] = ""
+        kept = end if is_keepable(end.reference) else replace(end, reference="")
+        details = {"transaction_id": end.transaction_id, "by_whom": lease.id}
         with self._store.database.connection() as connection:
-            history.add(connection, [row])
+            history.add(connection, self._store.account, kept, [(what, None, end.status)], **details)

@@ -81,7 +81,7 @@ class Draft:
 
 
 @dataclass(frozen=True)
-class Report:
+class Evidence:
     """What a record of the service says about a transaction, as columns of the journal. None leaves a column as is."""
 
     transaction_id: str
@@ -94,6 +94,39 @@ class Report:
     learned_at_service: str | None = None  # the service's current time, if known
     source: str | None = None  # where it was learnt; see `HistoryEntry`
 
+    @classmethod
+    def of(cls, record: ServiceRecord, service_now: datetime | None = None, source: str | None = None) -> Self:
+        """Return what a record says, without what cannot be stored.
+
+        `service_now` is the service's time, if known. `source` is where the record was learnt, by default by its type.
+        """
+        status = _kept(record, "status", record.status)
+        # A callback or a read may lack its times.
+        updated_at = _in_utc(record, "updated_at", record.updated_at)
+        learned_at = service_now or (updated_at if isinstance(record, CallbackTransaction) else None)
+        return cls(
+            transaction_id=record.transaction_id,
+            status=None if status is None else TransactionStatus(status),
+            result_code=_kept(record, "result_code", getattr(record, "result_code", None)),  # only some records have it
+            receipt=_kept(record, "receipt", record.receipt),
+            fee=None if record.transaction_fee is None else format_amount(record.transaction_fee),
+            created_at=_in_utc(record, "created_at", record.created_at),
+            ended_at=(updated_at or datetime.now(UTC)).isoformat() if record.status.is_terminal else None,
+            learned_at_service=None if learned_at is None else learned_at.isoformat(),
+            source=source or next(name for kind, name in _SOURCES if isinstance(record, kind)),
+        )
+
+    @classmethod
+    def confirmed(cls, read: ServiceRecord, stated: CallbackTransaction, service_now: datetime | None = None) -> Self:
+        """Return what the record says that confirmed a callback, and what it lacks of the callback's own."""
+        found = cls.of(read, service_now, "callback")
+        has_all = found.receipt and found.result_code and found.fee
+        if has_all or end_of(read.status) is not end_of(stated.status):
+            return found
+        said = cls.of(stated)
+        code, fee = found.result_code or said.result_code, found.fee or said.fee
+        return replace(found, receipt=found.receipt or said.receipt, result_code=code, fee=fee)
+
 
 def payout_key(scope: str, reference: str, amount: Decimal, phone: str, number: int) -> str:
     """Return the Idempotency-Key of an attempt at a payout: 64 hexadecimal digits, the same from any journal.
@@ -103,40 +136,6 @@ def payout_key(scope: str, reference: str, amount: Decimal, phone: str, number: 
     # As JSON, so that no two lists of fields have the same text.
     fields = json.dumps(["payout", scope, reference, format_amount(amount), phone, number])
     return hashlib.sha256(fields.encode()).hexdigest()
-
-
-def report_of(record: ServiceRecord, service_now: datetime | None = None, source: str | None = None) -> Report:
-    """Return what a record says, without what cannot be stored.
-
-    `service_now` is the service's time, if known. `source` is where the record was learnt, by default by its type.
-    """
-    status = _kept(record, "status", str(record.status))
-    # Only some records have a result code. A callback or a read may lack its times.
-    result_code, receipt = getattr(record, "result_code", None), record.receipt
-    updated_at = _in_utc(record, "updated_at", record.updated_at)
-    learned_at = service_now or (updated_at if isinstance(record, CallbackTransaction) else None)
-    return Report(
-        transaction_id=record.transaction_id,
-        status=None if status is None else TransactionStatus(status),
-        result_code=None if result_code is None else _kept(record, "result_code", str(result_code)),
-        receipt=None if receipt is None else _kept(record, "receipt", receipt),
-        fee=None if record.transaction_fee is None else format_amount(record.transaction_fee),
-        created_at=_in_utc(record, "created_at", record.created_at),
-        ended_at=(updated_at or datetime.now(UTC)).isoformat() if record.status.is_terminal else None,
-        learned_at_service=None if learned_at is None else learned_at.isoformat(),
-        source=source or next(name for kind, name in _SOURCES if isinstance(record, kind)),
-    )
-
-
-def confirmed_report(read: ServiceRecord, stated: CallbackTransaction, service_now: datetime | None = None) -> Report:
-    """Return what the record says with which a callback was confirmed, and what that lacks of the callback's own."""
-    report = report_of(read, service_now, "callback")
-    has_all = report.receipt and report.result_code and report.fee
-    if has_all or end_of(read.status) is not end_of(stated.status):
-        return report
-    said = report_of(stated)
-    code, fee = report.result_code or said.result_code, report.fee or said.fee
-    return replace(report, receipt=report.receipt or said.receipt, result_code=code, fee=fee)
 
 
 def is_keepable(text: object) -> bool:
@@ -150,9 +149,9 @@ def is_keepable(text: object) -> bool:
     return "\0" not in text
 
 
-def _kept(record: ServiceRecord, name: str, text: str) -> str | None:
-    if is_keepable(text):
-        return text
+def _kept(record: ServiceRecord, name: str, value: object) -> str | None:
+    if value is None or is_keepable(str(value)):
+        return None if value is None else str(value)
     _warn(record, name)
     return None
 

@@ -8,21 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from sqlalchemy import ColumnElement, Connection, Insert, Select, and_, bindparam, insert, or_, select
 
 from momopay.journal.entries import EntryKind, HistoryEntry, HistoryKind, JournalEntry, JournalState
-from momopay.journal.evidence import Report
+from momopay.journal.evidence import Evidence
 from momopay.journal.schema import IS_DELIVERY, Now, history
 from momopay.models.enums import TransactionStatus, end_of, outranks
 
-_row: Final = history.c
-_FIELDS: Final = ("service_time", "before", "after", "transaction_id", "attempt", "source", "by_whom")
+Change: TypeAlias = tuple[HistoryKind, str | None, str | None]
+"""What happened, and the state or status before and after."""
+
+_FIELDS: Final = ("service_time", "transaction_id", "attempt", "source", "by_whom")
 # Inline, so that no driver returns the number: see `momopay.journal.database`.
 ADD: Final[Insert] = (
     insert(history)
-    .values(at=Now(), **{name: bindparam(name) for name in ("account", "kind", "reference", "what", *_FIELDS)})
+    .values(
+        at=Now(),
+        **{name: bindparam(name) for name in (*_FIELDS, "account", "kind", "reference", "what", "before", "after")},
+    )
     .inline()
 )
 # By end: the statuses whose delivery keeps it from a handler, which are its own and those that outrank it.
@@ -32,38 +37,52 @@ _DONE_BY: Final = {
 }
 
 
-def event(account: str, of: Any, what: HistoryKind, **fields: object) -> dict[str, object]:
-    """Return the parameters of `ADD` for something that happened to a payment."""
-    known = {"account": account, "kind": of.kind, "reference": of.reference, "what": what}
-    return {**dict.fromkeys(_FIELDS), **known, **fields}
+def add(connection: Connection, account: str, of: Any, changes: Iterable[Change], **details: object) -> None:
+    """Add what happened to a payment, within the transaction that changes it. `details` are the same for each row."""
+    known = {**dict.fromkeys(_FIELDS), "account": account, "kind": of.kind, "reference": of.reference, **details}
+    rows = [{**known, "what": what, "before": before, "after": after} for what, before, after in changes]
+    if rows:
+        connection.execute(ADD, rows)
 
 
-def of_record(
-    account: str, before: JournalEntry, report: Report, *, is_reported: bool, is_latest: bool, is_paid_twice: bool
-) -> list[dict[str, object]]:
-    """Return what happened when a record of the service was recorded in an entry, as it was `before`.
+def add_evidence(
+    connection: Connection,
+    account: str,
+    before: JournalEntry,
+    evidence: Evidence,
+    *,
+    is_newer: bool,
+    is_latest: bool,
+    is_paid_twice: bool,
+) -> None:
+    """Add what a record of the service changed in an entry, as it was `before`.
 
-    `is_reported`: its status was newer than the known one. `is_latest`: a new transaction is of the latest attempt.
-    `is_paid_twice`: money moved twice, now.
+    `is_newer`: its status was newer than the known one. `is_latest`: a new transaction is of the latest attempt.
+    `is_paid_twice`: this record shows a second payment.
     """
-    known = next((each for each in before.transactions if each.transaction_id == report.transaction_id), None)
-    details: dict[str, object] = {"transaction_id": report.transaction_id, "source": report.source}
-    details["service_time"] = report.learned_at_service
-    rows = list[dict[str, object]]()
+    known = next((each for each in before.transactions if each.transaction_id == evidence.transaction_id), None)
+    status, receipt = (None, None) if known is None else (known.status, known.receipt)
+    changes = list[Change]()
+    if known is None and evidence.source == "answer":
+        changes.append((HistoryKind.SENT, before.state, before.state))
     if known is None:
-        details["attempt"] = before.attempts
-        state = JournalState.ACCEPTED if is_latest else before.state
-        if report.source == "answer":
-            rows.append(event(account, before, HistoryKind.SENT, before=before.state, after=before.state, **details))
-        rows.append(event(account, before, HistoryKind.ACCEPTED, before=before.state, after=state, **details))
-    last, receipt = (None, None) if known is None else (known.status, known.receipt)
-    if is_reported and report.status not in {None, last}:
-        rows.append(event(account, before, HistoryKind.STATUS, before=last, after=report.status, **details))
-    if is_reported and report.receipt not in {None, receipt}:
-        rows.append(event(account, before, HistoryKind.RECEIPT, before=receipt, after=report.receipt, **details))
+        changes.append((HistoryKind.ACCEPTED, before.state, JournalState.ACCEPTED if is_latest else before.state))
+    if is_newer and evidence.status not in {None, status}:
+        changes.append((HistoryKind.STATUS, status, evidence.status))
+    if is_newer and evidence.receipt not in {None, receipt}:
+        changes.append((HistoryKind.RECEIPT, receipt, evidence.receipt))
     if is_paid_twice:
-        rows.append(event(account, before, HistoryKind.PAID_TWICE, **details))
-    return rows
+        changes.append((HistoryKind.PAID_TWICE, None, None))
+    add(
+        connection,
+        account,
+        before,
+        changes,
+        transaction_id=evidence.transaction_id,
+        attempt=before.attempts if known is None else None,
+        source=evidence.source,
+        service_time=evidence.learned_at_service,
+    )
 
 
 def text_of(moment: datetime | None) -> str | None:
@@ -71,16 +90,12 @@ def text_of(moment: datetime | None) -> str | None:
     return None if moment is None else moment.isoformat()
 
 
-def add(connection: Connection, rows: list[dict[str, object]]) -> None:
-    """Add rows, within the transaction of what they tell."""
-    if rows:
-        connection.execute(ADD, rows)
-
-
 def of_payment(account: str, reference: str, kind: EntryKind | None) -> Select[Any]:
     """Return the query for the history of a payment, in order."""
-    found = select(history).where(_row.account == account, _row.reference == reference).order_by(_row.number)
-    return found if kind is None else found.where(_row.kind == kind)
+    found = (
+        select(history).where(history.c.account == account, history.c.reference == reference).order_by(history.c.number)
+    )
+    return found if kind is None else found.where(history.c.kind == kind)
 
 
 def entry_of(row: Any) -> HistoryEntry:
@@ -102,8 +117,8 @@ def entry_of(row: Any) -> HistoryEntry:
 
 def deliveries_of(account: object, transaction_id: object) -> Select[*tuple[Any, ...]]:
     """Return the query for the deliveries of a transaction's ends: what, the status, and the id of the call."""
-    found = select(_row.what, _row.after, _row.by_whom)
-    return found.where(IS_DELIVERY, _row.account == account, _row.transaction_id == transaction_id)
+    found = select(history.c.what, history.c.after, history.c.by_whom)
+    return found.where(IS_DELIVERY, history.c.account == account, history.c.transaction_id == transaction_id)
 
 
 def was_delivered(rows: Iterable[Any], status: TransactionStatus) -> bool:
@@ -116,7 +131,9 @@ def delivers(status: ColumnElement[Any]) -> ColumnElement[bool]:
     """Return the condition that a delivery was of a status, or of one that outranks it."""
     return or_(
         *(
-            and_(status.in_([each.value for each in TransactionStatus if end_of(each) is end]), _row.after.in_(done))
+            and_(
+                status.in_([each.value for each in TransactionStatus if end_of(each) is end]), history.c.after.in_(done)
+            )
             for end, done in _DONE_BY.items()
         )
     )

@@ -14,11 +14,11 @@ from momopay._redaction import clears_frames, redacted_repr
 from momopay.errors import ConfigurationError, RequestValidationError
 from momopay.journal.activity import ActivityDay
 from momopay.journal.entries import EntryKind, HistoryEntry, JournalCheck, JournalEntry, JournalState
-from momopay.models.callbacks import Callback
+from momopay.models.callbacks import Callback, CallbackTransaction
 from momopay.models.enums import TransactionStatus
 from momopay.models.transactions import Payout, TransactionSummary
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # a journal uses them only as the caller's
     from momopay.client import AsyncClient, Client
     from momopay.durable.payment import Payment
 else:  # for `typing.get_type_hints`
@@ -31,7 +31,7 @@ _MOST_DAYS = 366  # of a report
 _FIRST, _LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 
 
-class Parts:
+class Internals:
     """The objects behind a journal. They are in a class of their own so that editors do not offer them."""
 
     def __init__(self, url: str, account: str, *, create: bool) -> None:
@@ -39,10 +39,9 @@ class Parts:
             from sqlalchemy import make_url
             from sqlalchemy.exc import ArgumentError
 
-            from momopay.journal.callbacks import Recorder
             from momopay.journal.database import open_database
-            from momopay.journal.delivery import Deliveries
-            from momopay.journal.reports import Reports
+            from momopay.journal.delivery import Deliveries, Recorder
+            from momopay.journal.queue import Queue
             from momopay.journal.store import Store
 
             try:
@@ -66,7 +65,7 @@ class Parts:
             raise ModuleNotFoundError(remedy, name=missing.name) from missing
         self.store: Store = Store(database, account)
         self.recorder: Recorder = Recorder(self.store)
-        self.reports: Reports = Reports(self.store)
+        self.queue: Queue = Queue(self.store)
         self.deliveries: Deliveries = Deliveries(self.store)
 
 
@@ -103,7 +102,7 @@ class Journal:
     def __init__(self, url: str, *, account: str = "default", create: bool = True) -> None:
         if not isinstance(account, str) or not account.strip():
             raise ConfigurationError('account must be a name for this account in the database, as text, such as "shop"')
-        self._parts = Parts(url, account, create=create)
+        self._internals = Internals(url, account, create=create)
 
     def get(self, reference: str, kind: EntryKind | None = None) -> JournalEntry | None:
         """Return the entry of a reference, or None.
@@ -114,7 +113,7 @@ class Journal:
             ValueError: A payout and a collection have this reference: pass `kind`.
         """
         kinds = list(EntryKind) if kind is None else [EntryKind(kind)]
-        found = [entry for each in kinds if (entry := self._parts.store.get(each, reference)) is not None]
+        found = [entry for each in kinds if (entry := self._internals.store.get(each, reference)) is not None]
         if len(found) > 1:
             raise ValueError("a PAYOUT and a COLLECTION have this reference: pass kind=EntryKind.PAYOUT or .COLLECTION")
         return found[0] if found else None
@@ -125,7 +124,7 @@ class Journal:
         `reconcile_all` resolves those that the service's list shows. A person must decide about the rest: look in the
         account console, then call ``client.payouts.release`` for a payment that was certainly not made.
         """
-        return self._parts.store.unresolved()
+        return self._internals.store.unresolved()
 
     def open(self) -> list[JournalEntry]:
         """Return the entries of both kinds with an accepted transaction that has not settled, oldest first.
@@ -133,7 +132,7 @@ class Journal:
         A payout that FAILED is open until it is REVERSED, and a paid order is open while another of its prompts is.
         ``transactions.sweep`` follows all of them. For payments that may not have been accepted, see `unresolved`.
         """
-        return self._parts.reports.open()
+        return self._internals.store.open()
 
     def entries(
         self,
@@ -165,7 +164,7 @@ class Journal:
             status = None if status is None else TransactionStatus(status)
         except ValueError:
             raise RequestValidationError({"kind, state or status": "is none that the journal knows"}) from None
-        return (entry for page in self._parts.reports.pages(kind, state, status, since, until) for entry in page)
+        return (entry for page in self._internals.store.pages(kind, state, status, since, until) for entry in page)
 
     def activity(self, days: int = 30, *, last: date | None = None, zone: tzinfo | None = None) -> list[ActivityDay]:
         """Return what was collected, refunded and not paid on each day, oldest first, with the success rate of prompts.
@@ -184,7 +183,7 @@ class Journal:
             raise RequestValidationError({"days": f"must be a whole number from 1 to {_MOST_DAYS}"})
         last = last or datetime.now(UTC).astimezone(zone).date()
         try:
-            return list(self._parts.reports.days(last, days, zone))
+            return list(self._internals.store.days(last, days, zone))
         except (OverflowError, ValueError):
             raise RequestValidationError({"last": "is at the edge of the calendar"}) from None
 
@@ -193,7 +192,7 @@ class Journal:
 
         If several entries have it, return the newest and log a WARNING.
         """
-        entries = self._parts.store.by_receipt(receipt)
+        entries = self._internals.store.by_receipt(receipt)
         if len(entries) > 1:
             logger.warning("%d entries have the receipt %s", len(entries), redacted_repr(receipt))
         return entries[0] if entries else None
@@ -204,7 +203,7 @@ class Journal:
         The entry has its kind and your reference; the service may know an order by another one of up to 12 characters.
         Nothing is recorded. Return None if there is no such entry, as for a payment that was sent without the journal.
         """
-        return self._parts.recorder.entry_of(evidence.transaction if isinstance(evidence, Callback) else evidence)
+        return self._internals.recorder.entry_of(evidence.transaction if isinstance(evidence, Callback) else evidence)
 
     def record(self, callback: Callback) -> JournalEntry | None:
         """Record what a callback says: receipt, status, result code, fee and end.
@@ -219,7 +218,7 @@ class Journal:
             CallbackMismatchError: The callback has another amount, phone or reference than the entry. Nothing was
                 recorded. Respond with a status other than 2xx, and find out who sent it.
         """
-        return self._parts.recorder.record(callback)
+        return self._internals.recorder.record(callback)
 
     def settle(self, evidence: TransactionSummary | Payout | Callback) -> JournalEntry | None:
         """Record what the service's own record says: that it accepted a payment, and how the payment ended.
@@ -231,7 +230,7 @@ class Journal:
             The updated entry; None if the transaction belongs to none. A transaction with another amount or phone, or a
             new one that lacks either, does not belong to the entry of its reference.
         """
-        return self._parts.recorder.settle(evidence.transaction if isinstance(evidence, Callback) else evidence)
+        return self._internals.recorder.settle(evidence.transaction if isinstance(evidence, Callback) else evidence)
 
     def history(self, reference: str, kind: EntryKind | None = None) -> list[HistoryEntry]:
         """Return what happened to a payment, in order: each change of it and its transactions, and each delivery.
@@ -239,7 +238,7 @@ class Journal:
         An order may have the same reference as a payout: pass `kind` for one of them. Only what was delivered is known
         of a payment that no entry knows, under the service's reference.
         """
-        return self._parts.reports.history(reference, None if kind is None else EntryKind(kind))
+        return self._internals.store.history(reference, None if kind is None else EntryKind(kind))
 
     def handling(self, end: Payment | Callback | TransactionSummary) -> AbstractContextManager[bool]:
         """Return a context in which to handle an end once. If it succeeds, the end is recorded as delivered.
@@ -261,10 +260,12 @@ class Journal:
         """
         from momopay.journal.delivery import End, end_in
 
-        if not isinstance(end, Callback | TransactionSummary):
-            return self._parts.deliveries.handling(End(end.kind, end.reference, end.transaction_id, end.status))
         record = end.transaction if isinstance(end, Callback) else end
-        return self._parts.deliveries.handling(end_in(record, self._parts.recorder.entry_of(record)))
+        if isinstance(record, TransactionSummary | CallbackTransaction):
+            return self._internals.deliveries.handling(end_in(record, self._internals.recorder.entry_of(record)))
+        return self._internals.deliveries.handling(
+            End(record.kind, record.reference, record.transaction_id, record.status)
+        )
 
     @overload
     def reconcile_all(self, client: Client) -> list[JournalEntry]: ...
@@ -292,7 +293,7 @@ class Journal:
         """
         if not isinstance(by, str) or not by.strip():
             raise RequestValidationError({"by": "must be the name of who decides, as text"})
-        return self._parts.store.watermark.accept(by)
+        return self._internals.store.watermark.accept(by)
 
     def check(self) -> JournalCheck:
         """Check the whole journal, for example after a restore, and return what it belongs to and what needs a person.
@@ -300,7 +301,7 @@ class Journal:
         This changes nothing. It reads everything, which takes some seconds for a gigabyte. A damaged file is a
         JournalError: restore it from a backup.
         """
-        return self._parts.reports.check()
+        return self._internals.store.inspect()
 
     def backup(self, path: str | PathLike[str]) -> None:
         """Copy the whole database, with all its accounts, into a new SQLite file while others write.
@@ -310,9 +311,9 @@ class Journal:
         Never pay from an old copy while a newer journal exists: it does not know what was paid since. If the path
         exists, this is a RequestValidationError.
         """
-        from momopay.journal.backup import back_up
+        from momopay.journal.retention import back_up
 
-        back_up(self._parts.store.database, Path(path).absolute())
+        back_up(self._internals.store.database, Path(path).absolute())
 
     @clears_frames
     def anonymise(self, *, before: datetime, secret: str | bytes | None = None) -> int:
@@ -342,11 +343,13 @@ class Journal:
             raise ConfigurationError("the secret is empty; give one as from secrets.token_hex()")
         if key is not None and len(key) < _MIN_SECRET_BYTES:
             logger.warning("the secret has fewer than %d bytes: the phones can be guessed", _MIN_SECRET_BYTES)
-        return self._parts.reports.anonymise(before, key)
+        from momopay.journal.retention import anonymise
+
+        return anonymise(self._internals.store, before, key)
 
     def close(self) -> None:
         """Close the journal. It cannot be used afterwards, except by calls under way, which record their outcomes."""
-        self._parts.store.database.close()
+        self._internals.store.database.close()
 
     def __enter__(self) -> Self:
         return self
@@ -355,14 +358,14 @@ class Journal:
         self.close()
 
     def __repr__(self) -> str:
-        return f"Journal({self._parts.name!r})"
+        return f"Journal({self._internals.name!r})"
 
 
-def parts_of(journal: Journal) -> Parts:
+def internals(journal: Journal) -> Internals:
     """Return the objects behind a journal; raise ConfigurationError if it is no journal."""
     if not isinstance(journal, Journal):
         raise ConfigurationError('journal must be a momopay.Journal, or its URL, such as "sqlite:///payments.db"')
-    return journal._parts  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  this module's own class
+    return journal._internals  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  this module's own class
 
 
 def _check_times(**times: datetime | None) -> None:

@@ -4,8 +4,17 @@ Payouts and orders follow the same state machine. They differ in one policy: whe
 transaction that ended without success. `momopay.journal.statements` derives the conditions of its SQL from
 `transitions`. `tests/model` explores every order in which calls, crashes, callbacks and people can use the rules.
 
-A status is the service's word for a transaction, and a stage its summary in three steps. A state is that of our row,
-and a `Step` is what a call does next.
+Which scale answers which question:
+
+| scale | of | question |
+|---|---|---|
+| `TransactionStatus` | a transaction | What does the service call its state? |
+| `Stage` | a transaction | Is it open, paid, or ended without success? It follows from the status. |
+| `JournalState` | a payment | How far did our latest attempt come? It is a column of the row. |
+| `Cause` | a payment | Why does that state change? |
+| `Step` | a payment | What does a durable call do next? |
+| `Fit` | a record of the list | Is it the payment that a search looks for? |
+| `Proof` | a search | Do the records that fit prove that the payment was made? |
 """
 
 from __future__ import annotations
@@ -49,9 +58,9 @@ class Cause(Enum):
     """The call that sent reports the outcome. The row must still have its lease."""
     ACCEPTANCE = auto()
     """A response or record of the service shows this payment, with a transaction id that no other row has."""
-    CONTRADICTION = auto()
+    CONTRADICTED = auto()
     """The service's record of the accepted transaction is another payment."""
-    SIGHTING = auto()
+    SEEN = auto()
     """A search for a payment that was refused or not sent finds one with its reference after all."""
     RESEND = auto()
     """A call sends an unresolved payment once more with its Idempotency-Key. The row must be unchanged."""
@@ -84,9 +93,9 @@ def transitions(kind: EntryKind) -> Mapping[Cause, Mapping[JournalState, frozens
         # Not a stored UNKNOWN: what wrote it, such as a search that found the payment, knows more than the sender.
         Cause.OUTCOME: dict.fromkeys((states.REFUSED, states.NOT_SENT, states.UNKNOWN), frozenset({states.SENDING})),
         Cause.ACCEPTANCE: {states.ACCEPTED: frozenset(states)},
-        Cause.CONTRADICTION: {states.UNKNOWN: frozenset({states.ACCEPTED})},
+        Cause.CONTRADICTED: {states.UNKNOWN: frozenset({states.ACCEPTED})},
         # A search for an order may also find the transaction of an earlier attempt, beside an accepted one.
-        Cause.SIGHTING: {states.UNKNOWN: frozenset(free)},
+        Cause.SEEN: {states.UNKNOWN: frozenset(free)},
         # A row in SENDING whose sender died reads as UNKNOWN.
         Cause.RESEND: {states.SENDING: UNRESOLVED if KEYED[kind] else frozenset()},
         Cause.RELEASE: {states.NOT_SENT: frozenset({states.SENDING, states.UNKNOWN})},

@@ -23,7 +23,7 @@ from momopay.journal.entries import EntryKind
 from momopay.journal.rules import REPEATS
 from momopay.models.enums import TransactionStatus, has_settled
 
-VERSION: Final = 1
+VERSION: Final = 1  # of the tables
 
 metadata: Final = sa.MetaData()
 
@@ -116,6 +116,9 @@ transactions: Final = sa.Table(
     sa.Column("checked_at", sa.Text),
 )
 
+PAYMENT: Final = payments.c
+TRANSACTION: Final = transactions.c
+
 # What happened to payments, in order; see `momopay.journal.history`. Rows are only added.
 history: Final = sa.Table(
     "momopay_history",
@@ -176,19 +179,18 @@ def _index(name: str, *columns: sa.Column[Any], where: Any = None) -> None:
     sa.Index(f"momopay_{name}", *columns, sqlite_where=where, postgresql_where=where)
 
 
-_index("payments_by_state", payments.c.account, payments.c.state)
+_index("payments_by_state", PAYMENT.account, PAYMENT.state)
 # For reports. A row keeps its place, because these columns never change.
-_index("payments_by_time", payments.c.account, payments.c.created_at, payments.c.kind, payments.c.reference)
-_index("payments_by_wire_reference", payments.c.account, payments.c.wire_reference)
-_index("payments_by_phone", payments.c.account, payments.c.phone)
-_index("refunds", payments.c.account, payments.c.refund_of, where=payments.c.refund_of.is_not(None))
-_index("payments_to_search", payments.c.account, payments.c.search_after, where=payments.c.search_after.is_not(None))
-_of: Final = transactions.c
-_index("transactions_of", _of.account, _of.kind, _of.reference)
-_index("transactions_by_receipt", _of.account, _of.receipt, where=_of.receipt.is_not(None))
-_index("transactions_not_settled", _of.account, _of.sent_at, where=HAS_NOT_SETTLED)
-_index("transactions_to_check", _of.account, _of.ended_at, where=IS_TO_CHECK)
-_index("transactions_by_end", _of.account, _of.ended_at, where=HAS_SETTLED)
+_index("payments_by_time", PAYMENT.account, PAYMENT.created_at, PAYMENT.kind, PAYMENT.reference)
+_index("payments_by_wire_reference", PAYMENT.account, PAYMENT.wire_reference)
+_index("payments_by_phone", PAYMENT.account, PAYMENT.phone)
+_index("refunds", PAYMENT.account, PAYMENT.refund_of, where=PAYMENT.refund_of.is_not(None))
+_index("payments_to_search", PAYMENT.account, PAYMENT.search_after, where=PAYMENT.search_after.is_not(None))
+_index("transactions_of", TRANSACTION.account, TRANSACTION.kind, TRANSACTION.reference)
+_index("transactions_by_receipt", TRANSACTION.account, TRANSACTION.receipt, where=TRANSACTION.receipt.is_not(None))
+_index("transactions_not_settled", TRANSACTION.account, TRANSACTION.sent_at, where=HAS_NOT_SETTLED)
+_index("transactions_to_check", TRANSACTION.account, TRANSACTION.ended_at, where=IS_TO_CHECK)
+_index("transactions_by_end", TRANSACTION.account, TRANSACTION.ended_at, where=HAS_SETTLED)
 _index("history_of", history.c.account, history.c.reference)
 _index("history_of_deliveries", history.c.account, history.c.transaction_id, where=IS_DELIVERY)
 _index("history_by_delivery", history.c.account, history.c.at, where=IS_DELIVERY)

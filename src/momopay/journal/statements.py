@@ -15,32 +15,32 @@ from sqlalchemy import ColumnElement, TextClause, Update, and_, bindparam, case,
 
 from momopay.journal.entries import EntryKind, JournalEntry, JournalState, JournalTransaction
 from momopay.journal.rules import Cause, transitions
-from momopay.journal.schema import TAKE_LEASE, Now, payments, transactions
+from momopay.journal.schema import PAYMENT, TAKE_LEASE, TRANSACTION, Now, payments, transactions
 from momopay.models.enums import Stage, TransactionStatus
 
 _SEARCH_DELAY: Final = 600.0  # seconds after a release, when a sweep searches for the payment once more
 
 Condition: TypeAlias = ColumnElement[bool] | TextClause
 
-_row: Final = payments.c
-_of: Final = transactions.c
-IN_ACCOUNT: Final = _row.account == bindparam("the_account")
-IS_ROW: Final = and_(IN_ACCOUNT, _row.kind == bindparam("the_kind"), _row.reference == bindparam("the_reference"))
+IN_ACCOUNT: Final = PAYMENT.account == bindparam("the_account")
+IS_ROW: Final = and_(IN_ACCOUNT, PAYMENT.kind == bindparam("the_kind"), PAYMENT.reference == bindparam("the_reference"))
 IS_TRANSACTION: Final = and_(
-    _of.account == bindparam("the_account"), _of.transaction_id == bindparam("the_transaction_id")
+    TRANSACTION.account == bindparam("the_account"), TRANSACTION.transaction_id == bindparam("the_transaction_id")
 )
-AS_READ: Final = _row.revision == bindparam("the_revision")
+AS_READ: Final = PAYMENT.revision == bindparam("the_revision")
+
+IS_TRANSACTION_OF_ROW: Final = and_(*(TRANSACTION[name] == PAYMENT[name] for name in ("account", "kind", "reference")))
 
 # One statement reads whole entries: one row for each transaction, with the payment and its lease.
-ENTRIES: Final = select(payments, *(column.label(f"of_{column.name}") for column in transactions.c)).outerjoin(
-    transactions, and_(_of.account == _row.account, _of.kind == _row.kind, _of.reference == _row.reference)
+ENTRIES: Final = select(payments, *(column.label(f"of_{column.name}") for column in TRANSACTION)).outerjoin(
+    transactions, IS_TRANSACTION_OF_ROW
 )
 
 # The entry of one reference. Prepared, because building a statement takes longer than executing it.
 ENTRY: Final = ENTRIES.where(IS_ROW)
 
 
-def _new(column: str, table: Any = _row) -> ColumnElement[Any]:
+def _new(column: str, table: Any = PAYMENT) -> ColumnElement[Any]:
     return bindparam(f"new_{column}", type_=table[column].type)
 
 
@@ -54,20 +54,20 @@ def _changes(
     changes: dict[EntryKind, Update] = {}
     for kind in EntryKind:
         # Not IN, because SQLAlchemy expands its list again at each execution.
-        before = [_row.state == state for state in JournalState if state in transitions(kind)[cause][to]]
+        before = [PAYMENT.state == state for state in JournalState if state in transitions(kind)[cause][to]]
         if not before:
             continue
         change = update(payments).where(IS_ROW, or_(*before), *expected)
-        changes[kind] = change.values(state=to, revision=_row.revision + 1, **values)
+        changes[kind] = change.values(state=to, revision=PAYMENT.revision + 1, **values)
     return changes
 
 
 # The offset of the clock that wrote `sent_at`, which for a payout is from its first attempt.
 _OFFSET: Final = case(
-    (and_(_row.kind == EntryKind.PAYOUT, _row.attempts > 1), _row.clock_offset),
-    else_=func.coalesce(_row.clock_offset, _new("clock_offset")),
+    (and_(PAYMENT.kind == EntryKind.PAYOUT, PAYMENT.attempts > 1), PAYMENT.clock_offset),
+    else_=func.coalesce(PAYMENT.clock_offset, _new("clock_offset")),
 )
-_IS_REPEATED_PAYOUT: Final = and_(_row.kind == EntryKind.PAYOUT, _row.attempts > 0)
+_IS_REPEATED_PAYOUT: Final = and_(PAYMENT.kind == EntryKind.PAYOUT, PAYMENT.attempts > 0)
 BEGIN: Final = _changes(
     Cause.BEGIN,
     JournalState.SENDING,
@@ -75,36 +75,36 @@ BEGIN: Final = _changes(
     phone=_new("phone"),
     seen_id=None,
     code=None,
-    attempts=_row.attempts + 1,
+    attempts=PAYMENT.attempts + 1,
     idempotency_key=_new("idempotency_key"),
     key_since=_new("key_since"),
     # The first attempt at a refused or released payout may have been paid after all, so a search begins there.
-    sent_at=case((_IS_REPEATED_PAYOUT, _row.sent_at), else_=bindparam("now", type_=_row.sent_at.type)),
-    clock_offset=case((_IS_REPEATED_PAYOUT, _row.clock_offset), else_=_new("clock_offset")),
-    metadata=func.coalesce(_new("metadata"), _row.metadata),
+    sent_at=case((_IS_REPEATED_PAYOUT, PAYMENT.sent_at), else_=bindparam("now", type_=PAYMENT.sent_at.type)),
+    clock_offset=case((_IS_REPEATED_PAYOUT, PAYMENT.clock_offset), else_=_new("clock_offset")),
+    metadata=func.coalesce(_new("metadata"), PAYMENT.metadata),
     paid_before=_new("paid_before"),
     **TAKE_LEASE,
 )
-RESEND: Final = _changes(Cause.RESEND, JournalState.SENDING, AS_READ, attempts=_row.attempts + 1, **TAKE_LEASE)
+RESEND: Final = _changes(Cause.RESEND, JournalState.SENDING, AS_READ, attempts=PAYMENT.attempts + 1, **TAKE_LEASE)
 OUTCOMES: Final = {
     to: _changes(
         Cause.OUTCOME,
         to,
-        _row.claim == bindparam("the_claim"),
-        seen_id=func.coalesce(_new("seen_id"), _row.seen_id),
+        PAYMENT.claim == bindparam("the_claim"),
+        seen_id=func.coalesce(_new("seen_id"), PAYMENT.seen_id),
         code=_new("code"),
-        attempts=_row.attempts - (1 if to is JournalState.NOT_SENT else 0),
+        attempts=PAYMENT.attempts - (1 if to is JournalState.NOT_SENT else 0),
         clock_offset=_OFFSET,
-        key_number=_row.key_number + _new("key_number"),
+        key_number=PAYMENT.key_number + _new("key_number"),
         key_since=_new("key_since"),
     )
     for to in transitions(EntryKind.PAYOUT)[Cause.OUTCOME]  # a collection has the same
 }
 ACCEPT: Final = _changes(Cause.ACCEPTANCE, JournalState.ACCEPTED, seen_id=None, code=None, clock_offset=_OFFSET)
-CONTRADICT: Final = _changes(Cause.CONTRADICTION, JournalState.UNKNOWN, seen_id=None, key_since=None)
-SIGHT: Final = _changes(Cause.SIGHTING, JournalState.UNKNOWN, AS_READ, key_since=None)
+MARK_CONTRADICTED: Final = _changes(Cause.CONTRADICTED, JournalState.UNKNOWN, seen_id=None, key_since=None)
+MARK_SEEN: Final = _changes(Cause.SEEN, JournalState.UNKNOWN, AS_READ, key_since=None)
 # By the service's time if it is known. A database's clock that was set could let the search come too early.
-_SEARCH_AFTER: Final = func.coalesce(bindparam("service_now", type_=_row.search_after.type), Now()) + _SEARCH_DELAY
+_SEARCH_AFTER: Final = func.coalesce(bindparam("service_now", type_=PAYMENT.search_after.type), Now()) + _SEARCH_DELAY
 RELEASE: Final = _changes(
     Cause.RELEASE,
     JournalState.NOT_SENT,
@@ -114,34 +114,35 @@ RELEASE: Final = _changes(
     search_after=_SEARCH_AFTER,
 )
 SEARCH_AGAIN: Final = update(payments).where(IS_ROW).values(search_after=_SEARCH_AFTER)
-LEASE: Final = select(_row.claim, _row.machine, _row.lease_seconds, _row.lease_until).where(IS_ROW)
+LEASE: Final = select(PAYMENT.claim, PAYMENT.machine, PAYMENT.lease_seconds, PAYMENT.lease_until).where(IS_ROW)
 MOVE_LEASE: Final = (
     update(payments)
-    .where(IS_ROW, _row.claim == bindparam("the_claim"))
+    .where(IS_ROW, PAYMENT.claim == bindparam("the_claim"))
     .values(machine=_new("machine"), lease_until=_new("lease_until"))
 )
-LOCK: Final = select(_row.revision).where(IS_ROW).with_for_update()  # over SQLite, the transaction is the lock
-TOUCH: Final = update(payments).where(IS_ROW).values(revision=_row.revision + 1)
+LOCK: Final = select(PAYMENT.revision).where(IS_ROW).with_for_update()  # over SQLite, the transaction is the lock
+TOUCH: Final = update(payments).where(IS_ROW).values(revision=PAYMENT.revision + 1)
 
-REPORTED: Final = ("status", "result_code", "receipt", "fee", "ended_at", "learned_at_service")
-_IS_NOT_PAID: Final = _of.status.is_(None) | (_of.status != TransactionStatus.SUCCESS)
+EVIDENCE: Final = ("status", "result_code", "receipt", "fee", "ended_at", "learned_at_service")
+_IS_NOT_PAID: Final = TRANSACTION.status.is_(None) | (TRANSACTION.status != TransactionStatus.SUCCESS)
 _IS_OPEN: Final = or_(
-    _of.status.is_(None), _of.status.not_in([each.value for each in TransactionStatus if each.is_terminal])
+    TRANSACTION.status.is_(None),
+    TRANSACTION.status.not_in([each.value for each in TransactionStatus if each.is_terminal]),
 )
-_IS_NOT_REVERSED: Final = _of.status.is_(None) | (_of.status != TransactionStatus.REVERSED)
-_reported: Final = {name: _new(name, _of) for name in REPORTED}
-_added: Final = {name: func.coalesce(new, _of[name]) for name, new in _reported.items()}
-# By the reported stage. None takes a transaction back to an earlier stage: a page that was read before an end may be
-# recorded after it, and the callback for FAILED may come again after REVERSED.
-REPORT: Final[Mapping[Stage, Update]] = {
+_IS_NOT_REVERSED: Final = TRANSACTION.status.is_(None) | (TRANSACTION.status != TransactionStatus.REVERSED)
+_shown: Final = {name: _new(name, TRANSACTION) for name in EVIDENCE}
+_added: Final = {name: func.coalesce(new, TRANSACTION[name]) for name, new in _shown.items()}
+# By the stage that the evidence shows. None takes a transaction back to an earlier stage: a page that was read before
+# an end may be recorded after it, and the callback for FAILED may come again after REVERSED.
+ADVANCE: Final[Mapping[Stage, Update]] = {
     Stage.OPEN: update(transactions).where(IS_TRANSACTION, _IS_OPEN).values(_added),
     Stage.ENDED: update(transactions)
-    .where(IS_TRANSACTION, _IS_NOT_PAID, _IS_NOT_REVERSED | (_new("status", _of) == TransactionStatus.REVERSED))
-    .values(_added | {"learned_at": func.coalesce(_of.learned_at, Now())}),
+    .where(IS_TRANSACTION, _IS_NOT_PAID, _IS_NOT_REVERSED | (_new("status", TRANSACTION) == TransactionStatus.REVERSED))
+    .values(_added | {"learned_at": func.coalesce(TRANSACTION.learned_at, Now())}),
     Stage.PAID: update(transactions).where(IS_TRANSACTION).values(_added),
 }
-# Replaces what an end without success reported, as that is not true of a payment.
-PAY: Final = update(transactions).where(IS_TRANSACTION, _IS_NOT_PAID).values(_reported)
+# Replaces what is known of an end without success, as that is not true of a payment.
+MARK_PAID: Final = update(transactions).where(IS_TRANSACTION, _IS_NOT_PAID).values(_shown)
 DELETE_TRANSACTION: Final = delete(transactions).where(IS_TRANSACTION)
 
 

@@ -30,7 +30,7 @@ from momopay._core.wiring import load
 from momopay.integrations.django.clients import client, database, link, the_journal
 from momopay.integrations.django.models import Payment
 from momopay.integrations.django.views import send_end, without_transaction
-from momopay.journal.journal import parts_of
+from momopay.journal.journal import internals
 
 if TYPE_CHECKING:
     _Model = admin.ModelAdmin[Payment]
@@ -157,7 +157,7 @@ class PaymentAdmin(_Model):
         """Pay back a collection or a part of it."""
 
         def suggest(payment: Payment) -> dict[str, object]:
-            refundable = parts_of(the_journal()).store.refundable(payment.reference)
+            refundable = internals(the_journal()).store.refundable(payment.reference)
             return {"reference": refundable.free_reference(), "amount": refundable.default_amount}
 
         def pay(client: Client, payment: Payment, **chosen: Any) -> Any:
@@ -218,7 +218,7 @@ def _is_possible(action: str, payment: Payment) -> bool:
     """Return whether the payment's page has a button for an action."""
     if action == "refund":
         is_order = payment.kind == EntryKind.COLLECTION
-        return is_order and parts_of(the_journal()).store.refundable(payment.reference).left > 0
+        return is_order and internals(the_journal()).store.refundable(payment.reference).left > 0
     return action != "release" or payment.entry.state is JournalState.UNKNOWN
 
 

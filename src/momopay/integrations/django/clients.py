@@ -28,7 +28,7 @@ from momopay._core.config import Hooks
 from momopay._core.wiring import Once, load
 from momopay.client import BaseClient
 from momopay.journal.entries import MAY_BE_SENT
-from momopay.journal.journal import parts_of
+from momopay.journal.journal import internals
 
 TIMEOUT: Final = 2.0  # seconds to wait for the database where waiting longer would not help
 _OWN: Final = {"CALLBACK_BASE_URL", "CALLBACK_SECRETS", "DATABASE", "LINK"}
@@ -120,7 +120,7 @@ def _check_not_locked_out(reference: str) -> None:
     connection = connections[database()]
     if connection.vendor != "sqlite" or not connection.in_atomic_block:
         return
-    store = parts_of(the_journal()).store
+    store = internals(the_journal()).store
     try:
         with store.bounded(TIMEOUT), store.database.transaction():
             pass
@@ -155,7 +155,7 @@ def _open_journal() -> Journal:
     try:
         # From parts, because in the text of a URL a "?" would end the path.
         journal = Journal(load("journal.database.URL").create(**journal_address()), create=False)
-        store = parts_of(journal).store
+        store = internals(journal).store
         # If the database cannot be reached or is locked, the call that needs it raises the error.
         with suppress(JournalError), store.bounded(TIMEOUT), store.database.connection():
             pass

@@ -13,7 +13,7 @@ from momopay import ConfigurationError, JournalError
 from momopay._core.config import Account
 from momopay.integrations.django.clients import client_options, database, the_journal
 from momopay.journal.evidence import KeyIdentity
-from momopay.journal.journal import parts_of
+from momopay.journal.journal import internals
 
 
 class Command(BaseCommand):
@@ -30,7 +30,7 @@ class Command(BaseCommand):
         try:
             given = client_options()
             account = Account(given.get("api_key"), given.get("base_url"))
-            store = parts_of(the_journal()).store
+            store = internals(the_journal()).store
             folder = store.database.folder
             where = f"the database {connections[database()].settings_dict['NAME']}"
             what = f"all payments in {where}" + (f", and their number in {folder}" if folder else "")

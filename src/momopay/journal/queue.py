@@ -1,0 +1,121 @@
+"""What a sweep has to do: the transactions to read, the payments to search for, and the ends to deliver.
+
+A sweep's handler gets the ends that the history does not have as delivered. The first sweep with a handler delivers no
+end older than a day; later ones go back to a day before the first delivery, but for 30 days at most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from sqlalchemy import exists, func, select, update
+
+from momopay.journal import history, schema
+from momopay.journal.entries import HistoryKind, JournalEntry, JournalTransaction
+from momopay.journal.schema import PAYMENT, TRANSACTION
+from momopay.journal.statements import AS_READ, IS_ROW, IS_TRANSACTION, Condition
+from momopay.journal.store import Store
+
+_FIRST: Final = timedelta(days=1)  # how old an end may be for the first sweep with a handler
+_LONGEST: Final = timedelta(days=30)  # how old an end may be for any, so that a sweep need not compare all ends
+LATE: Final = timedelta(minutes=10)  # how long after an end without success a prompt is read once more
+
+_WAS_DELIVERED: Final = exists().where(
+    schema.IS_DELIVERY,
+    schema.history.c.what == HistoryKind.DELIVERED,
+    schema.history.c.account == TRANSACTION.account,
+    schema.history.c.transaction_id == TRANSACTION.transaction_id,
+    history.delivers(TRANSACTION.status),
+)
+
+
+@dataclass(frozen=True)
+class Followed:
+    """A transaction that a sweep reads, with its payment, and when the journal learned of its end."""
+
+    entry: JournalEntry
+    transaction: JournalTransaction
+    learned_at_service: str | None = None  # by the service's clock, if that was known
+    known_for: float | None = None  # seconds since then, by the database's clock
+
+    def is_due(self, service_now: datetime | None) -> bool:
+        """Return whether to read a prompt that ended without success once more: a late PIN may have paid it.
+
+        Ten minutes must have passed since its end by the service's times, and since the journal learned of the end: by
+        the service's clock if its responses show that, else by the database's. A clock that is wrong but advances does
+        not shorten this.
+        """
+        ended = self.transaction.ended_at
+        if service_now is not None and ended is not None and service_now - ended < LATE:
+            return False
+        if service_now is None or self.learned_at_service is None:
+            return self.known_for is not None and self.known_for >= LATE.total_seconds()
+        return service_now - datetime.fromisoformat(self.learned_at_service) >= LATE
+
+
+class Queue:
+    """What a sweep has to do for the payments of one account."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._database = store.database
+        self._is_own = TRANSACTION.account == store.account
+
+    def not_settled(self) -> list[Followed]:
+        """Return the transactions that have not settled."""
+        return self._followed(schema.HAS_NOT_SETTLED)
+
+    def ended_prompts(self) -> dict[str, Followed]:
+        """Return, by id, the prompts that ended without success and were not read again since."""
+        return {each.transaction.transaction_id: each for each in self._followed(schema.IS_TO_CHECK)}
+
+    def mark_checked(self, transaction_ids: Iterable[str]) -> None:
+        """Record that prompts that ended without success were read again."""
+        of_each = [{"the_account": self._store.account, "the_transaction_id": each} for each in transaction_ids]
+        if of_each:
+            with self._database.transaction() as connection:
+                change = update(schema.transactions).where(IS_TRANSACTION)
+                connection.execute(change.values(checked_at=datetime.now(UTC).isoformat()), of_each)
+
+    def released(self) -> list[JournalEntry]:
+        """Return the payments that a person released at least ten minutes ago, and that were not searched for since."""
+        # The first condition tells PostgreSQL how few there are; it assumes that a third of all rows match the second.
+        return self._store.select(PAYMENT.search_after.is_not(None), PAYMENT.search_after <= schema.Now())
+
+    def mark_searched(self, entry: JournalEntry, service_now: datetime | None = None) -> None:
+        """Record that a released payment was searched for once more, unless that was early by the service's time."""
+        change = update(schema.payments).where(IS_ROW, AS_READ).values(search_after=None)
+        if service_now is not None:
+            change = change.where(PAYMENT.search_after <= service_now.timestamp())
+        with self._database.connection() as connection:
+            connection.execute(change, self._store.values(entry, the_revision=entry.revision))
+
+    def deliver_since(self, now: datetime) -> str:
+        """Return the time since which ends are for a handler: a day before the first delivery, or else before now."""
+        at = schema.history.c.at
+        first = select(func.min(at)).where(schema.IS_DELIVERY, schema.history.c.account == self._store.account)
+        with self._database.connection() as connection:
+            began = connection.scalar(first)
+        known = now if began is None else min(now, datetime.fromtimestamp(began, UTC))
+        return max(known - _FIRST, now - _LONGEST).isoformat()
+
+    def undelivered(self, since: str) -> list[Followed]:
+        """Return the settled ends that were not delivered."""
+        return self._followed(schema.HAS_SETTLED, TRANSACTION.ended_at >= since, ~_WAS_DELIVERED)
+
+    def _followed(self, *where: Condition) -> list[Followed]:
+        found = select(
+            TRANSACTION.transaction_id, TRANSACTION.learned_at_service, schema.Now() - TRANSACTION.learned_at
+        )
+        with self._database.connection() as connection:
+            rows = connection.execute(found.where(self._is_own, *where))
+            learned = {transaction_id: (at_service, known_for) for transaction_id, at_service, known_for in rows}
+        return [
+            Followed(entry, each, *learned[each.transaction_id])
+            for entry in (self._store.having(*where) if learned else ())
+            for each in entry.transactions
+            if each.transaction_id in learned
+        ]

@@ -1,0 +1,203 @@
+"""What a sweep reads, searches for and delivers."""
+
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from journal.kit import (
+    ACCEPTED,
+    COLLECTION,
+    ENDED_AT,
+    PAYOUT,
+    REFUSED,
+    UNKNOWN,
+    callback,
+    entry_of,
+    execute,
+    found,
+    names,
+    payout,
+    put,
+    put_collection,
+    report,
+    store_of,
+)
+from momopay import (
+    EntryKind,
+    Journal,
+    JournalState,
+)
+from momopay.journal.journal import internals
+from momopay.journal.queue import Followed, Queue
+
+NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
+NOW = datetime.now(UTC)
+TEN = timedelta(minutes=10)
+
+
+def queue_of(journal: Journal) -> Queue:
+    return internals(journal).queue
+
+
+@pytest.mark.parametrize(
+    ("kind", "status", "is_end"),
+    [
+        (PAYOUT, "FAILED", False),
+        (PAYOUT, "REVERSED", True),
+        (PAYOUT, "PROCESSING", False),
+        (COLLECTION, "FAILED", True),
+    ],
+)
+def test_only_what_has_settled_is_for_a_handler(journal: Journal, kind: EntryKind, status: str, is_end: bool) -> None:
+    put(journal, "r", ACCEPTED, kind, status=status)
+    assert bool(queue_of(journal).undelivered("")) is is_end
+
+
+@pytest.mark.parametrize(
+    ("kind", "earlier", "is_searched"), [(PAYOUT, UNKNOWN, True), (PAYOUT, None, False), (COLLECTION, UNKNOWN, False)]
+)
+def test_a_payout_that_is_found_is_searched_for_again_if_another_attempt_may_have_been_made(
+    journal: Journal, kind: EntryKind, earlier: JournalState | None, is_searched: bool
+) -> None:
+    if earlier is not None:
+        put(journal, "r", earlier, kind)
+        execute(journal, "UPDATE momopay_payments SET state = 'NOT_SENT'")
+    entry = put(journal, "r", UNKNOWN, kind)
+    assert store_of(journal).record(entry, report("t-1", "SUCCESS"))
+    execute(journal, "UPDATE momopay_payments SET search_after = search_after - 600")
+    assert bool(queue_of(journal).released()) is is_searched
+
+
+@pytest.mark.both_databases
+def test_ends_are_for_a_handler_since_the_first_delivery_but_not_for_ever(journal: Journal) -> None:
+    """In days before now: none yet, one three days ago, and one that is older than any sweep goes back."""
+    queue = queue_of(journal)
+    assert queue.deliver_since(NOW) == (NOW - timedelta(days=1)).isoformat()
+    for began, since in ((0, 1), (3, 4), (400, 30)):
+        with suppress(KeyError), journal.handling(callback(identity=f"t-{began}")):
+            if began == 3:  # a delivery that failed counts
+                raise KeyError
+        then = (NOW - timedelta(days=began)).timestamp()
+        execute(journal, f"UPDATE momopay_history SET at = {then} WHERE transaction_id = 't-{began}'")
+        assert queue.deliver_since(NOW) == (NOW - timedelta(days=since)).isoformat()
+
+
+def settled(journal: Journal, reference: str, status: str, *, ended: datetime = NOW) -> None:
+    put(journal, reference, transaction_id=f"t-{reference}")
+    journal.settle(payout(reference, transactionId=f"t-{reference}", status=status, updatedAt=ended.isoformat()))
+
+
+def ids(followed: Iterable[Followed]) -> set[str]:
+    return {each.transaction.transaction_id for each in followed}
+
+
+@pytest.mark.both_databases
+def test_what_has_not_settled_is_open_and_counted(journal: Journal) -> None:
+    queue = queue_of(journal)
+    assert store_of(journal).count_open() == (0, None)
+    for status in ("PENDING", "FAILED", "SUCCESS", "REVERSED", "CANCELLED", "NEWS"):
+        settled(journal, status, status)
+    put(journal, "new")
+    put(journal, "unknown", UNKNOWN, seen_id="t-unknown")
+    put(journal, "refused", REFUSED)
+    put_collection(journal, "PENDING", statuses=["CANCELLED", "PROCESSING"])  # also the reference of a payout
+    put_collection(journal, "paid", statuses=["PENDING", "SUCCESS"])
+    put_collection(journal, "over", statuses=["EXPIRED", "FAILED"])
+    expected = {"t-PENDING", "t-FAILED", "t-NEWS", "t-new", "PENDING-1", "paid-0"}
+    assert ids(queue.not_settled()) == expected
+    assert [entry.reference for entry in journal.open()] == ["PENDING", "paid", "PENDING", "FAILED", "NEWS", "new"]
+    count, oldest = store_of(journal).count_open()
+    assert (count, oldest) == (6, min(each.transaction.sent_at for each in queue.not_settled()))
+    for each in queue.not_settled():
+        assert each.transaction in each.entry.transactions
+
+
+def test_a_prompt_that_ended_without_success_is_read_once_more(journal: Journal) -> None:
+    put_collection(journal, statuses=["CANCELLED", "FAILED", "PENDING", "CANCELLED"])
+    put(journal, "p", status="FAILED")
+    queue = queue_of(journal)
+    ended = queue.ended_prompts()
+    assert ended.keys() == {"o-0", "o-1", "o-3"}
+    first = ended["o-0"]
+    assert (first.entry.reference, first.transaction.transaction_id) == ("o", "o-0")
+    assert (first.transaction.ended_at, first.learned_at_service) == (datetime.fromisoformat(ENDED_AT), None)
+    assert first.known_for is not None
+    assert -1 <= first.known_for < 60
+    assert not first.is_due(None)
+    execute(journal, "UPDATE momopay_transactions SET learned_at = learned_at - 600")
+    assert store_of(journal).record(first.entry, report("o-0", "FAILED", learned_at_service=ENDED_AT))
+    first = queue.ended_prompts()["o-0"]
+    assert (first.is_due(None), first.learned_at_service) == (True, ENDED_AT), "known of for ten minutes"
+    queue.mark_checked(["o-0", "o-3"])
+    queue.mark_checked([])
+    assert queue.ended_prompts().keys() == {"o-1"}
+
+
+@pytest.mark.parametrize(
+    ("ended", "learned", "known_for", "now", "due"),
+    [
+        (NOON, NOON, 0.0, NOON + TEN, True),
+        (NOON, NOON, 9999.0, NOON + TEN - timedelta(seconds=1), False),  # the service's clock counts where it is known
+        (NOON, NOON + TEN, 0.0, NOON + TEN, False),  # the journal learned of it late
+        (NOON + TEN, NOON, 0.0, NOON + TEN, False),
+        (None, NOON, 0.0, NOON + TEN, True),
+        (NOON, None, 600.0, NOON + TEN, True),
+        (NOON, None, 600.0, NOON, False),
+        (NOON, None, 599.0, NOON + TEN, False),
+        (NOON, NOON, 600.0, None, True),
+        (NOON, NOON, 599.0, None, False),
+        (NOON, None, None, None, False),
+    ],
+)
+def test_a_second_look_comes_ten_minutes_later_by_the_clock_that_is_known(
+    ended: datetime | None, learned: datetime | None, known_for: float | None, now: datetime | None, due: bool
+) -> None:
+    entry = entry_of("CANCELLED")
+    prompt = entry.transactions[0].model_copy(update={"ended_at": ended})
+    assert Followed(entry, prompt, None if learned is None else learned.isoformat(), known_for).is_due(now) is due
+
+
+def test_what_was_released_is_searched_for_once_ten_minutes_later(journal: Journal) -> None:
+    queue, store, begun = queue_of(journal), store_of(journal), time.time()
+    for reference in ("r", "s"):
+        assert store.release(put(journal, reference, UNKNOWN), "Njeri")
+    assert queue.released() == []
+    ((after,), _) = execute(journal, "SELECT search_after FROM momopay_payments")
+    assert begun - 1 < after - 600 < time.time() + 1  # by the database's clock, which is this machine's
+    execute(journal, "UPDATE momopay_payments SET search_after = search_after - 599 WHERE reference = 's'")
+    assert queue.released() == []
+    execute(journal, "UPDATE momopay_payments SET search_after = search_after - 601 WHERE reference = 'r'")
+    (released,) = queue.released()
+    assert released == found(journal)
+    put(journal, "r", REFUSED)
+    queue.mark_searched(released)
+    assert names(queue.released()) == ["r"], "it was sent again since it was read"
+    queue.mark_searched(found(journal))
+    assert queue.released() == []
+
+
+@pytest.mark.both_databases
+def test_an_end_is_for_a_handler_until_it_was_delivered(journal: Journal) -> None:
+    for reference, status in (("r", "CANCELLED"), ("s", "REVERSED"), ("t", "FAILED"), ("u", "PENDING")):
+        settled(journal, reference, status)
+    for number, status in enumerate(("EXPIRED", "SUCCESS", "FAILED")):
+        put(journal, "o", ACCEPTED, COLLECTION, transaction_id=f"p-{number}")
+        prompt = payout("o", type="STK", transactionId=f"p-{number}", status=status, updatedAt=NOW.isoformat())
+        assert journal.settle(prompt)
+    settled(journal, "old", "SUCCESS", ended=NOW - timedelta(days=2))
+    queue, since = queue_of(journal), (NOW - timedelta(days=1)).isoformat()
+    assert ids(queue.undelivered(since)) == {"t-r", "t-s", "p-0", "p-1", "p-2"}, "a payout's FAILED is not an end"
+    for identity, status in (("t-r", "EXPIRED"), ("t-s", "FAILED"), ("p-0", "CANCELLED"), ("p-2", "SUCCESS")):
+        with journal.handling(callback(identity=identity, status=status)):
+            pass
+    assert ids(queue.undelivered(since)) == {"t-s", "p-1"}, "its reversal is another end"
+    with suppress(KeyError), journal.handling(callback(identity="p-1")):
+        assert ids(queue.undelivered(since)) == {"t-s", "p-1"}, "not before it ended"
+        raise KeyError
+    assert ids(queue.undelivered(since)) == {"t-s", "p-1"}
+    with journal.handling(callback(identity="p-1")):
+        pass
+    assert ids(queue.undelivered(since)) == {"t-s"}

@@ -1,0 +1,236 @@
+"""A backup is the journal of one moment, whoever writes meanwhile, and never half a file; and what lost its phone."""
+
+import hashlib
+import hmac
+import stat
+import threading
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from journal.kit import (
+    ACCEPTED,
+    COLLECTION,
+    NO_TIMES,
+    NOT_SENT,
+    PHONE,
+    REFUSED,
+    SENDING,
+    UNKNOWN,
+    begin,
+    callback,
+    dated,
+    execute,
+    fill,
+    found,
+    just_before,
+    lease_of,
+    put,
+    put_collection,
+    record,
+    state_of,
+    store_of,
+)
+from momopay import (
+    ConfigurationError,
+    Journal,
+    JournalError,
+    RequestValidationError,
+)
+from momopay.journal.evidence import KeyIdentity
+from momopay.journal.journal import internals
+from postgresql import PostgresqlServer
+
+NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
+SECRET = "0123456789abcdef0123456789abcdef"
+IDENTITY = KeyIdentity.of("pk_test_abc", "https://api.example/v1")
+
+
+def opened(path: Path, account: str = "default") -> Journal:
+    return Journal(f"sqlite:///{path}", account=account, create=False)
+
+
+def test_a_backup_has_everything_and_overwrites_nothing(url: str, journal: Journal, tmp_path: Path) -> None:
+    path = tmp_path / "copy.db"
+    put(journal, "a")
+    put_collection(journal, statuses=["FAILED", "SUCCESS"])
+    with journal.handling(callback()) as is_first:
+        assert is_first
+    store_of(journal).check(IDENTITY)
+    store_of(journal).accounts.learn(IDENTITY, "tenant")
+    with Journal(url, account="other") as other, lease_of(other) as lease:
+        assert begin(other, lease, "b")
+        journal.backup(path)
+        assert state_of(other, "b") is SENDING
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    content = path.read_bytes()
+    for taken in (path, tmp_path):
+        with pytest.raises(RequestValidationError):
+            journal.backup(taken)
+    assert path.read_bytes() == content
+    assert {each.name for each in tmp_path.iterdir() if "copy" in each.name} == {"copy.db"}
+    with opened(path) as copy:
+        assert list(copy.entries()) == list(journal.entries())
+        assert copy.get("o", COLLECTION) is not None
+        with copy.handling(callback()) as is_first:
+            assert not is_first
+        assert copy.check() == journal.check()
+        with pytest.raises(ConfigurationError):
+            store_of(copy).check(KeyIdentity.of("pk_live_abc", "https://api.example/v1"))
+        put(copy, "c")
+    with opened(path, account="other") as copy:
+        assert state_of(copy, "b") is UNKNOWN  # its sender is not alive in the copy
+    assert journal.get("c") is None
+
+
+def test_a_backup_that_fails_leaves_nothing(journal: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(journal, "a")
+    with pytest.raises(JournalError):
+        journal.backup(tmp_path / "nowhere" / "copy.db")
+    put(journal, "b")
+
+    def fail() -> None:
+        raise OSError("the disk is full")
+
+    def interrupt(_descriptor: int) -> None:
+        raise KeyboardInterrupt
+
+    statement = "VACUUM" if "sqlite" in repr(journal) else "SELECT momopay_transactions"
+    with pytest.raises(JournalError), just_before(statement, journal, fail):
+        journal.backup(tmp_path / "copy.db")
+    monkeypatch.setattr("os.fsync", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        journal.backup(tmp_path / "copy.db")
+    assert [each.name for each in tmp_path.iterdir() if "copy" in each.name] == []
+
+
+def test_a_backup_is_of_one_moment_while_others_write(url: str, journal: Journal, tmp_path: Path) -> None:
+    """A writer adds a payout, then its transaction: a copy never has one whose payout is missing."""
+    put(journal, "0")
+    done, written = threading.Event(), [0]
+
+    def write() -> None:
+        with Journal(url) as other:
+            while not done.is_set():
+                written[0] += 1
+                put(other, str(written[0]))
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        for number in range(3):
+            before = written[0]
+            journal.backup(tmp_path / f"{number}.db")
+            while written[0] == before:  # nobody waits for the backup for long
+                done.wait(0.01)
+    finally:
+        done.set()
+        writer.join()
+    for number in range(3):
+        with opened(tmp_path / f"{number}.db") as copy:
+            rows = [each[0] for each in execute(copy, "SELECT reference FROM momopay_payments")]
+            made = [each[0] for each in execute(copy, "SELECT reference FROM momopay_transactions")]
+        assert set(made) <= set(rows)
+        assert sorted(map(int, rows)) == list(range(len(rows)))
+        assert len(rows) - len(made) in {0, 1}
+
+
+def test_what_a_server_gets_while_it_is_copied_is_in_no_table(postgresql: PostgresqlServer, tmp_path: Path) -> None:
+    url = postgresql.new_schema()
+    with Journal(url) as journal, Journal(url) as other:
+        put_collection(journal)
+        with just_before("SELECT momopay_transactions", journal, lambda: put(other, "late")):
+            journal.backup(tmp_path / "copy.db")
+    with opened(tmp_path / "copy.db") as copy:
+        assert [entry.transaction_ids for entry in copy.entries()] == [("o-0",)]
+        assert len(execute(copy, "SELECT * FROM momopay_transactions")) == 1
+
+
+@pytest.mark.both_databases
+def test_phones_of_what_ended_before_are_removed_and_nothing_else(journal: Journal) -> None:
+    day, old = timedelta(days=1), NOON - timedelta(days=1)
+    for reference, when, state, status in [
+        ("paid", old, ACCEPTED, "SUCCESS"),
+        ("reversed", old, ACCEPTED, "REVERSED"),
+        ("refused", old, REFUSED, None),
+        ("not sent", old, NOT_SENT, None),
+        ("failed", old, ACCEPTED, "FAILED"),  # comes back yet
+        ("open", old, ACCEPTED, None),
+        ("unresolved", old, UNKNOWN, None),
+        ("new", NOON + day, ACCEPTED, "SUCCESS"),
+        ("ended later", NOON + day, ACCEPTED, "SUCCESS"),
+        ("refused later", NOON + day, REFUSED, None),
+    ]:
+        dated(journal, reference, when, state, status)
+    late = "WHERE reference IN ('ended later', 'refused later')"
+    execute(journal, f"UPDATE momopay_payments SET created_at = '{old.isoformat()}' {late}")
+    execute(journal, "UPDATE momopay_payments SET sent_at = created_at WHERE reference = 'ended later'")
+    put_collection(journal, "order")
+    put_collection(journal, "open order", statuses=["FAILED", "PENDING"])
+    put_collection(journal, "paid, and one open", statuses=["SUCCESS", "PENDING"])
+    put_collection(journal, "paid, and one unresolved")
+    put(journal, "paid, and one unresolved", UNKNOWN, COLLECTION, amount=100)
+    execute(journal, """UPDATE momopay_payments SET metadata = '{"name": "Achieng"}'""")
+    execute(journal, "UPDATE momopay_transactions SET receipt = 'QK1'")
+    execute(journal, "UPDATE momopay_payments SET search_after = 0 WHERE reference = 'not sent'")
+    before = {entry.reference: entry for entry in journal.entries()}
+    assert journal.anonymise(before=NOON) == 5
+    assert internals(journal).queue.released() == []  # without its phone, that of another payment would fit
+    after = {entry.reference: entry for entry in journal.entries()}
+    gone = {name for name, entry in after.items() if entry.is_anonymised}
+    assert gone == {"paid", "reversed", "refused", "not sent", "order"}
+    for name in gone:
+        entry = after[name]
+        assert (entry.phone, entry.metadata) == ("", None), name
+        assert {each.phone for each in entry.transactions} <= {""}, name
+        assert entry.receipt == before[name].receipt, name
+        assert entry.attempts == before[name].attempts, name
+    for name in before.keys() - gone:
+        assert after[name] == before[name]
+    assert journal.anonymise(before=NOON) == 0
+
+
+def test_what_is_sent_again_meanwhile_keeps_its_phone(journal: Journal) -> None:
+    dated(journal, "a", NOON, REFUSED)
+
+    def send_again() -> None:
+        with lease_of(journal) as lease:
+            assert begin(journal, lease, "a")
+            record(journal, lease, REFUSED, "a")
+
+    with just_before("BEGIN", journal, send_again):
+        assert journal.anonymise(before=NOON + timedelta(days=1)) == 0
+    assert found(journal, "a").phone == PHONE
+
+
+def test_an_empty_secret_is_refused_and_a_short_one_is_logged(
+    journal: Journal, caplog: pytest.LogCaptureFixture
+) -> None:
+    dated(journal, "a", NOON, status="SUCCESS")
+    for secret in ("", b""):
+        with pytest.raises(ConfigurationError):
+            journal.anonymise(before=NOON + timedelta(days=1), secret=secret)
+    assert journal.anonymise(before=NOON - timedelta(days=1), secret="x" * 15) == 0
+    assert "can be guessed" in caplog.text
+    caplog.clear()
+    assert journal.anonymise(before=NOON - timedelta(days=1), secret="x" * 16) == 0
+    assert caplog.records == []
+    for wrong in NO_TIMES:
+        with pytest.raises(RequestValidationError):
+            journal.anonymise(before=wrong)
+    assert found(journal, "a").phone == PHONE
+
+
+def test_a_secret_keeps_the_payments_to_one_phone_together_and_no_file_has_the_phone(path: Path) -> None:
+    with Journal(f"sqlite:///{path}") as journal:
+        fill(journal, 300)
+        execute(journal, "UPDATE momopay_transactions SET status = 'SUCCESS', ended_at = sent_at")
+        assert journal.anonymise(before=datetime(2100, 1, 1, tzinfo=UTC), secret=SECRET) == 301
+        expected = "hmac-sha256:" + hmac.new(SECRET.encode(), PHONE.encode(), hashlib.sha256).hexdigest()
+        phones = {phone for entry in journal.entries() for phone in (entry.phone, entry.transactions[0].phone)}
+        assert phones == {expected}
+        assert PHONE not in repr(found(journal, "first"))
+        assert found(journal, "first").is_anonymised
+        files = [each for each in path.parent.iterdir() if each.is_file()]
+        assert not [each.name for each in files if PHONE.encode() in each.read_bytes()]
