@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from in_turn import in_turn
-from momopay.money import format_amount, parse_amount
+from momopay.money import format_amount, json_number, parse_amount
 
 
 class Price(IntEnum):
@@ -26,8 +26,7 @@ AMOUNTS = st.decimals(min_value=1, max_value=10**11, places=2) | st.integers(1, 
     ("value", "text"),
     [
         *((1, "1"), (100, "100"), (150_000, "150000"), (Decimal(1), "1"), (Decimal("1.00"), "1")),
-        *((Decimal("100.000"), "100"), (Decimal("99.99"), "99.99"), (Decimal("1.01"), "1.01")),
-        *((Decimal("1E+2"), "100"), (Decimal("1.5E+3"), "1500"), (Price.TEA, "50")),
+        *((Decimal("100.000"), "100"), (Decimal("99.9"), "99.90"), (Decimal("1.5E+3"), "1500"), (Price.TEA, "50")),
     ],
 )
 def test_an_amount_is_written_exactly(value: Any, text: str) -> None:
@@ -82,11 +81,10 @@ def test_an_amount_below_the_minimum_is_refused(value: Any, minimum: int) -> Non
 def test_any_amount_survives_a_json_parser(value: Any) -> None:
     amount = parse_amount(value, 1)
     text = format_amount(amount)
-    assert type(amount) is Decimal
-    assert amount == value
+    assert (type(amount), amount) == (Decimal, value)
     assert re.fullmatch(r"[1-9]\d*(\.\d{1,2})?", text)
-    assert json.loads(text, parse_float=Decimal, parse_int=Decimal) == value
-    assert Decimal(str(json.loads(text))) == value
+    for written in (text, json.dumps(json_number(amount))):
+        assert json.loads(written, parse_float=Decimal, parse_int=Decimal) == Decimal(str(json.loads(written))) == value
 
 
 @given(st.decimals() | st.floats() | st.integers() | st.booleans() | st.text() | st.none() | st.binary())

@@ -4,8 +4,8 @@ import json
 from collections.abc import Callable
 
 from benchmarks.measure import Row, Scale, cpu, take_turns
+from models.kit import PAYLOAD
 from momopay import CallbackSigner, parse_callback
-from test_callbacks import PAYLOAD
 
 CALLS = 10_000
 BODY = json.dumps(PAYLOAD, separators=(",", ":")).encode()

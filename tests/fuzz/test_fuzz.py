@@ -25,9 +25,9 @@ import wire
 from drivers import Drive, Driver, session_of, unique_key
 from hostile.endpoints import CALLS, MARK, Call, Responses, is_definite_refusal, places
 from in_turn import in_turn
+from models.kit import PAYLOAD
 from momopay._core.state import StkPause
 from momopay.errors import ERRORS_BY_CODE
-from test_callbacks import PAYLOAD
 from virtual import virtual_client
 
 

@@ -17,8 +17,9 @@ import pytest
 
 from durable.receiving import Service, awaited, blocking
 from journal.kit import in_threads
+from models.kit import STATED
 from momopay import CallbackSigner, Journal, Payment
-from test_callbacks import EVENT_OF, STATED
+from test_callbacks import EVENT_OF
 
 Key: TypeAlias = tuple[str, str]
 URL = "https://shop.example/momo"

@@ -107,9 +107,15 @@ SAMPLES = {"stk": STK, "top-up": TOP_UP, "payout": PAYOUT, "read": READ, "item":
 }
 OVERVIEW = {"total": 9, "completed": 4, "failed": 3, "pending": 2}
 PAGE: dict[str, Any] = {"overview": OVERVIEW, "items": [ITEM.camel, ITEM.camel], "nextCursor": "c2"}
-STATED: dict[str, Any] = {**READ.snake, "id": ID, "momo_receipt": "RCPT1"}
+STATED: dict[str, Any] = (
+    {"id": ID, "tenant_id": TENANT, "type": "STK", "status": "SUCCESS", "amount": 100.5, "currency": "KES"}
+    | {"phone_number": PHONE, "external_reference": "INV-42", "provider": "the provider"}
+    | {"provider_request_id": "mr-1", "provider_checkout_id": "ws-1", "momo_receipt": "RCPT1"}
+    | {"transaction_fee": 1.5, "result_code": "0", "result_desc": "done"}
+    | {"created_at": "2025-03-01T10:15:30Z", "updated_at": "2025-03-01T10:16:30Z"}
+)
+PAYLOAD: dict[str, Any] = {"event": "transaction.updated", "event_type": "transaction.success", "transaction": STATED}
 
 
 def callback(**changes: Any) -> momopay.Callback:
-    payload = {"event_type": "transaction.success", "transaction": {**STATED, **changes}}
-    return momopay.Callback.model_validate(payload)
+    return momopay.Callback.model_validate({**PAYLOAD, "transaction": {**STATED, **changes}})

@@ -6,7 +6,6 @@ import zipfile
 from pathlib import Path
 
 import pytest
-import trove_classifiers
 from packaging.version import Version
 
 import momopay
@@ -57,10 +56,6 @@ def test_the_changelog_names_every_break() -> None:
 def test_a_break_is_noticed(gone: str) -> None:
     then = SNAPSHOT.read_text().splitlines()[1:]
     assert broken(then, [line for line in then if _name(line) != gone]) != []
-
-
-def test_the_classifiers_are_known() -> None:
-    assert set(PROJECT["classifiers"]) <= trove_classifiers.classifiers
 
 
 @pytest.mark.whole
