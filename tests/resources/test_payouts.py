@@ -18,6 +18,7 @@ from in_turn import in_turn
 from journal.kit import UNKNOWN, found, put, put_collection
 from models.kit import CHANNEL, ID, PAYOUT, PHONE
 from momopay import Journal, RequestValidationError
+from momopay._core.config import Hooks
 from momopay.sandbox import Fault, Sandbox
 from momopay.types import BookedOrder, Lane
 from resources.kit import UNRESOLVED, Recorder, exchange, paid, pay, prompt, pushed, top_up
@@ -78,8 +79,8 @@ def test_which_lane_a_call_takes_and_whether_a_lost_answer_repeats_it(
 def test_every_argument_of_a_durable_call_reaches_the_service_or_the_journal(
     sdk: Driver, sandbox: Sandbox, tmp_path: Path
 ) -> None:
-    asked, profile, session = list[str](), str(uuid4()), session_of(sdk.client)
-    session.before_payment, session.make_callback_url = asked.append, (HOOK + "/{}").format
+    asked, profile = list[str](), str(uuid4())
+    session_of(sdk.client).hooks = Hooks(make_callback_url=(HOOK + "/{}").format, before_payment=asked.append)
     channel = sdk(lambda client: client.channels.create(name="Till", type="TILL_NUMBER", shortcode="123456")).id
     common = {"phone": PHONE, "channelId": channel, "description": "Rent", "currency": "KES"}
     with Journal(f"sqlite:///{tmp_path / 'j.db'}") as journal:
