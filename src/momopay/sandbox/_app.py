@@ -170,7 +170,7 @@ class _Resource:
             return refusal_response(refusal, switches.error_messages)
         finally:
             engine.commit()  # before the response is sent, because what a client knows must survive a kill
-        if endpoint.listed:
+        if endpoint.record == "TransactionList":
             spoil(data["items"], engine.state.transactions)
         status = endpoint.status_under(switches)
         if status == HTTPStatus.NO_CONTENT:

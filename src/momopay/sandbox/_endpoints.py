@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 from momopay.sandbox import _payments
 from momopay.sandbox._accounts import Account, Channel, ChannelType, Switches
@@ -36,8 +36,7 @@ Parameter = Mapping[str, object]
 class Endpoint:
     """One row. The docstring of the operation is its summary in the OpenAPI document, `title` its name on the page.
 
-    `errors` are its own codes, each with its status if that is not the usual one. `ends_as` is the kind of payment that
-    it creates. `listed` and `shows_transaction` are for reads. These three decide which faults fit it.
+    `errors` are its own codes, each with its status if that is not the usual one.
     """
 
     method: str
@@ -48,9 +47,6 @@ class Endpoint:
     body: type[Body] | None = None
     parameters: tuple[Parameter, ...] = ()
     errors: Sequence[str | tuple[str, int]] = ()
-    ends_as: Literal["prompt", "payout"] | None = None
-    listed: bool = False
-    shows_transaction: bool = False
     needs: str = ""  # the switch that must be on for it
     operation: Operation = field(init=False)
 
@@ -63,6 +59,11 @@ class Endpoint:
     @property
     def name(self) -> str:
         return self.operation.__name__
+
+    @property
+    def ends_as(self) -> str | None:
+        """The kind of payment that it creates, if it creates one."""
+        return {"StkInitiated": "prompt", "PayoutInitiated": "payout"}.get(self.record)
 
     @property
     def calls_back(self) -> bool:
@@ -134,7 +135,6 @@ _PROMPT = partial(
         *("VALIDATION_ERROR", "INVALID_PHONE", "NO_PAYMENT_CHANNELS", "NO_DEFAULT_CHANNEL", _NO_CHANNEL),
         *("INSUFFICIENT_SERVICE_BALANCE", "STK_TEMP_BANNED", "TRANSACTION_HEALTH_BLOCKED"),
     ),
-    ends_as="prompt",
 )
 _TOP_UP = partial(
     Endpoint,
@@ -142,7 +142,6 @@ _TOP_UP = partial(
     body=TopUpBody,
     parameters=(_IDEMPOTENCY_KEY,),
     errors=("VALIDATION_ERROR", "INVALID_PHONE"),
-    ends_as="prompt",
 )
 
 
@@ -180,7 +179,6 @@ def initiate_stk_by_its_other_path(call: Call) -> Record:
         *("VALIDATION_ERROR", "INVALID_PHONE", _NO_CHANNEL),
         *("KYC_NOT_VERIFIED", "INSUFFICIENT_FUNDS", "INSUFFICIENT_SERVICE_BALANCE"),
     ),
-    ends_as="payout",
 )
 def initiate_payout(call: Call) -> Record:
     """Initiate a payout."""
@@ -195,7 +193,6 @@ def initiate_payout(call: Call) -> Record:
     record="TransactionList",
     parameters=_FILTERS,
     errors=("VALIDATION_ERROR",),
-    listed=True,
 )
 def list_transactions(call: Call) -> Record:
     """List transactions."""
@@ -214,7 +211,6 @@ def list_transactions(call: Call) -> Record:
     "Asking how a payment went",
     record="TransactionRead",
     errors=("TRANSACTION_NOT_FOUND",),
-    shows_transaction=True,
 )
 def read_transaction(call: Call) -> Record:
     """Read one transaction."""

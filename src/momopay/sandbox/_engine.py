@@ -111,16 +111,9 @@ class CallbackSender:
         body = json.dumps(payload).encode()
         headers = {"content-type": "application/json", "user-agent": "momopay-sandbox"}
         try:
-            async with (
-                asyncio.timeout(self.limit),
-                self._client.stream("POST", url, content=body, headers=headers) as response,
-            ):
-                answer = b""
-                async for chunk in response.aiter_raw():
-                    answer += chunk
-                    if len(answer) >= _KEPT_BYTES:
-                        break
-                return PostResult(response.status_code, answer[:_KEPT_BYTES].decode("utf-8", "replace"))
+            async with asyncio.timeout(self.limit):
+                response = await self._client.post(url, content=body, headers=headers)
+            return PostResult(response.status_code, response.content[:_KEPT_BYTES].decode("utf-8", "replace"))
         except TimeoutError:
             return PostResult(error=f"no answer within {ANSWER_LIMIT:.0f} seconds", timed_out=True)
         except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:

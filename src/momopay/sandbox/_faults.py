@@ -71,10 +71,10 @@ class Fault(StrEnum):
         """Return whether the fault can show on an endpoint."""
         pays = endpoint.ends_as is not None
         if self is Fault.list_lag:
-            return pays or endpoint.listed
+            return pays or endpoint.record == "TransactionList"
         if self.is_effect:
             return endpoint.calls_back
-        return pays or endpoint.shows_transaction or not self.names_another
+        return pays or endpoint.record == "TransactionRead" or not self.names_another
 
 
 _HAVE_BODY = frozenset(range(200, 600)) - {204, 205, 304}
