@@ -8,14 +8,6 @@ from sandbox.kit import KEY, Service, client, data, refusal
 PATH = "/payment-wallet/channels"
 
 
-def test_a_channel_as_it_is_answered(service: Service, api: httpx.Client) -> None:
-    record = data(service.channel())
-    assert {"id", "tenantId", "createdAt"} <= set(record)
-    named = {"name": "Shop", "type": "TILL_NUMBER", "shortcode": "512345", "category": "PAYMENT_WALLET"}
-    assert record.items() >= {**named, "accountNumber": None, "isDefault": False}.items()
-    assert (len(record), data(api.get(f"{PATH}/{record['id']}"))) == (9, record)
-
-
 def test_the_default_comes_first_then_newest_to_oldest(service: Service, api: httpx.Client, sandbox: Sandbox) -> None:
     names = [data(service.channel(name=name, isDefault=name == "b"))["name"] for name in "abc"]
     listed = [item["name"] for item in data(api.get(PATH))["items"]]

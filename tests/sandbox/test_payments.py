@@ -9,53 +9,14 @@ from momopay.sandbox import Channel, Credential, MovementKind, Outcome, Sandbox,
 from sandbox.kit import KEY, Service, client, data, refusal, transaction_id
 
 
-def test_an_stk_prompt_as_it_is_answered(service: Service, sandbox: Sandbox) -> None:
-    record = data(service.stk(amount=99.95))
+def test_what_a_prompt_and_a_payout_move_at_once(service: Service, sandbox: Sandbox) -> None:
     account = sandbox.account(KEY)
-    made = {name: record.pop(name) for name in ("transactionId", "providerRequestId", "providerCheckoutId")}
-    assert all(isinstance(value, str) for value in made.values())
-    assert record.pop("createdAt") == record.pop("updatedAt")
-    assert record == {
-        "tenantId": account.tenant_id,
-        "channelId": account.channels[0].id,
-        "type": "STK",
-        "status": "PENDING",
-        "amount": 99.95,
-        "currency": "KES",
-        "phone": "254712345678",
-        "accountReference": "INV-42",
-        "transactionDesc": "Order 42",
-        "transactionFee": 1,
-        "resultCode": "0",
-        "resultDescription": "Request accepted for processing",
-    }
-    assert account.service_balance == 9_999
-    sent = service.stk()
-    assert '"amount":100,' in sent.text  # whole shillings without a fraction
-    again = data(sent)
-    assert all(again[name] != value for name, value in made.items())
-
-
-def test_a_payout_as_it_is_answered(service: Service, sandbox: Sandbox) -> None:
-    record = data(service.payout())
-    account = sandbox.account(KEY)
-    assert isinstance(record.pop("transactionId"), str)
-    assert record.pop("createdAt") == record.pop("updatedAt")
-    assert record == {
-        "tenantId": account.tenant_id,
-        "channelId": None,
-        "type": "B2C",
-        "status": "PENDING",
-        "amount": 250.5,
-        "currency": "KES",
-        "phone": "254712345678",
-        "reference": "SAL-7",
-        "description": "Salary",
-        "transactionFee": 1,
-        "resultDescription": "Payout queued for processing",
-    }
+    assert '"amount":100,' in service.stk().text  # whole shillings without a fraction
+    assert data(service.stk())["providerRequestId"] != data(service.stk())["providerRequestId"]
+    assert (account.service_balance, {entry.kind for entry in sandbox.ledger}) == (9_997, {MovementKind.fee})
+    data(service.payout())
     assert account.b2c_balance == Decimal("999749.50")
-    assert [(entry.kind, entry.reference, entry.phone) for entry in sandbox.ledger] == [
+    assert [(entry.kind, entry.reference, entry.phone) for entry in sandbox.ledger[3:]] == [
         (MovementKind.payout, "SAL-7", "254712345678"),
         (MovementKind.fee, "SAL-7", "254712345678"),
     ]
@@ -63,15 +24,12 @@ def test_a_payout_as_it_is_answered(service: Service, sandbox: Sandbox) -> None:
 
 def test_a_top_up_credits_the_service_wallet(service: Service, sandbox: Sandbox, api: httpx.Client) -> None:
     sent = service.top_up(amount=500.25)
-    record = data(sent)
-    assert set(record) == set(data(service.stk()))
-    assert (record["type"], record["status"], record["transactionFee"]) == ("STK", "PENDING", 0)
+    data(service.stk())
     sandbox.account(KEY).service_balance = Decimal(0)
     sandbox.advance(64)
     assert data(api.get("/wallets/service/balance"))["availableBalance"] == 0
     sandbox.advance(1)
     balance = data(api.get("/wallets/service/balance"))
-    assert set(balance) == {"walletId", "tenantId", "currency", "availableBalance", "ledgerBalance", "updatedAt"}
     assert balance["availableBalance"] == balance["ledgerBalance"] == 500.25
     read = service.read(sent)
     assert (read["type"], read["status"], read["updatedAt"]) == ("WALLET_TOPUP", "SUCCESS", balance["updatedAt"])
@@ -188,61 +146,3 @@ def test_a_failures_fee_is_kept_unless_a_switch_refunds_it(service: Service, san
     assert account.service_balance == (10_000 if refund else 9_997)
     kinds = [entry.kind for entry in sandbox.ledger]
     assert (kinds.count(MovementKind.fee_refund), kinds.count(MovementKind.reversal)) == (3 if refund else 0, 1)
-
-
-def test_reads_and_items_in_both_styles(service: Service, api: httpx.Client, sandbox: Sandbox) -> None:
-    sent = service.stk(accountReference=None)
-    made = data(sent)
-    camel = service.read(sent)
-    shared = {
-        name: made[name]
-        for name in ("transactionId", "type", "status", "amount", "currency", "phone", "accountReference")
-    } | {"createdAt": made["createdAt"], "updatedAt": made["updatedAt"]}
-    assert camel == {
-        **shared,
-        "tenantId": made["tenantId"],
-        "channelId": made["channelId"],
-        "transactionDesc": "Order 42",
-        "provider": "MOMO",
-        "providerRequestId": made["providerRequestId"],
-        "providerCheckoutId": made["providerCheckoutId"],
-        "resultCode": None,
-        "resultDesc": None,
-    }
-    assert data(api.get("/transactions"))["items"] == [{**shared, "transactionFee": 1}]
-    sandbox.account(KEY).switches.naming = "snake_case"
-    assert service.read(sent) == {
-        "transaction_id": made["transactionId"],
-        "type": "STK",
-        "status": "PENDING",
-        "amount": 100,
-        "currency": "KES",
-        "phone_number": "254712345678",
-        "external_reference": None,
-        "transaction_fee": 1,
-        "provider_request_id": made["providerRequestId"],
-        "provider_checkout_id": made["providerCheckoutId"],
-        "result_code": None,
-        "result_desc": None,
-        "created_at": made["createdAt"],
-        "updated_at": made["updatedAt"],
-    }
-    assert data(api.get("/transactions"))["items"] == [{**shared, "transaction_fee": 1}]
-
-
-def test_the_fee_by_status(service: Service, api: httpx.Client, sandbox: Sandbox) -> None:
-    sandbox.account(KEY).fee = Decimal("2.50")
-    service.stk()
-    service.stk(phone=phone_for(Outcome.cancelled))
-    service.payout(phone=phone_for(Outcome.reversed))
-
-    def fees() -> list[tuple[str, float]]:
-        return [(item["status"], item["transactionFee"]) for item in data(api.get("/transactions"))["items"]]
-
-    assert fees() == [("PENDING", 2.5)] * 3
-    sandbox.advance(10)
-    assert fees() == [("PROCESSING", 0), ("CANCELLED", 0), ("PROCESSING", 0)]
-    sandbox.advance(25)
-    assert fees() == [("FAILED", 0), ("CANCELLED", 0), ("SUCCESS", 2.5)]
-    sandbox.advance(10)
-    assert fees()[0] == ("REVERSED", 0)

@@ -4,7 +4,6 @@ from collections.abc import Collection, Mapping
 from http import HTTPStatus
 from itertools import groupby
 from pathlib import Path
-from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from fastapi import FastAPI
@@ -93,10 +92,6 @@ class ServiceApp(FastAPI):
     async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request that has passed the sandbox's own layers."""
         await super().__call__(scope, receive, send)
-
-    def openapi(self) -> dict[str, Any]:
-        """Return the OpenAPI document of an account whose switches have their defaults."""
-        return openapi(Switches(), "/", frozenset())
 
 
 def build(engine: Engine) -> ServiceApp:
