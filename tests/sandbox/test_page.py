@@ -290,7 +290,7 @@ def test_faults_are_planned_shown_counted_and_cleared(page: Page, service: Servi
     page.fill("#fault-form [name=times]", "3")
     page.fill("#fault-form [name=status]", "418")
     page.click("#fault-form .primary")
-    page.until(lambda: "Next 3 times, paying out: Refused, but executed" in page.text("#faults"))
+    page.until(lambda: "Next 3 times, initiate a payout: Refused, but executed" in page.text("#faults"))
     assert refusal(service.payout()) == (418, "REQUEST_CONFLICT")
     page.until(lambda: "Next 2 times" in page.text("#faults"))
     page.click("#faults button", then=lambda: page.text("#faults") == "")

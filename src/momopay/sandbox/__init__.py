@@ -2,13 +2,8 @@
 
 It imports nothing from the rest of momopay, so it is an independent reading of the service's specification.
 
-The modules import only those below them:
-
-* `_sandbox`: the class `Sandbox`, which runs the server on a thread.
-* `_server`, `_app`, `_control_api`, `_fault_middleware`: HTTP and its faults.
-* `_engine`, `_store`: time passes, callbacks are POSTed, the state is saved.
-* `_endpoints`: the table of endpoints, from which routes, OpenAPI (`_openapi`) and faults (`_faults`) are made.
-* `_payments`, `_lifecycle`, `_listing`, ...: the rules, without a clock, a socket or a framework.
+A request goes through `_server`, `_fault_middleware` and `_app` to its row in `_endpoints`, whose rules are in
+`_payments`, `_listing` and `_lifecycle`, without a clock, a socket or a framework. `_engine` lets the time pass.
 """
 
 # Without the extra, an import error would name uvicorn or FastAPI instead of what to install.

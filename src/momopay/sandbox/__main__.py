@@ -31,31 +31,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (OSError, ValueError) as error:
         sys.stderr.write(f"momopay.sandbox: {error}\n")
         return 1
-    stop = stop_on_signals()
-    announce(sandbox, speed=options["speed"], state=options["state"])
-    stop.wait()
-    sandbox.close()
-    return 0
-
-
-def announce(sandbox: Sandbox, *, speed: float, state: str | None) -> None:
-    """Print the addresses of a running sandbox."""
+    # Not an exception, so that `close` runs as it does in a test and saves the state file.
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda _number, _frame: stop.set())
+    time = f"time x{options['speed']:g}, state in {options['state'] or 'memory'}"
     sys.stdout.write(
-        f"Service  {sandbox.base_url}  (any pk_test_ key; time x{speed:g}, state in {state or 'memory'})\n"
+        f"Service  {sandbox.base_url}  (any pk_test_ key; {time})\n"
         f"Phone    {sandbox.url}/\n"
         f"API      {sandbox.url}/docs\n"
     )
     # Programs that start the sandbox read its port from the first line, so they must not wait for a full buffer.
     sys.stdout.flush()
-
-
-def stop_on_signals() -> threading.Event:
-    """Return an event that Ctrl-C or SIGTERM sets."""
-    # Not an exception, so that `close` runs as it does in a test and saves the state file.
-    stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda _number, _frame: stop.set())
-    return stop
+    stop.wait()
+    sandbox.close()
+    return 0
 
 
 if __name__ == "__main__":

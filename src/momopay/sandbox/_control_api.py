@@ -218,7 +218,7 @@ def choices() -> Json:
         "routes": [
             {
                 "value": f"{endpoint.method} {endpoint.path}",
-                "title": endpoint.title,
+                "title": endpoint.summary,
                 "ends_as": endpoint.ends_as,
                 "faults": [fault for fault in Fault if fault.fits(endpoint)],
             }

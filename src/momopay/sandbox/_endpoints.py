@@ -34,7 +34,7 @@ Parameter = Mapping[str, object]
 
 @dataclass(slots=True)
 class Endpoint:
-    """One row. The docstring of the operation is its summary in the OpenAPI document, `title` its name on the page.
+    """One row. The docstring of the operation is its summary in the OpenAPI document and on the page.
 
     `errors` are its own codes, each with its status if that is not the usual one.
     """
@@ -42,7 +42,6 @@ class Endpoint:
     method: str
     path: str
     tag: str
-    title: str
     record: str = "Nothing"
     body: type[Body] | None = None
     parameters: tuple[Parameter, ...] = ()
@@ -59,6 +58,10 @@ class Endpoint:
     @property
     def name(self) -> str:
         return self.operation.__name__
+
+    @property
+    def summary(self) -> str:
+        return (self.operation.__doc__ or "").rstrip(".")
 
     @property
     def ends_as(self) -> str | None:
@@ -156,13 +159,13 @@ def _shown_channel(channel: Channel, call: Call) -> Record:
     return _shown("PaymentChannel", {**channel.model_dump(), "tenant_id": tenant_id}, call)
 
 
-@_PROMPT("POST", "/payments/stk", "STK", "Asking a customer to pay")
+@_PROMPT("POST", "/payments/stk", "STK")
 def initiate_stk(call: Call) -> Record:
     """Initiate an STK prompt."""
     return _shown("StkInitiated", _payments.initiate_stk(call, call.read(StkBody)), call)
 
 
-@_PROMPT("POST", "/payments/stk/initiate", "STK", "Asking a customer to pay, by another path", needs="more_endpoints")
+@_PROMPT("POST", "/payments/stk/initiate", "STK", needs="more_endpoints")
 def initiate_stk_by_its_other_path(call: Call) -> Record:
     """Initiate an STK prompt; the same as /payments/stk."""
     return initiate_stk(call)
@@ -172,7 +175,6 @@ def initiate_stk_by_its_other_path(call: Call) -> Record:
     "POST",
     "/b2c/payouts",
     "Payouts",
-    "Paying out",
     record="PayoutInitiated",
     body=PayoutBody,
     errors=(
@@ -189,7 +191,6 @@ def initiate_payout(call: Call) -> Record:
     "GET",
     "/transactions",
     "Transactions",
-    "Listing payments",
     record="TransactionList",
     parameters=_FILTERS,
     errors=("VALIDATION_ERROR",),
@@ -208,7 +209,6 @@ def list_transactions(call: Call) -> Record:
     "GET",
     "/transactions/{id}",
     "Transactions",
-    "Asking how a payment went",
     record="TransactionRead",
     errors=("TRANSACTION_NOT_FOUND",),
 )
@@ -221,19 +221,19 @@ def read_transaction(call: Call) -> Record:
     return _shown("TransactionRead", transaction, call)
 
 
-@_TOP_UP("POST", "/wallets/service/topups", "Service wallet", "Topping up the fee wallet")
+@_TOP_UP("POST", "/wallets/service/topups", "Service wallet")
 def top_up(call: Call) -> Record:
     """Top up the service wallet."""
     return _shown("StkInitiated", _payments.initiate_top_up(call, Kind.WALLET_TOPUP), call)
 
 
-@Endpoint("GET", "/wallets/service/balance", "Service wallet", "Reading the fee wallet", record="ServiceBalance")
+@Endpoint("GET", "/wallets/service/balance", "Service wallet", record="ServiceBalance")
 def read_balance(call: Call) -> Record:
     """Read the service wallet's balance."""
     return _shown("ServiceBalance", call.account_state.account, call)
 
 
-@_TOP_UP("POST", "/wallets/b2c/topups", "Payout wallet", "Topping up the payout wallet", needs="more_endpoints")
+@_TOP_UP("POST", "/wallets/b2c/topups", "Payout wallet", needs="more_endpoints")
 def top_up_b2c(call: Call) -> Record:
     """Top up the payout wallet."""
     return _shown("StkInitiated", _payments.initiate_top_up(call, Kind.WALLET_TOPUP_B2C), call)
@@ -243,7 +243,6 @@ def top_up_b2c(call: Call) -> Record:
     "GET",
     "/wallets/b2c/balance",
     "Payout wallet",
-    "Reading the payout wallet",
     record="B2cBalance",
     needs="more_endpoints",
 )
@@ -252,7 +251,7 @@ def read_b2c_balance(call: Call) -> Record:
     return _shown("B2cBalance", call.account_state.account, call)
 
 
-@Endpoint("GET", _CHANNELS, "Channels", "Listing tills and paybills", record="ChannelList", needs="channel_reads")
+@Endpoint("GET", _CHANNELS, "Channels", record="ChannelList", needs="channel_reads")
 def list_channels(call: Call) -> Record:
     """List payment channels."""
     account = call.account_state.account
@@ -265,7 +264,6 @@ def list_channels(call: Call) -> Record:
     "POST",
     _CHANNELS,
     "Channels",
-    "Adding a till or paybill",
     record="PaymentChannel",
     body=NewChannelBody,
     errors=("VALIDATION_ERROR",),
@@ -297,7 +295,6 @@ def _make_default(account: Account, channel: Channel) -> None:
     "GET",
     f"{_CHANNELS}/{{id}}",
     "Channels",
-    "Reading a till or paybill",
     record="PaymentChannel",
     errors=("CHANNEL_NOT_FOUND",),
     needs="channel_reads",
@@ -311,7 +308,6 @@ def read_channel(call: Call) -> Record:
     "PATCH",
     f"{_CHANNELS}/{{id}}",
     "Channels",
-    "Changing a till or paybill",
     record="PaymentChannel",
     body=ChannelChangesBody,
     errors=("VALIDATION_ERROR", ("VALIDATION_ERROR", 409), "CHANNEL_NOT_FOUND"),
@@ -345,7 +341,6 @@ def change_channel(call: Call) -> Record:
     "DELETE",
     f"{_CHANNELS}/{{id}}",
     "Channels",
-    "Removing a till or paybill",
     errors=("CHANNEL_NOT_FOUND", "CHANNEL_IN_USE"),
 )
 def delete_channel(call: Call) -> Record:

@@ -305,18 +305,15 @@ def name_another(fault: Fault, body: bytes, state: ServiceState) -> str:
     transaction = state.transactions.get(str(record.get("transactionId", record.get("transaction_id"))))
     if transaction is None:
         return body.decode()
-    change: dict[str, Any]
-    match fault:
-        case Fault.other_transaction:
-            change = dict.fromkeys(("transactionId", "transaction_id"), _another_id(transaction, state))
-        case Fault.other_amount:
-            change = {"amount": json_number(transaction.amount + 67)}
-        case Fault.other_phone:
-            change = dict.fromkeys(("phone", "phone_number"), _SOMEBODY_ELSE)
-        case _:
-            names = ("reference", "accountReference", "external_reference")
-            change = dict.fromkeys(names, f"{transaction.reference}-2")
-    envelope["data"] = {name: change.get(name, shown) for name, shown in record.items()}
+    changes: dict[Fault, dict[str, Any]] = {
+        Fault.other_transaction: dict.fromkeys(("transactionId", "transaction_id"), _another_id(transaction, state)),
+        Fault.other_amount: {"amount": json_number(transaction.amount + 67)},
+        Fault.other_phone: dict.fromkeys(("phone", "phone_number"), _SOMEBODY_ELSE),
+        Fault.other_reference: dict.fromkeys(
+            ("reference", "accountReference", "external_reference"), f"{transaction.reference}-2"
+        ),
+    }
+    envelope["data"] = {name: changes[fault].get(name, shown) for name, shown in record.items()}
     return json.dumps(envelope, separators=(",", ":"))
 
 

@@ -64,7 +64,7 @@ def openapi(switches: Switches, url: str, callback_hosts: Collection[str]) -> Js
 def _operation(endpoint: Endpoint, switches: Switches, schemas: Json) -> Json:
     described: Json = {
         "operationId": endpoint.name,
-        "summary": (endpoint.operation.__doc__ or "").rstrip("."),
+        "summary": endpoint.summary,
         "tags": [endpoint.tag],
         "security": [{"apiKey": []}],
     }

@@ -52,7 +52,8 @@ function faultWords(planned) {
     const [method, path] = value.split(" "), segments = path.split("/");
     return method === planned.method && segments.length === parts.length && segments.every((each, place) => each.startsWith("{") || each === parts[place]);
   });
-  return `${times(planned)}, ${(route ? route.title : `${planned.method} ${planned.path}`).toLowerCase()}: ${named(choices.faults, planned.fault).title}`;
+  const what = route ? route.title.charAt(0).toLowerCase() + route.title.slice(1) : `${planned.method} ${planned.path}`;
+  return `${times(planned)}, ${what}: ${named(choices.faults, planned.fault).title}`;
 }
 
 function renderPlans() {
