@@ -32,6 +32,7 @@ ADDRESS_REMEDY = (
     "set MOMOPAY_BASE_URL or give --base-url; for a trial, `momopay sandbox` runs the service at"
     " http://127.0.0.1:8787/v1"
 )
+SEARCH_DEADLINE = 3600.0  # seconds; a long list is searched at 60 pages a minute, and a person can press Ctrl-C
 _LONGEST = 366 * 24 * 60 * 60  # seconds in a year
 WordT = TypeVar("WordT", bound=str)
 _SQLITE = b"SQLite format 3\0"  # the header of its files
@@ -298,12 +299,15 @@ class ServiceOptions(DisplayOptions):
 
     base_url: BaseUrl = None
 
-    def client(self, journal: momopay.Journal | None = None, *, key: str | None = None) -> momopay.Client:
+    def client(
+        self, journal: momopay.Journal | None = None, *, key: str | None = None, deadline: float = 90.0
+    ) -> momopay.Client:
         """Return a client; raise CommandError if there is no key or address. By default, the key is `api_key()`."""
         if not self.base_url:
             raise CommandError("no base URL", remedy=ADDRESS_REMEDY, code=ExitCode.CONFIGURATION)
         # The client alone would read the environment only, but the key may have been typed or piped.
-        return momopay.Client(api_key() if key is None else key, base_url=self.base_url, journal=journal)
+        key = api_key() if key is None else key
+        return momopay.Client(key, base_url=self.base_url, journal=journal, deadline=deadline)
 
 
 @dataclass(frozen=True, kw_only=True)

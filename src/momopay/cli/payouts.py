@@ -18,6 +18,7 @@ from momopay.cli.command import Group, command, on_signals
 from momopay.cli.exit_codes import CommandError, ExitCode
 from momopay.cli.journal import as_document
 from momopay.cli.options import (
+    SEARCH_DEADLINE,
     AccountOptions,
     Confirmation,
     ConfirmLive,
@@ -280,7 +281,7 @@ def release(
         momopay payouts release SAL-2026-11-001 --journal shop.db
     """
     output = options.output
-    with options.open_journal() as journal, options.client(journal) as client:
+    with options.open_journal() as journal, options.client(journal, deadline=SEARCH_DEADLINE) as client:
         try:
             entry = journal.get(reference, kind)
         except ValueError as error:

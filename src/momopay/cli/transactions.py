@@ -15,6 +15,7 @@ import momopay
 from momopay.cli.command import Group, command
 from momopay.cli.exit_codes import CommandError, ExitCode
 from momopay.cli.options import (
+    SEARCH_DEADLINE,
     AccountOptions,
     Confirmation,
     ConfirmLive,
@@ -242,7 +243,8 @@ def find(
         raise CommandError("nothing to look for", remedy="give --reference, --phone or --receipt")
     else:
         begin = since or datetime.now(UTC) - _LOOK_BACK
-        with options.client() as client, stderr().status("Searching the service's list"):
+        searching = stderr().status("Searching the service's list")
+        with options.client(deadline=SEARCH_DEADLINE) as client, searching:
             if reference is not None:
                 found += client.transactions.find(reference=reference, phone=phone, since=begin)
             else:
