@@ -29,8 +29,7 @@ def journal(tmp_path: Path) -> Iterator[Journal]:
 @pytest.fixture
 def few_requests(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ask about one parameter of the list, and poll a prompt less often: that is most of a probe's requests."""
-    few = reads._PARAMETERS[:1]
-    for name, rows in (("reads._PARAMETERS", few), ("reads._FORMATS", ()), ("prompt._POLLS", (0, 0, 5, 15, 65, 305))):
+    for name, rows in (("reads._PARAMETERS", reads._PARAMETERS[:1]), ("prompt._POLLS", (0, 0, 5, 15, 65, 305))):
         monkeypatch.setattr(f"momopay.probe.{name}", rows)
 
 

@@ -24,7 +24,7 @@ def test_what_is_written_is_a_channel_and_nothing_else(scene: Scene) -> None:
     assert all(each.path.startswith(CHANNELS) for each in scene.sent if each.method != "GET")
     assert [channel.is_default for channel in scene.account.live_channels()] == [True]
     assert found.facts["new_channel_is_default"] is False
-    assert found.facts["channel_created_status"] == found.facts["delete_status"] == 200
+    assert found.switches["created_status"] == 200
     (note,) = scene.notes
     assert "Creating the channel 'momopay probe " in note
     assert found.switches["strict_fields"] == found.switches["rate_window"] == "unknown"

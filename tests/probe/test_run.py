@@ -92,7 +92,6 @@ def test_of_key_prefixes_only_that_of_the_key_is_seen(tmp_path: Path, key: str, 
         found = scene.probe()
         scene.client.close()
     assert found.switches["key_prefixes"] == value
-    assert f"begins with {key[:7]}; which" in found.findings["key_prefixes"].sentence
     found.save(tmp_path / "service.toml")
     with Sandbox(speed=0, profile=tmp_path / "service.toml") as again:
         assert again.account(key).switches.cursor_field == "next_cursor"
@@ -106,10 +105,10 @@ def test_what_was_not_asked_says_what_it_would_take(scene: Scene) -> None:
             assert (finding.value, row.cost.value.lower() in finding.sentence.lower()) == ("unknown", True)
     assert "--spend" in found.findings["naming"].sentence
     assert (list(found.findings), scene.methods, scene.notes) == ([row.name for row in ROWS], {"GET"}, [])
-    assert len(scene.sent) <= 30
+    assert len(scene.sent) <= 20
     scene.prompt(Outcome.success)
     scene.probe()
-    assert len(scene.sent) <= 40
+    assert len(scene.sent) <= 20
 
 
 def test_endpoints_that_fail_are_facts(scene: Scene) -> None:

@@ -72,7 +72,7 @@ def probe(
 ) -> None:
     """Find out what the service does where its description leaves it open.
 
-    By default it only reads: about 40 of the 60 requests a minute. With --against, exits with 1 if something is
+    By default it only reads: about 20 of the 60 requests a minute. With --against, exits with 1 if something is
     answered in another way, and names it; what one of the two does not know is no change. What was found is written
     after each step. `momopay sandbox --profile FILE` behaves as the file says. With a live key, it asks before --write
     and --rate; before --spend it always asks. With --spend 20, the payout is sent again with its Idempotency-Key, at

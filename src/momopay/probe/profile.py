@@ -1,7 +1,4 @@
-"""The points that the service page leaves open, as data; and what a probe found of them, kept as a TOML file.
-
-docs/go-live/probe.md describes each row.
-"""
+"""The points that the service page leaves open, as data; and what a probe found of them, kept as a TOML file."""
 
 from __future__ import annotations
 
@@ -34,12 +31,12 @@ class Cost(Enum):
 
 @dataclass(frozen=True)
 class Row:
-    """One open point.
+    """One open point, as docs/go-live/probe.md describes it.
 
     Attributes:
         name: Its name in a profile. A switch of the sandbox has the same name.
         cost: What it costs to learn.
-        values: The values of the sandbox's switch; empty for any number, and for a fact.
+        values: The values of the sandbox's switch that a probe can find; empty for any value, and for a fact.
         is_switch: Whether the sandbox has a switch for it.
     """
 
@@ -62,11 +59,10 @@ NEEDS_MORE: Final = {
     "payout_keys": "Needs --spend 20 --phone, and KES 20 in the B2C wallet.",
     "payout_callback_field": "Needs --spend 20 --phone, and a read that shows the callback URL.",
 }
-_NAMING: Final = ("camelCase", "snake_case")
 _FLAG: Final = (False, True)
 # For each cost, the values of some switches, and their names.
 _SWITCHES: Final[tuple[tuple[Cost, tuple[bool | int | str, ...], tuple[str, ...]], ...]] = (
-    (Cost.READS, _NAMING, ("naming", "item_naming")),
+    (Cost.READS, ("camelCase", "snake_case"), ("naming", "item_naming")),
     (Cost.READS, ("CANCELLED", "FAILED"), ("cancel_ends_as",)),
     (Cost.READS, ("EXPIRED", "FAILED"), ("expired_reads_as",)),
     (Cost.READS, (400, 404), ("transaction_not_found_status",)),
@@ -90,10 +86,8 @@ _SWITCHES: Final[tuple[tuple[Cost, tuple[bool | int | str, ...], tuple[str, ...]
     (Cost.SPEND, _FLAG, ("fee_refunded_on_failure", "strict_fields")),
     (Cost.SPEND, ("ignored", "honoured", "forgotten"), ("payout_keys",)),
     (Cost.SPEND, ("callbackUrl", "callback_url"), ("payout_callback_field",)),
-    (Cost.OUTSIDE, _FLAG, ("late_pin", "callback_on_reversed", "callback_on_processing")),
-    (Cost.OUTSIDE, _FLAG, ("strict_callback_urls", "health_rule")),
-    (Cost.OUTSIDE, (5, 6), ("callback_posts",)),
-    (Cost.OUTSIDE, (), ("ban_pushes", "ban_window", "ban_success_rate")),
+    (Cost.OUTSIDE, (), ("late_pin", "callback_on_reversed", "callback_on_processing", "callback_posts")),
+    (Cost.OUTSIDE, (), ("strict_callback_urls", "health_rule", "ban_pushes", "ban_window", "ban_success_rate")),
     (Cost.OUTSIDE, ("pk", "any"), ("key_prefixes",)),
 )
 SWITCHES: Final = tuple(Row(name, cost, values, is_switch=True) for cost, values, names in _SWITCHES for name in names)
@@ -102,27 +96,24 @@ _FACTS: Final = {
     Cost.READS: (
         "unusable",  # what the SDK cannot read or use
         # Every answer
-        *("read_statuses", "envelope_fields", "deprecation_headers"),
+        *("read_statuses", "envelope_fields"),
         # What can be read, and how it is written
         *("balance_read", "payout_wallet_read", "balance_fields", "balance_amounts", "balance_time_format"),
         *("channels_read", "channel_page_fields", "channel_fields", "channel_time_format"),
         *("list_read", "page_fields"),
-        *("list_fields", "list_amounts", "list_status", "list_time_format"),
+        *("list_fields", "list_amounts", "list_status"),
         *("transaction_read", "read_fields", "read_amounts", "read_phone", "read_status"),
         *("read_type", "read_time_format", "read_result_codes"),
         # Refusals, and parameters of the list
         *("transaction_not_found", "malformed_transaction_id", "unknown_path"),
-        *("limit_of_zero", "limit_above_100", "invalid_cursor", "unknown_parameter", "time_formats"),
-        *("unknown_status_filter", "expired_status_filter", "top_up_type_filter"),
-        *("invalid_time_filter", "invalid_amount_filter", "invalid_channel_filter"),
+        *("limit_of_zero", "limit_above_100", "invalid_cursor", "unknown_parameter"),
+        *("unknown_status_filter", "invalid_time_filter", "invalid_amount_filter", "invalid_channel_filter"),
     ),
-    Cost.WRITE: ("channel_created_status", "new_channel_is_default", "channel_changed_status", "delete_status"),
+    Cost.WRITE: ("new_channel_is_default",),
     Cost.RATE: ("rate_limit", "retry_after"),
-    Cost.SPEND: ("prompt_created_status", "read_delay", "list_delay", "duplicate_reference"),
+    Cost.SPEND: ("read_delay", "list_delay", "duplicate_reference"),
 }
-FACTS: Final = tuple(Row(name, cost) for cost, names in _FACTS.items() for name in names)
-
-ROWS: Final[tuple[Row, ...]] = (*SWITCHES, *FACTS)
+ROWS: Final = (*SWITCHES, *(Row(name, cost) for cost, names in _FACTS.items() for name in names))
 BY_NAME: Final[Mapping[str, Row]] = {row.name: row for row in ROWS}
 # A list shows some values on one day and others on another, so only a new value is a change.
 VARYING: Final = frozenset({"list_amounts", "list_phone", "list_status", "list_type", "topup_type", "unusable"})
@@ -166,7 +157,8 @@ class Findings:
 
     def __init__(self, key: str) -> None:
         self._key = key
-        self.unusable: set[str] = set()  # what the SDK cannot read or use
+        self.unusable = set[str]()  # what the SDK cannot read or use
+        self._created = set[int]()  # the HTTP statuses of creations
         needs = {row.name: NEEDS[row.cost] for row in ROWS} | NEEDS_MORE
         self.found: dict[str, Finding] = {row.name: Finding(UNKNOWN, needs[row.name]) for row in ROWS}
 
@@ -190,16 +182,12 @@ class Findings:
         seen = "accepted" if answer.is_success and answer.envelope else answer.summary
         self.add(name, None if answer.status == THROTTLED else seen, answer)
 
-    def add_status(self, name: str, answer: Answer) -> None:
-        """Record the HTTP status of a success."""
-        self.add(name, answer.status if answer.is_success else None, answer)
-
-    def add_created(self, name: str, answer: Answer) -> None:
-        """Record the HTTP status of a creation, also in `created_status`, which has those of all creations."""
-        self.add_status(name, answer)
-        earlier, now = self.found["created_status"].seen, self.found[name].seen
-        both = now if now is None or earlier is None or earlier == now else f"{earlier}, {now}"
-        self.add("created_status", both, answer)
+    def add_created(self, answer: Answer) -> None:
+        """Record the HTTP status of a creation, with those of the earlier ones if they differ."""
+        if answer.is_success and answer.status is not None:
+            self._created.add(answer.status)
+            several = ", ".join(map(str, sorted(self._created)))
+            self.add("created_status", answer.status if len(self._created) == 1 else several, answer)
 
     def _clean(self, text: str) -> str:
         return redact("".join(each if each.isprintable() else "?" for each in text.replace(self._key, "*****")))
@@ -238,22 +226,21 @@ class Profile:
 
     def changes_since(self, before: Profile) -> list[Change]:
         """Return the rows whose value differs from an earlier profile, also where no switch has such a value."""
-        pairs = [(name, before.findings[name].seen, self.findings[name].seen) for name in self.compared(before)]
-        return [
-            Change(name, then, now)
-            for name, then, now in pairs
-            if then is not None and now is not None and not _is_same(name, then, now)
-        ]
+        then, now = before._seen, self._seen
+        changed = (name for name in self.compared(before) if not _is_same(name, then[name], now[name]))
+        return [Change(name, then[name], now[name]) for name in changed]
 
     def compared(self, before: Profile) -> list[str]:
         """Return the names of the rows for which both profiles have a value."""
-        seen = [name for name, each in self.findings.items() if each.seen is not None]
-        return [name for name in seen if name in before.findings and before.findings[name].seen is not None]
+        return [name for name in self._seen if name in before._seen]
 
     def not_compared(self, before: Profile) -> list[str]:
         """Return the names of the rows for which an earlier profile has a value and this one has none."""
-        compared = self.compared(before)
-        return [name for name, each in before.findings.items() if each.seen is not None and name not in compared]
+        return [name for name in before._seen if name not in self._seen]
+
+    @property
+    def _seen(self) -> dict[str, Value]:
+        return {name: each.seen for name, each in self.findings.items() if each.seen is not None}
 
     def to_toml(self) -> str:
         """Return the profile as TOML: the tables ``probe``, ``switches``, ``facts`` and ``evidence``."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
-import string
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
@@ -12,11 +10,11 @@ from typing import Any, Final
 
 import momopay
 from momopay._redaction import mask_phone
-from momopay.errors import APIError, ConfigurationError, MomoPayError, OutcomeUnknownError
+from momopay.errors import APIError, ConfigurationError, OutcomeUnknownError
 from momopay.journal.rules import RESEND_WITHIN
-from momopay.probe.channels import Note
+from momopay.probe.channels import Note, random_letters
 from momopay.probe.profile import Findings
-from momopay.probe.reads import BALANCE, PAYOUTS, look_at_list, look_at_read, read_list, read_one
+from momopay.probe.reads import BALANCE, PAYOUTS, look_at_end, look_at_list, look_at_read, read_list, read_one
 from momopay.probe.wire import Answer, Transaction, Wire, amount_of, field_of
 
 AMOUNTS: Final = (1, 2, 20, 21, 22)
@@ -53,6 +51,10 @@ class Spend:
 def ask_by_spending(client: momopay.Client, wire: Wire, findings: Findings, spend: Spend, note: Note) -> None:
     """Send what `spend` allows. The prompts are first, because their fees are found by the wallet's balance."""
     client.transactions.sweep(journal=spend.journal)  # what an earlier run sent may have ended
+    for earlier in (*spend.journal.unresolved(), *spend.journal.open()):
+        if earlier.reference.startswith(_PREFIX):
+            problem = f"{earlier.reference}, which an earlier probe sent, has not ended; nothing was sent"
+            raise ConfigurationError(f"{problem}: probe again when `momopay sweep` has found its end")
     if spend.amount % _PAYOUT:
         _ask_by_prompt(client, wire, findings, spend, note)
     if spend.amount > _PAYOUT:
@@ -60,65 +62,39 @@ def ask_by_spending(client: momopay.Client, wire: Wire, findings: Findings, spen
     client.transactions.sweep(journal=spend.journal)
 
 
-def _earlier(spend: Spend, kind: momopay.EntryKind) -> momopay.JournalEntry | None:
-    """Return a payment of an earlier run that has not ended, or whose outcome is unknown."""
-    unfinished = [*spend.journal.unresolved(), *spend.journal.open()]
-    return next((each for each in unfinished if each.kind is kind and each.reference.startswith(_PREFIX)), None)
-
-
 def _ask_by_prompt(client: momopay.Client, wire: Wire, findings: Findings, spend: Spend, note: Note) -> None:
-    """Send a prompt and follow it to its end, then perhaps a second one; or follow the prompt of an earlier run."""
-    phone, earlier = momopay.normalise_phone(spend.phone), _earlier(spend, momopay.EntryKind.COLLECTION)
-    if earlier is not None and (earlier.phone, earlier.amount) != (phone, _AMOUNT):
-        raise ConfigurationError(
-            f"the prompt {earlier.reference} of an earlier probe, to another phone, has not ended; nothing was sent"
-        )
-    order = _Order(client, wire, findings, spend, earlier.reference if earlier else _new_reference())
-    does = "Following an earlier probe's prompt" if earlier else "Sending one prompt"
+    """Send a prompt and follow it to its end; then perhaps a second one, if the first one ended without success."""
+    order = _Order(client, wire, findings, spend)
     note(
-        f"{does} for KES {_AMOUNT} to {mask_phone(phone)}, reference {order.reference}."
-        " Pay it, cancel it, or leave it alone: each shows something else."
+        f"Sending one prompt for KES {_AMOUNT} to {mask_phone(momopay.normalise_phone(spend.phone))}, reference"
+        f" {order.reference}. Pay it, cancel it, or leave it alone: each shows something else."
     )
     first = order.send()
     if first is None:
         note("The service refused the prompt, so the phone shows none.")
-        return
-    is_unpaid, is_another_wanted = order.follow(first), spend.amount % _PAYOUT > _AMOUNT
-    if is_another_wanted and is_unpaid:
+    elif order.follow(first) and spend.amount % _PAYOUT > _AMOUNT:
         note(f"Sending a second prompt for KES {_AMOUNT}, with the same reference.")
         second = order.send_again(first)
-        if second is not None and second != first:
+        if second is not None:
             order.follow(second)
-    elif is_another_wanted:
-        sentence = "No second prompt was sent, because the first one was not seen to end without success."
-        findings.add("duplicate_reference", None, sentence=sentence)
-
-
-def _new_reference() -> str:
-    # Only letters, because digits could look like a phone and be masked.
-    return _PREFIX + "".join(secrets.choice(string.ascii_uppercase) for _ in range(7))
 
 
 def _ask_by_payout(client: momopay.Client, wire: Wire, findings: Findings, spend: Spend, note: Note) -> None:
     """Send a payout, and the same with its key again: at once, and when the SDK relies on the key for the last time."""
-    phone, earlier = momopay.normalise_phone(spend.phone), _earlier(spend, momopay.EntryKind.PAYOUT)
-    if earlier is not None:
-        sentence = f"The payout {earlier.reference} of an earlier run has not ended, so none was sent."
-        findings.add("payout_keys", None, sentence=sentence)
-        return
-    payout: dict[str, Any] = {"reference": _new_reference(), "phone": phone, "description": _DESCRIPTION}
+    phone, reference = momopay.normalise_phone(spend.phone), _PREFIX + random_letters(7).upper()
+    payout: dict[str, Any] = {"reference": reference, "phone": phone, "description": _DESCRIPTION}
     note(
-        f"Sending a payout of KES {_PAYOUT} to {mask_phone(phone)}, reference {payout['reference']}, and again with the"
-        f" same key, at once and after {RESEND_WITHIN / 60:g} minutes. Where it is not honoured, two are paid."
+        f"Sending a payout of KES {_PAYOUT} to {mask_phone(phone)}, reference {reference}, and again with the same key,"
+        f" at once and after {RESEND_WITHIN / 60:g} minutes. Where it is not honoured, two are paid."
     )
     try:
         sent = client.payouts.pay_once(journal=spend.journal, amount=_PAYOUT, callback_url=_CALLBACK_URL, **payout)
-    except MomoPayError as error:
+    except APIError as error:
+        if error.may_have_executed:
+            raise
         findings.add("payout_keys", None, sentence=f"The payout was not accepted: {error}")
-        if isinstance(error, APIError) and not error.may_have_executed:
-            return
-        raise
-    entry = spend.journal.get(payout["reference"], momopay.EntryKind.PAYOUT)
+        return
+    entry = spend.journal.get(reference, momopay.EntryKind.PAYOUT)
     if entry is not None and entry.idempotency_key:  # without the key, a repeat would be another payout
         body = {**payout, "amount": _PAYOUT, "currency": "KES", "callbackUrl": _CALLBACK_URL}
         _repeat(wire, findings, body, entry.idempotency_key, sent.transaction_id)
@@ -137,8 +113,6 @@ def _repeat(wire: Wire, findings: Findings, body: Mapping[str, object], key: str
     seen: str | None = "honoured"
     answers = list[Answer]()
     for pause, value in ((0, "ignored"), (RESEND_WITHIN, "forgotten")):
-        # Recorded now, because the process may be killed in the quarter of an hour.
-        findings.add("payout_keys", None, *answers, sentence=f"The payout was sent, and {len(answers)} of its repeats.")
         wire.sleep(pause)
         answers.append(wire.send("POST", PAYOUTS, body, key=key))
         identity = Transaction(answers[-1].data).id
@@ -156,44 +130,43 @@ def _repeat(wire: Wire, findings: Findings, body: Mapping[str, object], key: str
 class _Order:
     """The order of one run. Each of its prompts is sent after the previous one has ended."""
 
-    def __init__(self, client: momopay.Client, wire: Wire, findings: Findings, spend: Spend, reference: str) -> None:
+    def __init__(self, client: momopay.Client, wire: Wire, findings: Findings, spend: Spend) -> None:
         self._client, self._wire, self._findings, self._spend = client, wire, findings, spend
-        self.reference = reference
+        self.reference = _PREFIX + random_letters(7).upper()
         self._optional = dict[str, Any]()
 
     def send(self) -> str | None:
         """Send the prompt, first without the fields that may be optional; return its id, None if it was refused."""
         identity, refusal = self._collect()
         # A documented code has a class of its own and another reason, which these fields would not change.
-        if refusal is not None and type(refusal) is APIError:
+        if type(refusal) is APIError:
             self._optional = {"transaction_desc": _DESCRIPTION, "callback_url": _CALLBACK_URL}
             identity, refusal = self._collect()
-        is_strict = bool(self._optional)
-        sentence = f"Accepted {'with' if is_strict else 'without'} a description and a callback URL."
-        if refusal is not None:
-            sentence = f"The prompt was refused: {refusal.status_code} {refusal.code}."
-        self._findings.add("strict_fields", is_strict if self._is_new else None, sentence=sentence)
+        is_strict = bool(self._optional) if refusal is None else None
+        outcome = "accepted" if refusal is None else f"refused: {refusal.status_code} {refusal.code}"
+        sentence = f"A prompt with{'' if self._optional else 'out'} a description and a callback URL was {outcome}."
+        self._findings.add("strict_fields", is_strict, sentence=sentence)
         return identity
 
     def send_again(self, first: str) -> str | None:
         """Send another prompt with the same reference; return its id, None if it was refused."""
         try:
-            identity, refusal = self._collect(first)
+            identity, refusal = self._collect()
         except OutcomeUnknownError as error:
             cause = error.__cause__
             seen = f"{cause.status_code} {cause.code}" if isinstance(cause, APIError) else None
-            self._findings.add("duplicate_reference", seen, sentence=str(error))
+            seen = "the same transaction" if error.transaction_id == first else seen
             if seen is not None:
-                self._findings.unusable.add(f"the refusal of a reference that was used: {seen}")
+                self._findings.add("duplicate_reference", seen, sentence=str(error))
+                self._findings.unusable.add(f"the answer to a reference that was used: {seen}")
             raise
-        same = "the same transaction" if identity == first else "another transaction"
-        seen = same if refusal is None else f"{refusal.status_code} {refusal.code}"
+        seen = "another transaction" if refusal is None else f"{refusal.status_code} {refusal.code}"
         self._findings.add("duplicate_reference", seen, sentence=f"A second prompt with the reference got {seen}.")
         return identity
 
-    def _collect(self, earlier: str | None = None) -> tuple[str | None, APIError | None]:
-        """Send a prompt once and return its id or the refusal; search for it if the answer is lost."""
-        self._before, self._balance_before, self._is_new = read_list(self._wire), self._balance(), False
+    def _collect(self) -> tuple[str | None, APIError | None]:
+        """Send a prompt once, and return its id or the refusal."""
+        self._before, self._balance_before = read_list(self._wire), self._balance()
         order: dict[str, Any] = {"reference": self.reference, "phone": self._spend.phone, **self._optional}
         try:
             sent = self._client.stk.collect_once(journal=self._spend.journal, amount=_AMOUNT, **order)
@@ -201,64 +174,41 @@ class _Order:
             if error.may_have_executed:
                 raise
             return None, error
-        except OutcomeUnknownError:
-            self._wire.sleep(momopay.PollSchedule().every)
-            # Not by the same call, which would send another prompt if this one has failed meanwhile.
-            self._client.transactions.sweep(journal=self._spend.journal)
-            entry = self._spend.journal.get(self.reference, momopay.EntryKind.COLLECTION)
-            if entry is None or entry.status is None or entry.transaction_id in {None, earlier}:
-                raise
-            return entry.transaction_id, None
         record: object = getattr(sent, "transaction", sent)
-        if isinstance(record, momopay.StkTransaction):  # else an earlier run sent it
-            self._is_new = True
+        if isinstance(record, momopay.StkTransaction):  # else the answer was lost, and the prompt was searched for
             headers = {"x-request-id": record.response.request_id or ""}
-            answer = Answer(record.response.status_code, headers, b'{"success": true}')
-            self._findings.add_created("prompt_created_status", answer)
+            self._findings.add_created(Answer(record.response.status_code, headers, b'{"success": true}'))
         return sent.transaction_id, None
 
     def follow(self, identity: str) -> bool:
         """Poll a prompt until it ends, or for five minutes; return whether it ended without success."""
         charged, listed, answer, read, look = self._balance(), Answer(None), Answer(None), Transaction({}), 0
-        shown: dict[str, int] = {}
-        statuses: list[str] = []
-        fee: Decimal | None = None
+        shown, statuses, fee = dict[str, int](), set[str](), None
         for elapsed, look in pairwise(_POLLS):
             self._wire.sleep(look - elapsed)
             if "list_delay" not in shown:
                 listed = read_list(self._wire)
             item = next((each for each in listed.transactions if each.id == identity), None)
             read, answer = read_one(self._wire, identity)
-            if item is not None:
-                shown.setdefault("list_delay", look)
-            if read.id == identity:
-                shown.setdefault("read_delay", look)
+            sights = {"list_delay": item is not None, "read_delay": read.id == identity}
+            shown = {name: look for name, is_shown in sights.items() if is_shown} | shown
             if item is not None and read.id == identity and fee is None:
                 look_at_list(self._findings, listed)
                 look_at_read(self._findings, item, listed, read, answer)
                 fee = item.fee or read.fee or Decimal(0)
-            statuses += [read.status] if read.status else []
+            statuses.add(read.status)
             if momopay.TransactionStatus(read.status).is_terminal:
                 break
-        if self._is_new:
-            for name in ("list_delay", "read_delay"):
-                seen = f"up to {shown[name]} s" if name in shown else f"over {look} s"
-                self._findings.add(name, seen, listed, sentence=f"A new prompt did not appear for {seen}.")
-        self._conclude(read, statuses, answer)
+        for name in ("list_delay", "read_delay"):
+            seen = f"up to {shown[name]} s" if name in shown else f"over {look} s"
+            self._findings.add(name, seen, listed, sentence=f"A new prompt did not appear for {seen}.")
+        # A prompt that fails after the PIN was entered may have the same result code, but is PROCESSING before.
+        look_at_end(self._findings, read, answer, is_without_pin="PROCESSING" not in statuses)
         self._client.transactions.sweep(journal=self._spend.journal)
         is_unpaid = momopay.TransactionStatus(read.status).ended_without_success
         if is_unpaid and fee and charged is not None and self._balance_before == charged + fee:
             self._watch_the_fee(identity, charged)
         return is_unpaid
-
-    def _conclude(self, last: Transaction, statuses: list[str], answer: Answer) -> None:
-        end, code = last.status, last.result_code
-        sentence = f"The prompt went through {', '.join(dict.fromkeys(statuses))}, result code {code or 'none'}."
-        if end == "CANCELLED" or (end == "FAILED" and code == momopay.ResultCode.CANCELLED_BY_USER):
-            self._findings.add("cancel_ends_as", end, answer, sentence=sentence)
-        is_timeout = end == "FAILED" and code == momopay.ResultCode.TIMEOUT and "PROCESSING" not in statuses
-        if end == "EXPIRED" or is_timeout:
-            self._findings.add("expired_reads_as", end, answer, sentence=sentence)
 
     def _watch_the_fee(self, identity: str, charged: Decimal) -> None:
         """Record whether the fee comes back, unless other payments move the wallet meanwhile."""

@@ -1,10 +1,10 @@
-"""What reads show: records and how their values are written, refusals, and how the list treats its parameters."""
+"""What reads show: records and how their values are written, refusals, the list's parameters, and the rate limit."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
-from datetime import UTC, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, Final
 from urllib.parse import quote
@@ -19,19 +19,7 @@ from momopay.models.requests import read_partly
 from momopay.models.transactions import Transaction as ReadableTransaction
 from momopay.models.transactions import TransactionPage
 from momopay.probe.profile import BY_NAME, Findings, Value
-from momopay.probe.wire import (
-    THROTTLED,
-    UNAUTHORIZED,
-    Answer,
-    Transaction,
-    Wire,
-    field_of,
-    instant,
-    style_of_amount,
-    style_of_phone,
-    style_of_time,
-    style_of_word,
-)
+from momopay.probe.wire import MAX_TEXT, THROTTLED, UNAUTHORIZED, WINDOW, Answer, Transaction, Wire, amount_of, field_of
 
 BALANCE: Final = "/wallets/service/balance"
 CHANNELS: Final = "/payment-wallet/channels"
@@ -47,20 +35,11 @@ _PARAMETERS: Final = (
     ("limit_of_zero", "limit", "0"),
     ("limit_above_100", "limit", "101"),
     ("unknown_status_filter", "status", _NONSENSE),
-    ("expired_status_filter", "status", "EXPIRED"),
-    ("top_up_type_filter", "type", "WALLET_TOPUP"),
     ("invalid_cursor", "cursor", _NONSENSE),
     ("invalid_time_filter", "from", _NONSENSE),
     ("invalid_amount_filter", "amountMin", _NONSENSE),
     ("invalid_channel_filter", "channelId", _NONSENSE),
     ("unknown_parameter", "momopayProbe", _NONSENSE),
-)
-# A day far in the future and one long ago, in each format.
-_FORMATS: Final = (
-    ("time", "2999-01-01T00:00:00Z", "2000-01-01T00:00:00Z"),
-    ("date", "2999-01-01", "2000-01-01"),
-    ("seconds", "32472144000", "946684800"),
-    ("milliseconds", "32472144000000", "946684800000"),
 )
 _SHOW_FEES: Final = frozenset({"SUCCESS", "PENDING"})  # in other statuses the fee is 0 or missing
 _NAIROBI: Final = 3.0  # hours ahead of UTC
@@ -72,15 +51,64 @@ _PHONES: Final = ("phone", "phoneNumber", "phone_number")
 _LIMIT_HEADERS: Final = ("x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset")
 _RECEIPT: Final = re.compile("[A-Za-z_]{0,32}([Rr]eceipt|RECEIPT)")  # the names that the sandbox's switch can have
 _TOP_UPS: Final = ("WALLET_TOPUP", "WALLET_TOPUP_SERVICE_TOKENS")
+
+
+def _instant(text: str) -> datetime | None:
+    """Return a time, which may have no zone; None if the text is not ISO 8601."""
+    try:
+        return None if text.isdigit() else datetime.fromisoformat(text)  # 20261120 may be seconds
+    except ValueError:
+        return None
+
+
+def _style_of_time(value: object) -> str:
+    """Return how a time is written: with Z, with an offset or without a zone; or else its pattern."""
+    when = _instant(str(value))
+    if when is None:
+        return _pattern(value)
+    return "no zone" if when.tzinfo is None else "Z" if str(value).endswith("Z") else "an offset"
+
+
+def _style_of_phone(value: object) -> str:
+    """Return how a phone is written: "whole" as specified, "masked", or else its pattern."""
+    if isinstance(value, str) and re.fullmatch(r"254[0-9]{9}", value):
+        return "whole"
+    return "masked" if re.fullmatch(r"\+?[0-9]+[*xX\u2022.]+[0-9]*", str(value)) else _pattern(value)
+
+
+def _style_of_amount(value: object) -> str:
+    """Return how an amount is written: as a number or as text, or else its pattern."""
+    if amount_of(value) is None:
+        return re.sub("#+", "#", _pattern(value))  # so that 1,000 KES and 500,000 KES have the same pattern
+    return "text" if isinstance(value, str) else "numbers"
+
+
+def _style_of_word(word: object, specified: Container[str]) -> str:
+    """Return the case of a word that the service page lists; any other word is returned as it is."""
+    text = str(word)
+    if text.upper() not in specified:
+        return text[:MAX_TEXT]
+    return "upper" if text.isupper() else "lower" if text.islower() else "mixed case"
+
+
+def _pattern(value: object) -> str:
+    # Each digit becomes "#" and each word "a", so that the pattern holds no personal data.
+    pattern = re.sub(r"[^\W\d]+", "a", re.sub(r"\d", "#", str(value)))[:MAX_TEXT]
+    return pattern if isinstance(value, str) else f"{type(value).__name__} {pattern}"
+
+
 # For each style of a value: the end of the row's name, the function that finds it, and the names of the fields.
 _STYLES: Final[tuple[tuple[str, Callable[[object], str], tuple[str, ...]], ...]] = (
-    ("amounts", style_of_amount, ("amount", *_FEES, *_BALANCES)),
-    ("phone", style_of_phone, _PHONES),
-    ("status", partial(style_of_word, specified=TransactionStatus.__members__), ("status",)),
-    ("type", partial(style_of_word, specified=(*TransactionType, *_TOP_UPS, "WALLET_TOPUP_B2C")), ("type",)),
-    ("time_format", style_of_time, _TIMES),
-    ("result_codes", style_of_amount, ("resultCode", "result_code")),
+    ("amounts", _style_of_amount, ("amount", *_FEES, *_BALANCES)),
+    ("phone", _style_of_phone, _PHONES),
+    ("status", partial(_style_of_word, specified=TransactionStatus.__members__), ("status",)),
+    ("type", partial(_style_of_word, specified=(*TransactionType, *_TOP_UPS, "WALLET_TOPUP_B2C")), ("type",)),
+    ("time_format", _style_of_time, _TIMES),
+    ("result_codes", _style_of_amount, ("resultCode", "result_code")),
 )
+_HALF: Final = 30.0  # seconds
+_EARLY: Final = 5
+_MOST: Final = 100  # requests that are sent to find the limit
 # Fields that the service page names in both styles. The fee is left out: its style may differ, as in the list.
 _STYLED: Final = ("transactionId", "transaction_id", "resultCode", "result_code", *_TIMES)
 
@@ -109,10 +137,8 @@ def read_account(wire: Wire, findings: Findings) -> tuple[Answer, Answer]:
     forms = {missing.summary: False, "400 INVALID_UUID": True}
     seen = forms.get(malformed.summary, malformed.summary) if malformed.is_refusal else None
     findings.add("invalid_uuid", seen, malformed)
-    prefix = "_".join(wire.key.split("_", 2)[:2])
-    sentence = f"The key begins with {prefix}; which others are accepted cannot be found from outside."
-    is_another = not prefix.startswith("pk_") and any(answer.is_success for answer in first)
-    findings.add("key_prefixes", "any" if is_another else None, sentence=sentence)
+    if not wire.key.startswith("pk_") and any(answer.is_success for answer in first):
+        findings.add("key_prefixes", "any", *first, sentence="The key does not begin with pk_, and was accepted.")
     is_service = "success" in missing.envelope or missing.is_failure  # not a proxy's page
     findings.add("transaction_not_found_status", missing.status if is_service else None, missing)
     _add_records(findings, "balance", [balance.data], balance)
@@ -139,13 +165,12 @@ def look_at_transactions(wire: Wire, findings: Findings, listed: Answer) -> None
         _ask_for_parameters(wire, findings, listed)
     if not listed.transactions:
         return
-    _ask_for_formats(wire, findings)
     # The newest of the transactions that show most: one with a fee or that may have one, and one that has ended.
     item = max(
         listed.transactions, key=lambda each: (bool(each.fee), each.status in _SHOW_FEES, each.status != "PENDING")
     )
     look_at_read(findings, item, listed, *read_one(wire, item.id))
-    here = instant(item.created)
+    here = _instant(item.created)
     if here is not None and findings.found["list_times"].seen is None:
         # The read has no time to compare with. Ask for what was created when it was that time in Nairobi.
         moments = (here - timedelta(hours=_NAIROBI, seconds=-seconds) for seconds in (0, 1))
@@ -153,12 +178,9 @@ def look_at_transactions(wire: Wire, findings: Findings, listed: Answer) -> None
         answer = wire.get(LIST, **{"from": since, "to": until})
         is_local = item.id in {each.id for each in answer.transactions}
         findings.add("list_times", "local" if is_local else None, answer, sentence="A filter compared them with UTC.")
-    prompts = [each for each in listed.transactions if each.is_prompt and each.status in {"CANCELLED", "FAILED"}]
-    for prompt in prompts[:5]:
-        last, shown = (prompt, listed) if prompt.status == "CANCELLED" else read_one(wire, prompt.id)
-        if last.status == "CANCELLED" or last.result_code == ResultCode.CANCELLED_BY_USER:
-            findings.add("cancel_ends_as", last.status, shown, sentence="A cancelled prompt has that status.")
-            return
+    for prompt in [each for each in listed.transactions if each.is_prompt and each.status == "FAILED"][:5]:
+        if findings.found["cancel_ends_as"].seen is None:
+            look_at_end(findings, *read_one(wire, prompt.id))
 
 
 def look_at_list(findings: Findings, listed: Answer) -> None:
@@ -173,8 +195,20 @@ def look_at_list(findings: Findings, listed: Answer) -> None:
     cursor = next((name for name in _CURSORS if name in listed.data), None)
     findings.add("cursor_field", cursor, listed)
     _add_records(findings, "list", listed.items, listed)
-    if any(item.is_prompt and item.status == "EXPIRED" for item in listed.transactions):
-        findings.add("expired_reads_as", "EXPIRED", listed, sentence="The list has a prompt with that status.")
+    for item in listed.transactions:
+        if item.is_prompt:
+            look_at_end(findings, item, listed)
+
+
+def look_at_end(findings: Findings, prompt: Transaction, answer: Answer, *, is_without_pin: bool = False) -> None:
+    """Record how a prompt ended, if it was cancelled or has expired."""
+    code = prompt.result_code if prompt.status == "FAILED" else ""
+    is_cancelled = prompt.status == "CANCELLED" or code == ResultCode.CANCELLED_BY_USER
+    is_expired = prompt.status == "EXPIRED" or (is_without_pin and code == ResultCode.TIMEOUT)
+    row = "cancel_ends_as" if is_cancelled else "expired_reads_as"
+    sentence = f"A prompt has the status {prompt.status} and the result code {prompt.result_code or 'none'}."
+    if is_cancelled or is_expired:
+        findings.add(row, prompt.status, answer, sentence=sentence)
 
 
 def look_at_read(findings: Findings, item: Transaction, listed: Answer, read: Transaction, answer: Answer) -> None:
@@ -204,15 +238,17 @@ def look_at_read(findings: Findings, item: Transaction, listed: Answer, read: Tr
 
 
 def _compare_times(findings: Findings, item: Transaction, listed: Answer, read: Transaction, answer: Answer) -> None:
-    styles = sorted({style_of_time(item.record[name]) for name in _TIMES if item.record.get(name) is not None})
-    seen = "utc" if {"Z", "an offset"}.issuperset(styles) else ", ".join(styles)
-    there, here = instant(read.created), instant(item.created)
-    if styles == ["no zone"] and here is not None and there is not None and there.tzinfo is not None:
-        hours = round((here.replace(tzinfo=UTC) - there) / timedelta(minutes=30)) / 2
-        seen = "local" if hours == _NAIROBI else f"{hours:g} h ahead of UTC"
-    sentence = f"The times of the list have {', '.join(styles)}, compared with those of the read: {seen}."
-    is_compared = there is not None or styles != ["no zone"]
-    findings.add("list_times", seen if styles and is_compared else None, listed, answer, sentence=sentence)
+    """Record how the list's times are written; if they state no zone, by comparing them with the read's."""
+    styles = sorted({_style_of_time(item.record[name]) for name in _TIMES if item.record.get(name) is not None})
+    seen: str | None = "utc" if {"Z", "an offset"}.issuperset(styles) else ", ".join(styles)
+    if styles == ["no zone"]:
+        here, there = _instant(item.created), _instant(read.created)
+        seen = None
+        if here is not None and there is not None and there.tzinfo is not None:
+            hours = round((here.replace(tzinfo=UTC) - there) / timedelta(minutes=30)) / 2
+            seen = "local" if hours == _NAIROBI else f"{hours:g} h ahead of UTC"
+    sentence = f"The times of the list have {', '.join(styles)}; compared with those of the read: {seen or 'unknown'}."
+    findings.add("list_times", seen if styles else None, listed, answer, sentence=sentence)
 
 
 def _ask_for_parameters(wire: Wire, findings: Findings, listed: Answer) -> None:
@@ -223,31 +259,11 @@ def _ask_for_parameters(wire: Wire, findings: Findings, listed: Answer) -> None:
             message = answer.error.get("message")
             style = "text" if isinstance(message, str) else "array" if isinstance(message, list) else None
             findings.add("error_messages", style, answer)
-        if _shows(answer) is None or parameter == "limit":
+        if parameter == "limit" or not (answer.is_success and answer.envelope):
             findings.add_outcome(name, answer)
-            continue
-        is_meant = [str(item.get(parameter)).upper() == value for item in answer.items]
-        effect = ("filtered" if all(is_meant) else "ignored") if is_meant else "nothing listed"
-        # An empty list proves that a filter works only if the list without it has matching items.
-        expected = [each for each in listed.items if value in {_NONSENSE, str(each.get(parameter)).upper()}]
-        findings.add(name, f"accepted, {effect}" if is_meant or expected else None, answer)
-
-
-def _ask_for_formats(wire: Wire, findings: Findings) -> None:
-    """Try each format of a time: a service that understands it lists nothing from 2999 on, and something from 2000."""
-    understood, answers = list[str](), list[Answer]()
-    for name, future, past in _FORMATS:
-        answers.append(wire.get(LIST, **{"limit": "1", "from": future}))
-        if _shows(answers[-1]) is False:
-            answers.append(wire.get(LIST, **{"limit": "1", "from": past}))
-            understood += [name] if _shows(answers[-1]) else []
-    is_known = bool(understood) or all(_shows(answer) is not None or answer.is_refusal for answer in answers)
-    findings.add("time_formats", understood if is_known else None, *answers)
-
-
-def _shows(answer: Answer) -> bool | None:
-    """Return whether a list has any items; None if the answer is not a list."""
-    return bool(answer.items) if answer.is_success and answer.envelope else None
+        else:  # an empty list shows what a filter does only if the list without it has items
+            effect = "ignored" if answer.items else "nothing listed"
+            findings.add(name, f"accepted, {effect}" if listed.items else None, answer)
 
 
 def _add_records(findings: Findings, kind: str, records: Sequence[Mapping[str, Any]], answer: Answer) -> None:
@@ -306,5 +322,68 @@ def add_what_is_common(findings: Findings, reads: Iterable[Answer]) -> None:
         findings.add("read_statuses", sorted({str(each.status) for each in successes}), *successes)
         _add_records(findings, "envelope", [each.envelope for each in successes], successes[0])
     headers = {name for each in enveloped for name in each.headers}
-    findings.add("deprecation_headers", sorted(headers & {"deprecation", "sunset"}), *enveloped)
     findings.add("rate_limit_headers", _which(_LIMIT_HEADERS, headers), *enveloped)
+
+
+class _UnclearError(Exception):
+    """The window could not be found; the message says why."""
+
+
+def ask_for_window(wire: Wire, findings: Findings, note: Callable[[str], object]) -> None:
+    """Find out how the service counts a minute's requests, by using them up.
+
+    This sends a few requests, and the rest of the limit half a minute later. Once requests pass again, a fixed window
+    lets a whole limit through, and a sliding one only as many as were sent first.
+    """
+    what = "Using up a minute's requests of this key, for three to six minutes"
+    note(f"{what}: until a minute after it, other programs with the key get 429.")
+    try:
+        _find(wire, findings)
+    except _UnclearError as error:
+        findings.add("rate_window", None, sentence=str(error))
+    finally:
+        wire.hold(WINDOW)
+
+
+def _find(wire: Wire, findings: Findings) -> None:
+    for _ in range(2):
+        wire.sleep(WINDOW)  # so that the window is empty
+        _, refused = _send(wire, _EARLY)
+        if refused is not None:
+            raise _UnclearError("Other programs use the key: the limit was reached too early.")
+        wire.sleep(_HALF)
+        passed, refused = _send(wire, _MOST)
+        if refused is None:
+            raise _UnclearError(f"{_MOST} requests in a row got no 429.")
+        after, stated = refused.headers.get("retry-after"), refused.details.get("limit")
+        findings.add("retry_after", _style_of_amount(after) if after else "missing", refused)
+        limit = stated if isinstance(stated, int) else passed + _EARLY
+        pause = refused.pause or WINDOW - _HALF
+        if pause > WINDOW:  # waiting for an hour would show nothing about a minute
+            raise _UnclearError(f"A 429 asked to wait for {pause:g} s.")
+        wire.sleep(pause + 1)
+        if passed + _EARLY <= limit:
+            break
+        # A window that follows the wall clock may have ended in between. The next attempt begins with a new one.
+    else:
+        raise _UnclearError(f"The first {_EARLY} requests did not count any more half a minute later.")
+    again, refused = _send(wire, _MOST)
+    # If requests pass before the first ones are a minute old, it is a token bucket, which fills evenly.
+    is_a_minute = _HALF + pause >= WINDOW - 3
+    value = "fixed" if again >= limit else "sliding" if is_a_minute and again <= _EARLY + 1 else "neither"
+    sentence = f"{_EARLY} requests, then {passed} after {_HALF:g} s, and {again} after {pause:g} s more passed."
+    answers = [] if refused is None else [refused]
+    findings.add("rate_window", value if again else None, *answers, sentence=sentence)
+    if value != "neither":
+        findings.add("rate_limit", limit, *answers, sentence=sentence)
+
+
+def _send(wire: Wire, count: int) -> tuple[int, Answer | None]:
+    """Send up to `count` requests until a 429; return how many passed, and the 429 if there was one."""
+    for passed in range(count):
+        answer = wire.send("GET", BALANCE, at_once=True)
+        if answer.status == THROTTLED:
+            return passed, answer
+        if not answer.is_success:
+            raise _UnclearError(f"A request of the burst got {answer.summary}.")
+    return count, None

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
-from datetime import datetime
 from decimal import Decimal
 from http import HTTPStatus
 from typing import Any, Final, TypeAlias, cast
@@ -14,21 +13,20 @@ from urllib.parse import urlencode, urlsplit
 
 import momopay
 from momopay._core.operation import run_sync
+from momopay._core.response import retry_after
 from momopay._core.session import Session
 from momopay._ratelimit.budget import Lane
 from momopay._redaction import redact
 from momopay._transport.attempt import NoResponseError, Progress
 from momopay._transport.sync_backend import SyncBackend
-from momopay.errors import APIConnectionError, InvalidApiKeyError
+from momopay.errors import APIConnectionError, InvalidApiKeyError, number_or_none
 
 WINDOW: Final = 61.0  # seconds: a minute (service page, "Limits") and one more for differences between clocks
 _LONGEST_WAIT: Final = 180.0  # seconds to wait for a slot of the rate budget
 _LONGEST_PAUSE: Final = 90.0  # seconds to wait after a 429
 _BACKOFF: Final = (2.0, 4.0)  # seconds before the second and the third attempt
-_MAX_TEXT: Final = 60  # characters of a code or a name that a profile quotes
-_UUID: Final = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+MAX_TEXT: Final = 60  # characters of a code or a name that a profile quotes
 _REQUEST_ID: Final = re.compile(r"(?!None$)[0-9A-Za-z._-]{1,64}")
-_FIRST_MILLISECONDS: Final = 10**11  # as seconds, that is the year 5138
 Body: TypeAlias = Mapping[str, object] | None
 UNAUTHORIZED: Final = 401
 THROTTLED: Final = 429
@@ -80,12 +78,9 @@ class Wire:
         url, timeout, headers = session.account.base_url + path, session.limits.timeout, session.headers.copy()
         if key:
             headers["Idempotency-Key"] = key
-        sending = session.backend.send(method, url, headers, content, timeout=timeout, progress=progress)
-        try:
-            raw = run_sync(sending)
-        except NoResponseError:
-            answer = Answer(None)
-        else:
+        answer = Answer(None)
+        with suppress(NoResponseError):
+            raw = run_sync(session.backend.send(method, url, headers, content, timeout=timeout, progress=progress))
             answer = Answer(raw.status, raw.headers, raw.body)
         if method == "GET":
             self.reads.append(answer)
@@ -102,7 +97,7 @@ class Wire:
     def _within_budget(self, method: str, path: str, body: Body = None) -> Answer:
         """Send a request, and repeat it after a 429: another program has used up the key's limit."""
         answer = self.send(method, path, body)
-        pause = pause_of(answer) or WINDOW
+        pause = answer.pause or WINDOW
         if answer.status == THROTTLED and pause <= _LONGEST_PAUSE:
             # Without the wait, the next step would fail too, such as the deletion of the probe's channel.
             self.hold(pause)
@@ -117,9 +112,8 @@ class Wire:
             return
         control = self._within_budget("GET", self._passed)
         if control.status == UNAUTHORIZED:
-            raise InvalidApiKeyError(
-                "the service refuses the key now", code=control.code or None, status_code=UNAUTHORIZED
-            )
+            code = control.code or None
+            raise InvalidApiKeyError("the service refuses the key now", code=code, status_code=UNAUTHORIZED)
         if control.is_failure:
             raise APIConnectionError(f"the service does not answer any more ({control.summary})")
 
@@ -143,18 +137,18 @@ class Answer:
         self.is_failure: bool = status is None or status >= HTTPStatus.INTERNAL_SERVER_ERROR
         self.data: Mapping[str, Any] = _object(self.envelope.get("data")) if self.is_success else {}
         items: object = self.data.get("items")
-        self.items: list[Mapping[str, Any]] = (
-            [_object(each) for each in cast("list[object]", items)] if isinstance(items, list) else []
-        )
+        listed = cast("list[object]", items) if isinstance(items, list) else []
+        self.items: list[Mapping[str, Any]] = [_object(each) for each in listed]
         self.transactions: list[Transaction] = [seen for seen in map(Transaction, self.items) if seen.id]
         self.error: Mapping[str, Any] = _object(self.envelope.get("error"))
         self.details: Mapping[str, Any] = _object(self.error.get("details"))
         code: object = self.error.get("code")
-        self.code: str = _quoted(code.strip()) if isinstance(code, str) else ""
-        # The request id, if it may be shown. A UUID is not redacted, because its digits may look like a phone.
+        self.code: str = redact(code.strip()[:MAX_TEXT]) if isinstance(code, str) else ""
         found = str(self.envelope.get("requestId") or self.headers.get("x-request-id"))
-        shown = found if _UUID.fullmatch(found) else redact(found)
-        self.request_id: str | None = shown if _REQUEST_ID.fullmatch(found) else None
+        self.request_id: str | None = redact(found) if _REQUEST_ID.fullmatch(found) else None
+        stated = (number_or_none(self.details.get("resetInSeconds")), retry_after(self.headers))
+        # The seconds that a 429 asks to wait; None if it states none.
+        self.pause: float | None = max((seconds for seconds in stated if seconds is not None), default=None)
         # A description of the response without personal data.
         kind = " with an empty body" if self.is_empty else " with a body that is no envelope"
         shown = f" {self.code}" if self.code else "" if "success" in self.envelope else kind
@@ -184,11 +178,6 @@ def _object(value: object) -> Mapping[str, Any]:
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
-def _quoted(text: str) -> str:
-    # The form in which a profile may hold a text of the service.
-    return redact("".join(each if each.isprintable() else "?" for each in text[:_MAX_TEXT]))
-
-
 def field_of(record: Mapping[str, Any], *names: str) -> Any:
     """Return the first of these fields that is not null, None if there is none."""
     return next((record[name] for name in names if record.get(name) is not None), None)
@@ -203,58 +192,3 @@ def amount_of(value: object) -> Decimal | None:
     except ArithmeticError:
         return None
     return amount if amount.is_finite() else None
-
-
-def instant(text: str) -> datetime | None:
-    """Return a time, which may have no zone; None if the text is not ISO 8601."""
-    try:
-        return None if text.isdigit() else datetime.fromisoformat(text)  # 20261120 may be seconds
-    except ValueError:
-        return None
-
-
-def style_of_time(value: object) -> str:
-    """Return how a time is written: with Z, with an offset, without a zone, or since 1970."""
-    since_1970 = amount_of(value)
-    if since_1970 is not None:
-        unit = "seconds" if since_1970 < _FIRST_MILLISECONDS else "milliseconds"
-        return f"{unit} since 1970{', as text' if isinstance(value, str) else ''}"
-    when = instant(str(value))
-    if when is None:
-        return _pattern(value)
-    return "no zone" if when.tzinfo is None else "Z" if str(value).endswith("Z") else "an offset"
-
-
-def style_of_phone(value: object) -> str:
-    """Return how a phone is written: "whole" as specified, "masked", or else its pattern."""
-    if isinstance(value, str) and re.fullmatch(r"254[0-9]{9}", value):
-        return "whole"
-    return "masked" if re.fullmatch(r"\+?[0-9]+[*xX\u2022.]+[0-9]*", str(value)) else _pattern(value)
-
-
-def style_of_amount(value: object) -> str:
-    """Return how an amount is written: as a number or as text, or else its pattern."""
-    if amount_of(value) is None:
-        return re.sub("#+", "#", _pattern(value))  # so that 1,000 KES and 500,000 KES have the same pattern
-    return "text" if isinstance(value, str) else "numbers"
-
-
-def style_of_word(word: object, specified: Container[str]) -> str:
-    """Return the case of a word that the service page lists; any other word is returned as it is."""
-    text = str(word)
-    if text.upper() not in specified:
-        return _quoted(text)
-    return "upper" if text.isupper() else "lower" if text.islower() else "mixed case"
-
-
-def _pattern(value: object) -> str:
-    # Each digit becomes "#" and each word "a", so that the pattern holds no personal data.
-    pattern = _quoted(re.sub(r"[^\W\d]+", "a", re.sub(r"\d", "#", str(value))))
-    return pattern if isinstance(value, str) else f"{type(value).__name__} {pattern}"
-
-
-def pause_of(answer: Answer) -> float | None:
-    """Return the seconds that a 429 asks to wait, None if it states none."""
-    stated = (answer.details.get("resetInSeconds"), answer.headers.get("retry-after"))
-    seconds = [float(amount) for amount in map(amount_of, stated) if amount is not None and amount >= 0]
-    return max(seconds, default=None)
