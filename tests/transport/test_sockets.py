@@ -372,8 +372,7 @@ def before_body(monkeypatch: pytest.MonkeyPatch) -> Callable[[Check], list[Progr
         made = list[Progress]()
 
         class Checked(Progress):
-            def __init__(self, until: float) -> None:
-                super().__init__(until)
+            def __init__(self) -> None:
                 made.append(self)
 
             def __setattr__(self, name: str, value: Any) -> None:
@@ -446,7 +445,8 @@ def test_the_time_that_a_check_takes_counts(
 @in_turn("kind", [SyncBackend, AsyncBackend])
 def test_an_attempt_has_no_more_time_than_its_call(kind: type[SyncBackend | AsyncBackend]) -> None:
     """Its process may have been frozen after the call reckoned how much time is left."""
-    progress = Progress(attempts.now() - 1.0)
+    progress = Progress()
+    progress.until = attempts.now() - 1.0
 
     async def main(server: wire.Server) -> None:
         headers = common_headers(server.base_url, {})

@@ -272,9 +272,9 @@ class Call(Generic[R]):
         # The first attempt's time, because a search for the payment must cover all attempts that may have executed.
         if endpoint.retry_policy.needs_reconciliation and self.sent_at is None:
             self.sent_at = datetime.now(UTC)
-        self.progress = Progress(self.deadline) if endpoint.retry_policy.has_effect else None
+        self.progress = Progress() if endpoint.retry_policy.has_effect else None
         if self.progress is not None:
-            self.progress.before_body = self.before_body
+            self.progress.until, self.progress.before_body = self.deadline, self.before_body
         try:
             response: RawResponse = await session.backend.send(
                 endpoint.method,

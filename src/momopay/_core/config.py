@@ -30,8 +30,7 @@ SHARED_BUDGET = Sentinel("SHARED_BUDGET")
 UNCHANGED = Sentinel("UNCHANGED")
 """The default of each option of ``with_options``: the copy keeps the original's value."""
 
-# Sockets and locks refuse much longer times, but only in the middle of a call.
-_MAX_SECONDS: Final = 1_000_000
+_MAX_SECONDS: Final = 1_000_000  # sockets and locks refuse much longer times, but only in the middle of a call
 
 # Headers that the SDK sends itself, and those that would change where a request ends.
 _RESERVED: Final = frozenset(

@@ -53,15 +53,15 @@ _REFUSAL: Final = ("message", "code", "status_code", "details", "request_id")
 EVERYTHING: Final = TransactionQuery.model_construct(limit=100)
 """The whole list, in pages of the maximum size."""
 # A list that grows by a page between two reads shows the same page twice. More repetitions are no list.
-_PAGES_WITHOUT_NEW: Final = 5
+_PAGES_WITHOUT_NEW: Final = 5  # pages
 # Transactions of the same time may fill some pages. A list that goes back and forth in time never ends.
-_PAGES_WITHOUT_OLDER: Final = 100
-_MOST_PAGES: Final = 10_000
+_PAGES_WITHOUT_OLDER: Final = 100  # pages
+_MOST_PAGES: Final = 10_000  # pages of one walk
 _LONGER: Final = "for a long list, use client.with_options(deadline=3600, max_wait=None)"
 
 # If a payment's time is in the service's future, how far before the service's present its search begins.
 _FUTURE_MARGIN: Final = timedelta(days=1)
-_MOST_READS: Final = 3  # by id, of the unread items that one search shows
+_MOST_READS: Final = 3  # requests by id, for the unread items that one search shows
 
 Fetch: TypeAlias = Callable[[str | None], Coroutine[Any, Any, TransactionPage]]
 """Reads the page at a cursor, the first one for None."""

@@ -32,9 +32,8 @@ from momopay.models.requests import read_partly
 from momopay.urls import host_and_port
 
 T = TypeVar("T")
-# How many characters of the service's text an error shows.
-_MAX_TEXT: Final = 500
-_MAX_MESSAGE: Final = 4000  # of a validation error, which has a text for each field
+_MAX_TEXT: Final = 500  # characters of the service's text that an error shows
+_MAX_MESSAGE: Final = 4000  # characters of a validation error, which has a text for each field
 _QUESTION: Final = ". That is not this service's way to answer: is base_url right, or does a proxy answer for it?"
 # On these statuses a refusal is definite even if its code is unknown. Elsewhere an unknown code may mean that the
 # payment was made: 409 and 425 may refer to an earlier request, 499 to a client that hung up, and 2xx is success.
@@ -45,9 +44,9 @@ _SENT_BEFORE: Final = "DUPLICATE_IDEMPOTENCY_KEY"
 # The class of an error with an unknown code, so that it has the consequences of the known codes with its status.
 _ERRORS_BY_STATUS: Final = {401: InvalidApiKeyError, 403: KycNotVerifiedError, 429: RateLimitExceededError}
 _EMPTY: Final = b'{"success": true}'
-_SUCCESS: Final = 2
-_REDIRECT: Final = 3
-_MAX_RETRY_AFTER: Final = 1e9
+_SUCCESS: Final = 2  # the first digit of a status
+_REDIRECT: Final = 3  # the same
+_MAX_RETRY_AFTER: Final = 1e9  # seconds
 _RATE_WINDOW: Final = 60.0  # seconds
 _COUNT: Final = re.compile("[0-9]{1,15}")
 

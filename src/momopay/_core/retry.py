@@ -17,8 +17,8 @@ from typing import Final
 
 from momopay.errors import MomoPayError
 
-BASE_BACKOFF: Final = 0.5
-MAX_BACKOFF: Final = 8.0
+BASE_BACKOFF: Final = 0.5  # seconds, the most before the second attempt
+MAX_BACKOFF: Final = 8.0  # seconds, the most before any attempt
 
 
 class FailureKind(Enum):

@@ -16,14 +16,11 @@ from momopay.errors import StkTempBannedError, ThrottledError
 
 logger: logging.Logger = logging.getLogger("momopay")
 
-# Seconds. A smaller offset may be latency, and the header's resolution of one second.
-_WORTH_A_WARNING: Final = 60.0
-# Seconds. A larger offset is a broken header, which must not mislead a search.
-_LARGEST: Final = 10 * 365 * 86_400.0
-# Seconds, as the service documents them.
-_TEMP_BAN: Final = 3600.0
-_HEALTH_BLOCK: Final = 1800.0
-_IDS_REMEMBERED: Final = 1000
+_WORTH_A_WARNING: Final = 60.0  # seconds; a smaller offset may be latency, and the header's resolution of one second
+_LARGEST: Final = 10 * 365 * 86_400.0  # seconds; a larger offset is a broken header, which must not mislead a search
+_TEMP_BAN: Final = 3600.0  # seconds, as the service documents it
+_HEALTH_BLOCK: Final = 1800.0  # seconds, as the service documents it
+_IDS_REMEMBERED: Final = 1000  # ids, and as many of the time before
 
 
 class ServiceClock:

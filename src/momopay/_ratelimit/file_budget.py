@@ -44,7 +44,7 @@ __all__ = ["FileRateBudget"]
 
 logger = logging.getLogger("momopay")
 
-_VERSION: Final = 1
+_VERSION: Final = 1  # of the format
 _GRACE: Final = 1.0  # seconds that a process may take to wake up for a payment's slot
 
 

@@ -22,8 +22,8 @@ from momopay._transport.sockets import AttemptSocket, addresses_in
 from momopay._transport.threads import finish_in_thread, in_thread
 from momopay.errors import ConfigurationError
 
-MAX_CONNECTIONS: Final = 100
-MAX_THREADS: Final = 40
+MAX_CONNECTIONS: Final = 100  # connections of one client
+MAX_THREADS: Final = 40  # threads of one client
 
 T = TypeVar("T")
 
@@ -84,7 +84,7 @@ class AsyncSocket(AttemptSocket, httpcore.AsyncNetworkBackend, httpcore.AsyncNet
             await self._write(buffer)
 
     async def aclose(self) -> None:
-        self._end_response()
+        self.end_response()
 
     async def start_tls(
         self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None

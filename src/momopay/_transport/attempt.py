@@ -20,10 +20,10 @@ T = TypeVar("T")
 Headers = httpx.Headers
 
 _TOO_LATE: Final = "the timeout was over before the request was written"
-MAX_BODY: Final = 8 * 1024 * 1024
+MAX_BODY: Final = 8 * 1024 * 1024  # bytes
 # Objects and arrays in a body, each of which takes some hundred bytes once parsed. A full page of a list has 102.
 MAX_PARTS: Final = 200_000
-_MIN_SIZE_TO_COUNT: Final = 2 * MAX_PARTS
+_MIN_SIZE_TO_COUNT: Final = 2 * MAX_PARTS  # bytes
 
 _HTTPX_NOT_SENT: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.UnsupportedProtocol)
 _HTTPCORE_NOT_SENT: Final = (
@@ -139,9 +139,7 @@ class Progress:
     # Awaited between the head and the body. An exception from it ends the attempt, and is kept in `refusal`.
     before_body: Callable[[], Coroutine[Any, Any, object]] | None = None
     refusal: BaseException | None = None
-
-    def __init__(self, until: float = inf) -> None:
-        self.until = until
+    until: float = inf
 
     @property
     def is_unsent(self) -> bool:

@@ -38,8 +38,7 @@ from momopay.urls import check_proxy_url
 
 # The fraction of the timeout for connecting. Below 1, so that its failure is reported before the attempt times out.
 _CONNECT_FRACTION: Final = 0.9
-# Seconds. Common servers close an idle connection after five.
-KEEP_ALIVE: Final = 4.0
+KEEP_ALIVE: Final = 4.0  # seconds; common servers close an idle connection after five
 
 
 def route_of(proxy: object, verify: object, transport: object) -> Route:

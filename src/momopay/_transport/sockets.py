@@ -230,7 +230,7 @@ class AttemptSocket(ABC):
         if self._is_connected:
             self.raw.close()
 
-    def _end_response(self) -> None:
+    def end_response(self) -> None:
         """Close the socket, unless its request has an effect."""
         # httpcore calls this when a response ends, before it is known whether the response was complete.
         if self._progress is None:
