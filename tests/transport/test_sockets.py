@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine, Generator
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
+from unittest.mock import create_autospec
 
 import anyio
 import httpcore
@@ -112,6 +113,22 @@ def test_the_time_is_read_after_a_wait_for_the_kernel(slow: Slow, monkeypatch: p
     assert (slow.sent, slow.waited) == (b"", [(True, 5.0)])
 
 
+@in_turn("first", [b"POST /x HTTP/1.1\r\n\r\n{}", b"POST /x HTTP/1.1\r\n", b"{}"])
+def test_a_write_that_is_not_a_head_by_itself_counts_as_the_body(slow: Slow, first: bytes) -> None:
+    """Should httpcore write otherwise one day: the check comes first, and the request may have executed."""
+    written = list[bytes]()
+
+    async def check() -> None:
+        written.append(slow.sent)
+
+    slow.size, slow.sent, progress = 100, b"", Progress()
+    progress.before_body, progress.knows_body = check, True
+    stream = stream_over(slow, has_effect=True, seconds=50.0)
+    vars(stream)["_progress"] = progress
+    stream.write(first)
+    assert (written, progress.is_unsent) == ([b""], False)
+
+
 def test_time_that_passes_within_the_check_counts(slow: Slow, monkeypatch: pytest.MonkeyPatch) -> None:
     """As where the process is frozen: only the last reading of the clock is next to the system's call."""
     readings = iter([0.0])
@@ -126,6 +143,26 @@ def test_each_read_waits_for_what_remains_of_the_attempt(slow: Slow) -> None:
     with pytest.raises(httpcore.ReadTimeout):
         b"".join(iter(lambda: stream.read(1, timeout=3.0), b""))
     assert slow.waited == [(False, 3.0), (False, 2.0), (False, 1.0)]
+
+
+def test_a_handshake_and_a_record_that_drip_end_with_the_attempt(slow: Slow, monkeypatch: pytest.MonkeyPatch) -> None:
+    """TLS may want more bytes after each wait."""
+
+    def want_more(*_arguments: object) -> int:
+        slow.now += 1.0
+        raise ssl.SSLWantReadError
+
+    monkeypatch.setattr(slow, "recv", want_more)
+    monkeypatch.setattr(slow, "do_handshake", want_more, raising=False)
+    context = create_autospec(ssl.SSLContext, instance=True)
+    context.wrap_socket.return_value = slow
+    for seconds, wait, timeout in (
+        (3.0, lambda stream: stream.start_tls(context, "localhost"), httpcore.ConnectTimeout),
+        (6.0, lambda stream: stream.read(1), httpcore.ReadTimeout),
+    ):
+        with pytest.raises(timeout):
+            wait(stream_over(slow, has_effect=False, seconds=seconds))
+    assert [seconds for _, seconds in slow.waited] == [3.0, 2.0, 1.0, 3.0, 2.0, 1.0]
 
 
 def test_an_error_of_the_system_is_raised_as_httpcores(slow: Slow, monkeypatch: pytest.MonkeyPatch) -> None:

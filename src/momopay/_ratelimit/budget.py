@@ -4,8 +4,7 @@ Slots are not assigned ahead of time. Each call estimates from its place in the 
 then, and takes it itself. So a call whose thread or event loop is stuck takes no slot that others could use, a payment
 goes first even if reads joined the line before it, and a slot is logged at the time at which its request is sent.
 
-A call must be woken only if it can go earlier than it estimated, because another one has given up. A call that leaves
-the line wakes the first of each lane, which asks again and wakes the next one when it leaves.
+A call that leaves the line wakes the first of each lane, which may go earlier than it estimated.
 
 Thread safety: no lock is held while a call waits. Calls may belong to threads and to event loops. An exception from a
 signal handler (Ctrl-C, Celery's soft time limit) may end a call between any two instructions. Every lock is a C lock in
@@ -39,12 +38,9 @@ __all__ = ["Lane", "RateBudget"]
 logger = logging.getLogger("momopay")
 
 BUSY: Final = inf  # an unknown delay, because another process is changing the log: ask again in a moment
-# Seconds after which a call that has not asked for its slot in time no longer holds others back: it is stuck.
-_STUCK: Final = 1.0
-# Seconds. A longer wait is logged when it begins, because web servers kill a worker that is silent for half a minute.
-_WORTH_A_WARNING: Final = 1.0
-# Seconds for which even a call that may not wait asks again while others are changing the log.
-_WHILE_BUSY: Final = 0.5
+_STUCK: Final = 1.0  # seconds; a call that is later for its slot is stuck, and holds nobody back
+_WORTH_A_WARNING: Final = 1.0  # seconds; a longer wait is logged at once, before a web server kills a silent worker
+_WHILE_BUSY: Final = 0.5  # seconds for which even a call that may not wait asks again while others change the log
 _WAITS: Final = (
     "%s: waits %.1f s for a slot of the rate budget; max_wait= limits such waits, see 'Rate limits' in the docs"
 )
