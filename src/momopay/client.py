@@ -110,15 +110,12 @@ class BaseClient(Generic[BackendT, TransportT]):
         )
         return session
 
-    @cached_property
-    def _loaded(self) -> dict[str, Any]:
-        return {}
-
     def _resource(self, path: str, *shared: Once[Any]) -> Any:
         """Return a group of operations, which is imported and made at its first use."""
-        if path not in self._loaded:
-            self._loaded[path] = load(f"resources.{path}")(self._session, *(each.get() for each in shared))
-        return self._loaded[path]
+        loaded = vars(self).setdefault("_loaded", {})
+        if path not in loaded:
+            loaded[path] = load(f"resources.{path}")(self._session, *(each.get() for each in shared))
+        return loaded[path]
 
     @property
     def stk(self) -> momopay.types.Stk[BackendT]:

@@ -4,14 +4,12 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 from unittest.mock import patch
-from uuid import uuid4
 
-import httpx
 import pytest
 
 import momopay
 import wire
-from core.kit import create_channel, initiate_payout, initiate_stk, top_up
+from core.kit import create_channel, initiate_payout, initiate_stk
 from drivers import Drive, unique_key
 from momopay._core import retry as _retry
 from momopay._core.call import Endpoint
@@ -56,37 +54,3 @@ def test_the_rule_of_a_payment_is_what_keeps_it_from_being_paid_twice(
         monkeypatch.setattr(module, name, dataclasses.replace(getattr(module, name), retry_policy=policy))
     with wire.serve(step, wire.succeeds()) as server:
         assert paid(drive, server, call) > 1
-
-
-def careless(request: httpx.Request) -> httpx.Response:
-    """Follow redirects, and give each attempt an idempotency key of its own."""
-    headers = {name: value for name, value in request.headers.items() if name != "host"}
-    if "idempotency-key" in headers:
-        headers["idempotency-key"] = uuid4().hex
-    with httpx.Client(verify=False, trust_env=False, follow_redirects=True) as client:
-        answer = client.request(request.method, request.url, headers=headers, content=request.content)
-    return httpx.Response(answer.status_code, content=answer.content)
-
-
-def test_a_transport_that_follows_redirects_pays_elsewhere(drive: Drive) -> None:
-    with wire.serve(wire.succeeds()) as elsewhere, wire.serve(wire.succeeds()) as server:
-        server.script = (wire.redirects(f"{elsewhere.base_url}/b2c/payouts"),)
-        assert paid(drive, server, initiate_payout) == 0
-        assert (len(server.requests), elsewhere.payments) == (1, 0)
-
-        assert paid(drive, server, initiate_payout, transport=httpx.MockTransport(careless)) == 0
-        assert (len(server.requests), elsewhere.payments) == (2, 1)
-
-
-def test_a_transport_that_loses_the_idempotency_key_pays_twice(drive: Drive) -> None:
-    for options, payments in (({}, 1), ({"transport": httpx.MockTransport(careless)}, 2)):
-        with wire.serve(LOST, wire.succeeds()) as server:
-            assert paid(drive, server, top_up, **options) == payments
-            assert len(server.requests) == 2
-
-
-def test_a_client_that_loses_its_ban_prompts_again(drive: Drive) -> None:
-    """Clients of two keys share no pause, so the counting of refused prompts can fail."""
-    with wire.serve(wire.refuses(429, "STK_TEMP_BANNED", {"retryAfterSeconds": 60}), wire.succeeds()) as server:
-        assert paid(drive, server, initiate_stk) == 0
-        assert paid(drive, server, initiate_stk) == 1

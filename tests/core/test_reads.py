@@ -11,7 +11,7 @@ from drivers import KEY, LOOPBACK, session_of
 from in_turn import in_turn
 from momopay import Client, ProtocolError
 from momopay._core.operation import run_sync
-from momopay._core.reads import EVERYTHING, Matches, PageWalk, TransactionWalk, read_page, search
+from momopay._core.reads import EVERYTHING, Matches, PageWalk, read_page, search
 from momopay.models.requests import Search
 from momopay.types import TransactionIterator, TransactionPage
 from virtual import transaction
@@ -74,9 +74,11 @@ def test_what_a_walk_remembers_is_bounded() -> None:
         number = int(cursor or 0)
         return page(str(number + 1) if number < 50 else None, *(f"{number}-{place}" for place in range(100)))
 
-    walk = TransactionWalk(fetch)
-    assert sum(map(len, iter(lambda: run_sync(walk.next()), None))) == 51 * 100
-    seen = vars(walk._pages._ids).values()
+    walk, new = PageWalk(fetch), 0
+    while run_sync(walk.next()) is not None:
+        new += len(walk.new)
+    assert new == 51 * 100
+    seen = vars(walk._ids).values()
     assert sum(map(len, seen)) <= 2100
 
 
@@ -92,8 +94,8 @@ def test_each_transaction_comes_once_though_the_list_shifts(arrivals: list[int])
         listed[:0] = [f"new-{len(listed)}-{number}" for number in range(next(coming, 0))]
         return page(str(offset + 100) if offset + 100 < len(listed) else None, *shown)
 
-    walk = TransactionWalk(fetch)
-    assert [item.transaction_id for items in iter(lambda: run_sync(walk.next()), None) for item in items] == old
+    with Client(KEY, base_url=LOOPBACK) as client:
+        assert [item.transaction_id for item in TransactionIterator(session_of(client), fetch)] == old
 
 
 Numbered = Callable[[int], Any]

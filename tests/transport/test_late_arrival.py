@@ -8,17 +8,13 @@ from typing import Any
 
 import pytest
 
-from hostile.tls import own_certificate
 from transport.late_arrival import NO_NAMESPACES, payments
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+def results() -> dict[str, dict[str, Any]]:
     """Make all payments at once: the link is down for each of them."""
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        pem = own_certificate(tmp_path_factory.mktemp("late"), monkeypatch)
-    script = Path(__file__).with_name("late_arrival.py")
-    command = [sys.executable, str(script), str(pem), str(pem.with_name("certificate"))]
+    command = [sys.executable, str(Path(__file__).with_name("late_arrival.py"))]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     if done.returncode == NO_NAMESPACES:
         pytest.skip(done.stderr.strip())  # a permission that no package can bring, even where CI demands every program

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from math import inf
-from typing import Any, Final, TypeAlias, TypedDict, Unpack
+from typing import Any, Final, Generic, TypeAlias, TypedDict, TypeVar, Unpack
 
 from momopay._core.call import Call, Endpoint
 from momopay._core.operation import OperationIterator
@@ -41,6 +41,8 @@ from momopay.models.transactions import (
 )
 
 logger: logging.Logger = logging.getLogger("momopay")
+
+T = TypeVar("T")
 
 WALLET_PATH: Final = "/wallets/service/balance"
 _TENANT: Final = Endpoint("wallet.balance", "GET", SAFE, Lane.READ, Envelope[WalletOwner])
@@ -180,26 +182,16 @@ class PageWalk:
         self._oldest = oldest if is_older and oldest is not None else self._oldest
 
 
-class TransactionWalk:
-    """One walk over the transactions of all pages, each once."""
+class _Walk(Generic[T]):
+    """The steps of one loop: what is taken from each page of a walk."""
 
-    def __init__(self, fetch: Fetch) -> None:
+    def __init__(self, fetch: Fetch, take: Callable[[PageWalk, TransactionPage], Sequence[T]]) -> None:
         self._pages = PageWalk(fetch)
+        self._take = take
 
-    async def next(self) -> list[TransactionSummary] | None:
-        """Return the transactions of the next page that are new to this walk, or None after the last page."""
-        return None if await self._pages.next() is None else self._pages.new
-
-
-class _EachPage:
-    """One walk over the pages."""
-
-    def __init__(self, fetch: Fetch) -> None:
-        self._pages = PageWalk(fetch)
-
-    async def next(self) -> list[TransactionPage] | None:
+    async def next(self) -> Sequence[T] | None:
         page = await self._pages.next()
-        return None if page is None else [page]
+        return None if page is None else self._take(self._pages, page)
 
 
 class TransactionPages(OperationIterator[BackendT, TransactionPage]):
@@ -210,12 +202,12 @@ class TransactionIterator(OperationIterator[BackendT, TransactionSummary]):
     """Transactions of all pages, newest first, each once. Each loop starts anew and fetches the pages as it goes."""
 
     def __init__(self, session: Session[BackendT], fetch: Fetch) -> None:
-        super().__init__(session, partial(TransactionWalk, fetch))
+        super().__init__(session, partial(_Walk, fetch, lambda walk, _page: walk.new))
         self._fetch = fetch
 
     def pages(self) -> TransactionPages[BackendT]:
         """Return the same list as pages. Two of them may contain the same transaction."""
-        return TransactionPages(self._session, partial(_EachPage, self._fetch))
+        return TransactionPages(self._session, partial(_Walk, self._fetch, lambda _walk, page: [page]))
 
 
 @dataclass
