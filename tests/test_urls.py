@@ -101,14 +101,6 @@ def test_any_text_is_a_callback_url_or_refused(text: str) -> None:
         assert url.lower().startswith("https://")
 
 
-@given(st.ip_addresses())
-def test_only_global_addresses_are_public(address: Any) -> None:
-    host = f"[{address}]" if address.version == 6 else str(address)
-    if address.is_private or address.is_loopback or address.is_link_local or address.is_multicast:
-        with pytest.raises(ValueError, match="must"):
-            check_callback_url(f"https://{host}/momo", on_loopback=False)
-
-
 @in_turn(
     ("url", "expected"),
     [

@@ -63,12 +63,14 @@ def exchange(
     method: str,
     target: str,
     body: dict[str, Any] | None = None,
+    key: str | None = None,
 ) -> Any:
     """Make a call of a service that answers with this record; check the one request and what the call returned."""
     service, seen = Recorder(answer.camel), Watcher()
     record = drive(transport=service.transport, on_event=seen)(call)
     (request,) = service.requests
     assert_sent(request, method, target, body)
+    assert request.headers.get("idempotency-key") == key
     folder, _, last = target.removeprefix("/v1").rpartition("/")
     (attempt,) = seen.of(AttemptEnded)
     assert attempt.route == f"{folder}/{'{id}' if folder in {'/transactions', '/payment-wallet/channels'} else last}"

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 import momopay
-from drivers import Drive, Driver
+from drivers import Drive
 from in_turn import in_turn
 from models.kit import CHANNEL, PAYBILL, parse
 from momopay import ChannelType
@@ -72,19 +72,3 @@ def test_an_unclear_delete_was_a_success_if_the_channel_is_not_found(drive: Driv
     with nullcontext() if status == 404 else pytest.raises(momopay.ChannelInUseError):
         sdk(lambda client: client.channels.delete(CHANNEL))
     assert len(service.requests) == 2
-
-
-# Against the sandbox, whose ledger is the only witness of what was paid.
-
-
-def test_channels_are_made_changed_and_deleted(sdk: Driver) -> None:
-    made = sdk(lambda client: client.channels.create(name="Till", type="TILL_NUMBER", shortcode="5001"))
-    changed = sdk(lambda client: client.channels.update(made, name="New till", is_default=True))
-    assert (changed.name, changed.is_default, changed.shortcode) == ("New till", True, "5001")
-    assert sdk(lambda client: client.channels.list())[0].id == made.id
-    assert sdk(lambda client: client.channels.get(made)).name == "New till"
-    assert sdk(lambda client: client.channels.delete(made)) is None
-    with pytest.raises(momopay.ChannelNotFoundError):
-        sdk(lambda client: client.channels.get(made))
-    with pytest.raises(momopay.ChannelNotFoundError):
-        sdk(lambda client: client.channels.delete(made))

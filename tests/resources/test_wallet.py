@@ -1,22 +1,14 @@
 """The service wallet: its balance, and top-ups with their idempotency key."""
 
+from operator import methodcaller
+
 import pytest
 
 import momopay
 from drivers import Drive, Driver, hasty
 from models.kit import BALANCE, PHONE, TOP_UP
 from momopay.sandbox import Fault, Sandbox
-from resources.kit import (
-    AT_ONCE,
-    LOCAL_PHONE,
-    UNRESOLVED,
-    Recorder,
-    assert_came_with_its_response,
-    assert_sent,
-    exchange,
-    paid,
-    top_up,
-)
+from resources.kit import AT_ONCE, LOCAL_PHONE, UNRESOLVED, exchange, paid, top_up
 
 pytestmark = pytest.mark.usefixtures("no_backoff")
 
@@ -26,18 +18,10 @@ def test_the_balance_is_read(drive: Drive) -> None:
 
 
 def test_a_top_up_is_sent_as_the_service_states(drive: Drive) -> None:
-    service = Recorder(TOP_UP.camel)
-    top_up = drive(transport=service.transport)(
-        lambda client: client.wallet.top_up(
-            amount=1, phone=PHONE, account_reference="A", transaction_desc="D", idempotency_key="attempt-2025/7"
-        )
-    )
-    (request,) = service.requests
+    key, given = "attempt-2025/7", {"amount": 1, "phone": PHONE, "account_reference": "A", "transaction_desc": "D"}
     body = {"amount": 1, "phone": PHONE, "accountReference": "A", "transactionDesc": "D"}
-    assert_sent(request, "POST", "/v1/wallets/service/topups", body)
-    assert request.headers["idempotency-key"] == "attempt-2025/7"
-    assert type(top_up) is TOP_UP.kind
-    assert_came_with_its_response(top_up)
+    call = methodcaller("top_up", **given, idempotency_key=key)
+    exchange(drive, TOP_UP, lambda client: call(client.wallet), "POST", "/v1/wallets/service/topups", body, key)
     with pytest.raises(momopay.RequestValidationError, match="idempotency_key"):
         drive()(lambda client: client.wallet.top_up(amount=1, phone=PHONE, idempotency_key=""))
 
