@@ -11,7 +11,7 @@ from typing import Final
 
 from typing_extensions import TypeIs
 
-_MAX_DIGITS: Final = 13
+_MAX_DIGITS: Final = 13  # before the decimal point
 
 
 def parse_amount(value: object, minimum: int) -> Decimal:

@@ -23,7 +23,7 @@ _STATUS_DOMAIN: Final = b"momopay status URL, version 1\x00"
 
 _MIN_SECRET_BYTES: Final = 16
 _MAX_REFERENCE_BYTES: Final = 1024
-_MAX_URL_LENGTH: Final = 16 * 1024
+_MAX_URL_LENGTH: Final = 16 * 1024  # characters
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 

@@ -68,10 +68,10 @@ T = TypeVar("T")
 _PERSON: Final = re.compile(
     "(customer|payer|payee|sender|recipient|receiver|first|middle|last|full).*_?name", re.IGNORECASE
 )
-_MAX_PROBLEMS: Final = 5
-_MANY_DIGITS: Final = 300
+_MAX_PROBLEMS: Final = 5  # fields that an error describes
+_MANY_DIGITS: Final = 300  # of a number in JSON, from which it stays text
 # The service has no limit for ids. This one keeps a path within what any server and proxy accepts.
-_MAX_ID_LENGTH: Final = 255
+_MAX_ID_LENGTH: Final = 255  # characters
 
 # An ISO 8601 time as an aware datetime. A time without a zone is taken as UTC.
 Timestamp: TypeAlias = Annotated[
@@ -158,10 +158,10 @@ def note_response(record: Record, info: ResponseInfo) -> None:
             fields = vars(each)
             fields["_response"] = info
             if each.model_extra and not fields.get("account_reference"):
-                _use_other_name(each)
+                _fill_reference(each)
 
 
-def _use_other_name(record: Record) -> None:
+def _fill_reference(record: Record) -> None:
     """Read an empty reference under another of its names, of which the service may give several."""
     fields, extra = vars(record), record.model_extra or {}
     others = [other for name in REFERENCE.choices if isinstance(other := extra.get(str(name)), str) and other]

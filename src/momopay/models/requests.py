@@ -134,7 +134,7 @@ class Request(MaskedModel):
 
     def to_query(self) -> str:
         """Return the query with its question mark, or an empty string."""
-        pairs = {name: plain(value) for name, value in self.given().items()}
+        pairs = {name: query_text(value) for name, value in self.given().items()}
         return f"?{urlencode(pairs, quote_via=quote)}" if pairs else ""
 
 
@@ -146,7 +146,7 @@ def _message(problem: Any) -> str:
     return re.sub("^(Input|String) should", "must", message.removeprefix("Value error, "))
 
 
-def plain(value: object) -> str:
+def query_text(value: object) -> str:
     """Return a value as a query has it."""
     if isinstance(value, Decimal):
         return format_amount(value)
@@ -155,13 +155,12 @@ def plain(value: object) -> str:
     return str(value)
 
 
-ACCOUNT_REFERENCE_LENGTH: Final = 12
+ACCOUNT_REFERENCE_LENGTH: Final = 12  # characters
 # The largest difference between the service's clock and this machine's that a search allows for.
 CLOCK_TOLERANCE: Final = timedelta(minutes=5)
 # How much further back a search goes if the sender's clock was never compared with the service's.
 _UNMEASURED: Final = timedelta(days=1)
-# The service has no older transactions.
-_FIRST_YEAR: Final = 2000
+_FIRST_YEAR: Final = 2000  # the service has no transactions of earlier years
 
 
 class StkRequest(Request):

@@ -30,7 +30,7 @@ from momopay.models.records import (
     receipt_in,
 )
 
-# The service's pages have at most 100 items. A page with more than this is refused before its items are built.
+# A page with more items is refused before they are built. The service's pages have at most 100.
 _MOST_ITEMS: Final = 1000
 
 
@@ -215,13 +215,13 @@ def parse_page(data: Mapping[str, Any]) -> TransactionPage:
         try:
             readable.append(TransactionSummary.model_validate(item))
         except ValidationError as error:
-            unread.append(_unread(item, describe(error)))
+            unread.append(_unread_item(item, describe(error)))
     page = parse_incomplete(TransactionPage, {**data, "items": readable}, {}, ["items", "next_cursor"])
     vars(page)["_unread"] = tuple(unread)  # not in a field, as a response's
     return page
 
 
-def _unread(item: object, problem: str) -> UnreadTransaction:
+def _unread_item(item: object, problem: str) -> UnreadTransaction:
     fields = cast("dict[str, object]", item) if isinstance(item, dict) else {}
     ids = (fields.get(name) for name in ("transactionId", "transaction_id"))
     references = (fields.get(str(name)) for name in REFERENCE.choices)

@@ -18,12 +18,11 @@ from momopay._ratelimit.budget import Lane
 from momopay.errors import RequestValidationError
 from momopay.models.arguments import check_header_value
 from momopay.models.records import Envelope
-from momopay.models.requests import plain
+from momopay.models.requests import query_text
 from momopay.money import json_number
 from momopay.urls import check_path
 
 _METHODS: Final = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE"})
-_MAX_DIGITS: Final = 15  # a number in JSON keeps that many
 
 
 def _with_decimals(value: Any) -> Any:
@@ -62,7 +61,7 @@ class Client(Resource[BackendT]):
         body = checked("json", _encoded, json)
         query = checked("params", _query, params) or ""
         key = checked("idempotency_key", check_header_value, idempotency_key)
-        envelope = checked("cast_to", _envelope_of, cast_to) or Data
+        envelope = checked("cast_to", _envelope_type, cast_to) or Data
         if method == "GET" and body is not None:
             problems["json"] = "must be left out: a GET has no body, and params= makes a query"
         if problems:
@@ -87,9 +86,8 @@ def _encoded(value: object) -> bytes:
 
 
 def _number(value: object) -> int | float:
-    if not isinstance(value, Decimal) or not value.is_finite() or len(value.as_tuple().digits) > _MAX_DIGITS:
-        raise TypeError
-    if not -_MAX_DIGITS <= value.adjusted() <= _MAX_DIGITS:
+    # As a float, because JSON parsers hold numbers in 64 bits.
+    if not isinstance(value, Decimal) or not value.is_finite() or Decimal(str(float(value))) != value:
         raise TypeError
     return json_number(value)
 
@@ -99,13 +97,13 @@ def _query(value: object) -> str:
     if not isinstance(value, Mapping) or not all(isinstance(each, str | int | Decimal) for each in pairs.values()):
         raise ValueError("must be a mapping of names to texts, whole numbers or Decimals")
     try:
-        query = urlencode({str(name): plain(each) for name, each in pairs.items()}, quote_via=quote)
+        query = urlencode({str(name): query_text(each) for name, each in pairs.items()}, quote_via=quote)
     except UnicodeEncodeError:
         raise ValueError("must be text that can be encoded as UTF-8") from None  # the cause shows the text
     return f"?{query}" if query else ""
 
 
-def _envelope_of(value: object) -> type[Envelope[Any]]:
+def _envelope_type(value: object) -> type[Envelope[Any]]:
     if not isinstance(value, type) or not issubclass(value, BaseModel):
         raise ValueError("must be a pydantic model")  # noqa: TRY004  every refusal is a ValueError
     return Envelope[value]  # type: ignore[valid-type]
