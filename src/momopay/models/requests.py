@@ -138,12 +138,17 @@ class Request(MaskedModel):
         return f"?{urlencode(pairs, quote_via=quote)}" if pairs else ""
 
 
+_MESSAGES: Final = {
+    "missing": "is missing",
+    "string_type": "must be a string",
+    "string_unicode": "must be text that can be encoded as UTF-8",
+}
+
+
 def _message(problem: Any) -> str:
     """Return the message of our own validator, or pydantic's in the same style."""
-    if problem["type"] == "missing":
-        return "is missing"
-    message = str(problem["msg"])
-    return re.sub("^(Input|String) should", "must", message.removeprefix("Value error, "))
+    found = _MESSAGES.get(problem["type"], str(problem["msg"]).removeprefix("Value error, "))
+    return re.sub("^(Input|String) should", "must", found)
 
 
 def query_text(value: object) -> str:
