@@ -138,11 +138,23 @@ class FaultMiddleware:
         self._engine = engine
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        send = self._dating(send)
-        if scope["type"] != "http" or not scope["path"].startswith(f"{PREFIX}/"):
-            await self._app(scope, receive, send)
-            return
-        request = self._log_request(scope)
+        is_for_service = scope["type"] == "http" and scope["path"].startswith(f"{PREFIX}/")
+        request = self._log_request(scope) if is_for_service else None
+
+        async def send_dated(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                if request is not None:
+                    self._engine.requests.set_status(request, message["status"])
+                date = format_datetime(self._engine.clock.now(), usegmt=True)
+                message = {**message, "headers": [*message["headers"], (b"date", date.encode())]}
+            await send(message)
+
+        if request is None:
+            await self._app(scope, receive, send_dated)
+        else:
+            await self._serve(scope, receive, send_dated, request)
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send, request: ReceivedRequest) -> None:
         # Routed as sent, because an encoded slash is part of an id.
         scope["path"] = PREFIX + request.path
         planned = self._engine.faults.take(request.method, request.path)
@@ -159,21 +171,14 @@ class FaultMiddleware:
             # would wait for ever for a second one.
             receive = replay(body, receive)
         scope[BODY] = request.body
-
-        async def send_and_log(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                self._engine.requests.set_status(request, message["status"])
-            await send(message)
-
-        if planned is None:
-            await self._app(scope, receive, send_and_log)
-        elif planned.fault.is_effect:
+        if planned is not None and planned.fault.is_effect:
             scope[EFFECT] = planned.fault
-            await self._app(scope, receive, send_and_log)
+        if planned is None or planned.fault.is_effect:
+            await self._app(scope, receive, send)
         elif planned.fault.is_before_commit:
-            await self._refuse(planned, request)(scope, receive, send_and_log)
+            await self._refuse(planned, request)(scope, receive, send)
         else:
-            await self._after_commit(scope, receive, send_and_log, planned, request)
+            await self._after_commit(scope, receive, send, planned, request)
 
     def _refuse(self, planned: PlannedFault, request: ReceivedRequest) -> Response:
         """Return the response of a fault that shows an error, as the account's switches show errors."""
@@ -182,17 +187,6 @@ class FaultMiddleware:
         state, known = self._engine.state, self._engine.state.accounts.get(request.tenant_id or "")
         switches = known.account.switches if known else state.switches
         return refusal_response(planned.refusal(), switches.error_messages)
-
-    def _dating(self, send: Send) -> Send:
-        """Return a `send` that adds a Date header."""
-
-        async def send_dated(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                date = format_datetime(self._engine.clock.now(), usegmt=True)
-                message = {**message, "headers": [*message["headers"], (b"date", date.encode())]}
-            await send(message)
-
-        return send_dated
 
     def _log_request(self, scope: Scope) -> ReceivedRequest:
         headers = Headers(scope=scope)

@@ -90,24 +90,16 @@ def provider_ids() -> tuple[str, str]:
 
 
 def _move_money(state: ServiceState, transaction: Transaction, status: Status, now: datetime) -> None:
-    account = state.accounts[transaction.tenant_id].account
+    refunds = state.accounts[transaction.tenant_id].account.switches.fee_refunded_on_failure
     match transaction.kind, status:
         case Kind.STK, Status.SUCCESS:
-            state.record_movement(MovementKind.stk, transaction, transaction.amount, now)
-        case Kind.WALLET_TOPUP, Status.SUCCESS:
-            account.service_balance += transaction.amount
-            account.service_updated_at = now
-            state.record_movement(MovementKind.top_up, transaction, transaction.amount, now)
-        case Kind.WALLET_TOPUP_B2C, Status.SUCCESS:
-            account.b2c_balance += transaction.amount
-            state.record_movement(MovementKind.top_up, transaction, transaction.amount, now)
+            state.move(MovementKind.stk, transaction, transaction.amount, now)
+        case Kind.WALLET_TOPUP | Kind.WALLET_TOPUP_B2C, Status.SUCCESS:
+            state.move(MovementKind.top_up, transaction, transaction.amount, now)
         case _, Status.REVERSED:
-            account.b2c_balance += transaction.amount
-            state.record_movement(MovementKind.reversal, transaction, transaction.amount, now)
-        case _, Status.FAILED | Status.CANCELLED | Status.EXPIRED if account.switches.fee_refunded_on_failure:
-            account.service_balance += transaction.fee
-            account.service_updated_at = now
-            state.record_movement(MovementKind.fee_refund, transaction, transaction.fee, now)
+            state.move(MovementKind.reversal, transaction, transaction.amount, now)
+        case _, Status.FAILED | Status.CANCELLED | Status.EXPIRED if refunds:
+            state.move(MovementKind.fee_refund, transaction, transaction.fee, now)
         case _:
             pass
 

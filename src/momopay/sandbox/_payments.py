@@ -118,7 +118,7 @@ def initiate_stk(call: Call, body: StkBody) -> Transaction:
     transaction.channel_id, transaction.fee = channel.id if channel else None, account.fee
     transaction.provider_request_id, transaction.provider_checkout_id = provider_ids()
     state.add(transaction)
-    _deduct_fee(state, account, transaction)
+    state.move(MovementKind.fee, transaction, transaction.fee, now)
     return transaction
 
 
@@ -156,9 +156,8 @@ def initiate_payout(call: Call, body: PayoutBody) -> Transaction:
     transaction.channel_id, transaction.fee = channel.id if channel else None, account.fee
     state.add(transaction)
     # At acceptance, because a queued payout already holds its money.
-    account.b2c_balance -= transaction.amount
-    state.record_movement(MovementKind.payout, transaction, transaction.amount, call.now)
-    _deduct_fee(state, account, transaction)
+    state.move(MovementKind.payout, transaction, transaction.amount, call.now)
+    state.move(MovementKind.fee, transaction, transaction.fee, call.now)
     return transaction
 
 
@@ -217,10 +216,3 @@ def _check_fee(account: Account) -> None:
     # An empty wallet still covers a fee of 0, which means that no pricing rule is configured.
     if account.service_balance < account.fee:
         raise Refusal("INSUFFICIENT_SERVICE_BALANCE")
-
-
-def _deduct_fee(state: ServiceState, account: Account, transaction: Transaction) -> None:
-    if transaction.fee:
-        account.service_balance -= transaction.fee
-        account.service_updated_at = transaction.created_at
-        state.record_movement(MovementKind.fee, transaction, transaction.fee, transaction.created_at)

@@ -230,11 +230,19 @@ class ServiceState:
                 return due, subject
         return None
 
-    def record_movement(self, kind: MovementKind, transaction: Transaction, amount: Decimal, now: datetime) -> None:
-        """Append a committed movement of money to the ledger, unless it is 0, as a fee without a pricing rule is."""
-        if amount:
-            of = transaction
-            self.ledger.append(Movement(kind, of.id, of.tenant_id, of.reference, amount, of.phone, now))
+    def move(self, kind: MovementKind, transaction: Transaction, amount: Decimal, now: datetime) -> None:
+        """Change the wallet that a movement concerns, and append it to the ledger."""
+        if not amount:  # a fee without a pricing rule
+            return
+        of, account = transaction, self.accounts[transaction.tenant_id].account
+        change = -amount if kind in {MovementKind.payout, MovementKind.fee} else amount
+        is_b2c = of.kind is Kind.WALLET_TOPUP_B2C or kind in {MovementKind.payout, MovementKind.reversal}
+        if is_b2c:
+            account.b2c_balance += change
+        elif kind is not MovementKind.stk:  # which goes to the merchant's own channel
+            account.service_balance += change
+            account.service_updated_at = now
+        self.ledger.append(Movement(kind, of.id, of.tenant_id, of.reference, amount, of.phone, now))
 
     def reset(self, now: datetime) -> None:
         """Forget everything except the accounts, which are restored in place."""
