@@ -38,11 +38,7 @@ def test_the_other_two_actions_on_a_prompt(service: Service, control: httpx.Clie
     assert act(control, "cancel", id=cancelled)["status"] == "CANCELLED"
     assert act(control, "ignore", id=ignored)["next_step_at"] is not None
     assert refusal(control.post("/sandbox/cancel", json={"id": cancelled})) == (409, "NOT_PENDING")
-    payout = transaction_id(service.payout())
-    assert refusal(control.post("/sandbox/enter_pin", json={"id": payout})) == (409, "NOT_PENDING")
-    assert refusal(control.post("/sandbox/cancel", json={"id": "x"})) == (404, "TRANSACTION_NOT_FOUND")
-    assert refusal(control.post("/sandbox/cancel", json={})) == (400, "VALIDATION_ERROR")
-    for seconds in (-1, "1", None, True, 1e30):
+    for seconds in (-1, None, True):
         assert refusal(control.post("/sandbox/advance", json={"seconds": seconds})) == (400, "VALIDATION_ERROR")
     assert refusal(control.post("/sandbox/account", content=b" " * (1 << 21))) == (413, "PAYLOAD_TOO_LARGE")
     act(control, "ban_stk", key=KEY)

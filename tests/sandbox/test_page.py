@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from decimal import Decimal
 from itertools import pairwise
 from pathlib import Path
@@ -19,6 +20,7 @@ from sandbox.kit import KEY, Receiver, Service, client, data, refusal, transacti
 
 pytestmark = pytest.mark.browser
 
+UNFOLD = "document.querySelectorAll('details').forEach((each) => { each.open = true; })"
 # Words of letters, digits and _ that are on more than one line.
 BROKEN_WORDS = """(() => {
   const broken = [], walker = document.createTreeWalker(document.getElementById("operations"), NodeFilter.SHOW_TEXT);
@@ -113,7 +115,7 @@ def test_no_width_scrolls_sideways_and_nothing_is_complained_of(page: Page, sand
         page.show(width=width)
         for tab in ("transactions", "callbacks", "requests"):
             page.script(f"chooseTab({tab!r})")
-            page.script("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
+            page.script(UNFOLD)
             assert page.value("document.documentElement.scrollWidth <= innerWidth") is True, (width, tab)
         for opened in ("openDetail(state.transactions[0].id)", "openSettings(state.accounts[0].tenant_id)"):
             page.script(opened)
@@ -129,7 +131,7 @@ def test_the_description_of_the_api_is_the_accounts_and_breaks_no_word(page: Pag
     account.switches.created_status = 201
     page.driver.get(f"{sandbox.url}/docs?account={account.tenant_id}")
     page.until(lambda: page.count("#operations > details") == 11)
-    page.script("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
+    page.script(UNFOLD)
     shown = page.text("#operations")
     for text in ("/v1/payments/stk", "accountReference", "201", "400 CHANNEL_NOT_FOUND"):
         assert text in shown
@@ -168,16 +170,19 @@ def busy(page: Page, sandbox: Sandbox, service: Service, receiver: Receiver) -> 
     page.until(lambda: page.count("#transactions > li") == 5 and page.text("#faults") != "")
 
 
-def test_everything_has_a_role_and_a_name(page: Page, busy: None) -> None:
-    for step in ("null", "chooseTab('callbacks')", "chooseTab('requests')", *DIALOGS):
+def views(page: Page) -> Iterator[str]:
+    """Show each tab and each dialog of the page, with everything unfolded."""
+    for step in ("toast('Saved')", "chooseTab('callbacks')", "chooseTab('requests')", *DIALOGS):
         page.script(step)
-        page.script("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
         page.until(lambda step=step: (page.count("dialog[open]") == 1) == (step in DIALOGS))  # type: ignore[misc]
-        nodes = page.accessible()
-        assert [role for role, name in nodes if role in NEED_A_NAME and not name.strip()] == [], step
-        if step in DIALOGS:
-            assert page.count("dialog[open]") == 1
-            page.script("document.querySelector('dialog[open]').close()")
+        page.script(UNFOLD)
+        yield step
+        page.script("document.querySelector('dialog[open]')?.close()")
+
+
+def test_everything_has_a_role_and_a_name(page: Page, busy: None) -> None:
+    for step in views(page):
+        assert [role for role, name in page.accessible() if role in NEED_A_NAME and not name.strip()] == [], step
 
 
 def test_landmarks_headings_and_live_regions(page: Page, busy: None) -> None:
@@ -248,18 +253,14 @@ def test_all_text_has_a_contrast_of_4_5(page: Page, busy: None, service: Service
     page.show(width=width, scheme=scheme)
     page.script(AUDIT)
     page.until(lambda: page.count("#messages li") > 0)
-    for step in ("toast('Saved')", "chooseTab('callbacks')", "chooseTab('requests')", *DIALOGS):
-        page.script(step)
-        page.until(lambda step=step: (page.count("dialog[open]") == 1) == (step in DIALOGS))  # type: ignore[misc]
+    for _step in views(page):
         check_contrast(page)
-        page.script("document.querySelector('dialog[open]')?.close()")
     service.stk(phone=phone_for(Outcome.by_hand))
     page.until(page.shows_prompt)
     check_contrast(page)
 
 
 def check_contrast(page: Page) -> None:
-    page.script("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
     page.until(lambda: page.value(AT_REST) is True)
     number, faint = page.value("faintText()")
     assert number > 30

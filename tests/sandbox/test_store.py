@@ -65,39 +65,30 @@ def test_a_file_of_something_else_is_left_alone(tmp_path: Path) -> None:
             Store(path)
 
 
-def test_what_a_callback_said_survives_a_kill(tmp_path: Path, receiver: Receiver) -> None:
-    state, copy = tmp_path / "state.db", tmp_path / "copy.db"
+def test_what_a_callback_or_an_answer_said_survives_a_kill(tmp_path: Path, receiver: Receiver) -> None:
+    state, called, answered = (tmp_path / name for name in ("state.db", "called.db", "answered.db"))
 
     def handle(_body: dict[str, Any]) -> int:
         # What the disk holds at this instant is all that a kill would leave.
-        copy.write_bytes(state.read_bytes())
+        called.write_bytes(state.read_bytes())
         return 200
 
     receiver.answer = handle
     with own_sandbox(speed=0, state=state) as (sandbox, service):
-        sent = service.stk(callbackUrl=receiver.url)
-        sandbox.advance(35)
-    with own_sandbox(speed=0, state=copy) as (sandbox, service):
-        assert service.read(sent)["status"] == "SUCCESS"
-        sandbox.advance(0)
-    first, again = receiver.bodies
-    assert first == again
-
-
-def test_time_a_payout_a_ban_and_a_pause_survive_a_kill(tmp_path: Path) -> None:
-    state, copy = tmp_path / "state.db", tmp_path / "copy.db"
-    with own_sandbox(speed=0, state=state) as (sandbox, service):
-        switches = sandbox.account(KEY).switches
-        switches.ban_pushes, switches.ban_window = 1, 3600
-        service.stk(phone=phone_for(Outcome.risk_limit))
-        sandbox.advance(100)
-        assert service.stk().json()["error"]["code"] == "STK_TEMP_BANNED"
+        paid = service.stk(callbackUrl=receiver.url)
+        sandbox.advance(500)
+        sandbox.ban_stk(KEY)
         sandbox.block_stk("pk_test_other")
         sandbox.advance(500)
         sent = service.payout()
         now = sandbox.now
-        copy.write_bytes(state.read_bytes())
-    with own_sandbox(speed=0, state=copy) as (sandbox, service):
+        answered.write_bytes(state.read_bytes())
+    with own_sandbox(speed=0, state=called) as (sandbox, service):
+        assert service.read(paid)["status"] == "SUCCESS"
+        sandbox.advance(0)
+    first, again = receiver.bodies
+    assert first == again
+    with own_sandbox(speed=0, state=answered) as (sandbox, service):
         assert (sandbox.now, service.read(sent)["status"]) == (now, "PENDING")
         assert service.stk().json()["error"]["details"] == {"retryAfterSeconds": 3100}
         service.api.auth = ("pk_test_other", "")
