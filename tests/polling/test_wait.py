@@ -149,15 +149,6 @@ def test_a_read_after_a_callback_that_shows_no_end_leaves_the_wait_to_its_schedu
     assert service.times == [4.0, 15.0]
 
 
-def test_a_callback_for_one_of_many_does_not_delay_the_others(sdk: MakeSdk) -> None:
-    service = Service()
-    service.add_many(2, (14.0, "SUCCESS"))
-    driver = sdk(service)
-    driver.at(8.0, lambda client: client.transactions.notify("t0"))
-    assert len(driver.ends("t0", "t1")) == 2
-    assert service.requests == [(8.0, "/transactions/t0"), (15.0, "/transactions")]
-
-
 @pytest.mark.parametrize("status", ["FAILED", "CANCELLED", "EXPIRED"])
 def test_an_end_without_success_costs_one_read_more_for_its_result_code(sdk: MakeSdk, status: str) -> None:
     service = Service()
