@@ -1,10 +1,8 @@
 """The loop in which one call reads for all: the waits of one key, or all confirmations of callbacks.
 
-A key has 60 requests a minute; one read of each payment every ten seconds would allow ten payments. A page of the list
-costs one request, too, and shows the newest hundred. So each wait registers an id and a time, and whoever holds the
-lock reads for all that are due: if it is only one, by id; else pages of the list, and then by id what they do not show.
-A call does this, and not a worker that a client would have to start, stop and recover. If the call ends, is cancelled
-or gives up, another one takes the lock.
+A page of the list costs one request, as a read by id does, and shows the newest hundred. So each wait registers an id
+and a time, and whoever holds the lock reads for all that are due: by id if it is only one, else pages, and then by id
+what they do not show. Calls do this, and not a worker that a client would have to start, stop and recover.
 
 Invariants:
 - Only the call that holds the lock reads. So at most one request is in flight for all waits on a key, and one for all

@@ -115,6 +115,8 @@ class JournalAccess:
         """Write the outcome of a call that ends with an exception. Log a failure. Return whether it was written."""
         if isinstance(cause, Exception):
             return bool(await self.run_or_log(work, *args, **kwargs))
+        if isinstance(cause, GeneratorExit):  # a discarded coroutine cannot await; its row reads as UNKNOWN
+            return False
         # A cancelled task does not wait for a locked database. The write continues in its thread.
         done = list[object]()
         write = partial(self._bounded, _LEAST_SECONDS, partial(work, *args, **kwargs))

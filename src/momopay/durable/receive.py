@@ -1,14 +1,5 @@
 """Receive a callback (webhook): confirm it, record what the service's record says, and call the handler once.
 
-| what came | status | what the service does |
-|---|---|---|
-| an end that was handled, now or before; a transaction that has not ended | 200 | stops |
-| a body that is not a callback | 400 | repeats it, without effect |
-| no valid token, or one for another payment; an id that no transaction can have | 403 | repeats it, without effect |
-| an end that is being handled elsewhere, or that the service's record or the journal contradicts | 503 | repeats it |
-| an end whose handler raised an error of momopay; one that could not be read or recorded | 503 | repeats it |
-| an end whose handler raised any other error | 500 | repeats it |
-
 Invariants:
 
 * A callback only says that it is time to look. The record that the service shows is recorded and handled; a callback

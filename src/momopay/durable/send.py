@@ -93,8 +93,6 @@ class Sender:
                     self._call.before_body = partial(self._check_row, lease, draft, began)
                     try:
                         record: Sent = await self._call.run()
-                    except GeneratorExit:  # a discarded coroutine cannot await; its row reads as UNKNOWN
-                        raise
                     except BaseException as error:
                         await self._record_failure(lease, draft, error)
                         raise
@@ -135,8 +133,6 @@ class Sender:
         seconds, now = self._session.limits.deadline + _LEASE_GRACE, self._session.clock.service_now_if_known()
         try:
             may_send = await self._journal.run(self._store.begin, lease, draft, seconds, read=read, service_now=now)
-        except GeneratorExit:  # a discarded coroutine cannot await
-            raise
         except BaseException as error:
             # The statement may still wait for a lock in its thread, and rolls back once the lease has ended. If it was
             # committed before it failed, the outcome below undoes it.
