@@ -267,7 +267,8 @@ def test_a_callback_survives_a_full_disk(way: Receive, write: str, before: Any, 
 @pytest.mark.parametrize("missing", [["amount"], ["amount", "phone_number", "type", "created_at", "updated_at"]])
 def test_what_a_callback_lacks_is_read(missing: list[str], journal: Journal) -> None:
     put(journal, "SAL-1", UNKNOWN)
-    body = callback_body("SAL-1", **dict.fromkeys(missing))
+    fields: dict[str, Any] = dict.fromkeys(missing)
+    body = callback_body("SAL-1", **fields)
     assert received(body, SIGNER, journal) == (200, ["the-id SUCCESS"])
     assert state_of(journal, "SAL-1") is ACCEPTED
 

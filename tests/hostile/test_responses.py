@@ -35,7 +35,7 @@ from hostile.endpoints import (
     outcome,
     places,
 )
-from test_callbacks import PAYLOAD
+from models.kit import PAYLOAD
 from wire import MEBIBYTE
 
 BODY = b"<body>"

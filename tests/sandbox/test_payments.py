@@ -13,7 +13,7 @@ def test_what_a_prompt_and_a_payout_move_at_once(service: Service, sandbox: Sand
     account = sandbox.account(KEY)
     assert '"amount":100,' in service.stk().text  # whole shillings without a fraction
     assert data(service.stk())["providerRequestId"] != data(service.stk())["providerRequestId"]
-    assert (account.service_balance, {entry.kind for entry in sandbox.ledger}) == (9_997, {MovementKind.fee})
+    assert (account.service_balance, {entry.kind for entry in sandbox.ledger}) == (Decimal(9_997), {MovementKind.fee})
     data(service.payout())
     assert account.b2c_balance == Decimal("999749.50")
     assert [(entry.kind, entry.reference, entry.phone) for entry in sandbox.ledger[3:]] == [
