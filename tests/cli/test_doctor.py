@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from email.utils import format_datetime
-from functools import cache
-from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -19,17 +17,9 @@ from momopay.sandbox import Account, Fault, Sandbox
 from served import asgi_served
 from wire import Step, answers, refuses, serve
 
-EVERY = ["python", "packages", "key", "address", "tls", "reachable", "clock", "wallet", "channels", "list"]
+EVERY = ["python", "key", "address", "tls", "reachable", "clock", "wallet", "channels", "list"]
 NO_KEY = "fix the key first"
 NO_WAY = "fix the way to the service first"
-
-
-installed_version = cache(version)  # to read one takes longer than the rest of a check
-
-
-@pytest.fixture(autouse=True)
-def _versions_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("momopay.cli.doctor.version", installed_version)
 
 
 @dataclass(frozen=True)

@@ -74,10 +74,11 @@ def test_a_backup_opens_and_overwrites_nothing(shell: Shell, tmp_path: Path) -> 
     copy = tmp_path / "copy.db"
     assert (shell("journal", "backup", str(copy)).code, stat.S_IMODE(copy.stat().st_mode)) == (0, 0o600)
     assert len(shell("journal", "list", "--json", "--journal", str(copy)).lines) == 3
-    for wrong in (copy, tmp_path / "none" / "copy.db", tmp_path / ("x" * 300) / "copy.db", Path("/")):
+    for wrong in (copy, Path("/")):
         refused = shell("journal", "backup", str(wrong))
         assert (refused.code, refused.err.startswith("Error: FILE: ")) == (2, True)
-    assert shell("journal", "backup", str(tmp_path / ("x" * 300))).code == 3
+    for wrong in (tmp_path / "none" / "copy.db", tmp_path / ("x" * 300) / "copy.db", tmp_path / ("x" * 300)):
+        assert shell("journal", "backup", str(wrong)).code == 3
 
 
 def test_anonymising_is_asked_about(shell: Shell) -> None:
@@ -206,7 +207,7 @@ def test_reconciling_a_day_and_a_month(momopay: Shell, client: Client, sandbox: 
     with out.open(newline="") as file:
         assert [row["reference"] for row in csv.DictReader(file)] == ["A"]
     for wrong in ("yesterday", "2026-13", "2026-11-31", "9999-12", "9999-12-31", "0001-01-01", "0001-01"):
-        for zone in ([], ["--utc"]):
+        for zone in ([], ["--timezone", "UTC"]):
             refused = momopay(*command, "--day", wrong, *zone)
             assert (refused.code, refused.err.startswith("Error: --day: ")) == (2, True)
     for wrong_text in ("reference,amount,state\nA,500,SHIPPED\n", "reference,amount,state\nJosé,500,PAID\n"):

@@ -14,7 +14,7 @@ from rich.table import Table
 
 from cli.kit import NORMALISED, PHONE, Shell
 from in_turn import in_turn
-from momopay.cli.output import Output, end_of, local, moment, moment_of, use_machines_zone, use_timezone, use_utc
+from momopay.cli.output import Output, end_of, local, moment, moment_of, use_machines_zone, use_timezone
 from momopay.sandbox import Sandbox
 from patience import LONGEST
 
@@ -140,7 +140,7 @@ def test_a_date_is_one_of_the_zone() -> None:
     assert moment_of("2026-01-01") == moment_of("2026-01-01T00:00") == NEW_YEAR
     assert moment_of("2026-01-01T00:00+00:00") == datetime(2026, 1, 1, tzinfo=UTC)
     assert local(NEW_YEAR).isoformat() == "2026-01-01T00:00:00+03:00"
-    use_utc(True)
+    use_timezone("UTC")
     assert moment_of("2026-01-01") == datetime(2026, 1, 1, tzinfo=UTC)
     assert local(NEW_YEAR).isoformat() == "2025-12-31T21:00:00+00:00"
 
@@ -191,7 +191,7 @@ def test_a_wrong_date_names_its_option_and_nothing_is_sent(momopay: Shell, sandb
 def test_dates_and_times_of_a_command_are_of_its_zone(momopay: Shell, sandbox: Sandbox) -> None:
     made = momopay("collect", "--no-journal", "--amount", "5", "--phone", PHONE, "--json").json["transaction_id"]
     nairobi = ("--timezone", "Africa/Nairobi")
-    for option, zone in ((nairobi, "EAT"), (("--utc",), "UTC"), (("--timezone", "UTC"), "UTC"), ((), time.tzname[0])):
+    for option, zone in ((nairobi, "EAT"), (("--timezone", "UTC"), "UTC"), ((), time.tzname[0])):
         assert momopay("transactions", "get", made, *option).out.count(f" {zone} ") == 2
     # The zone goes first, wherever it stands.
     assert momopay("transactions", "list", "--from", "2026-01-01", *nairobi, "--to", "2026-01-31").code == 0

@@ -30,13 +30,13 @@ def journal(tmp_path: Path) -> Journal:
 @pytest.fixture
 def report(momopay: Shell, journal: Journal, tmp_path: Path) -> Path:
     path = tmp_path / "report.html"
-    assert momopay("report", "--html", str(path), "--utc", "--journal", str(tmp_path / "shop.db")).code == 0
+    assert momopay("report", "--html", str(path), "--timezone", "UTC", "--journal", str(tmp_path / "shop.db")).code == 0
     return path
 
 
 def test_the_numbers_are_the_librarys(momopay: Shell, journal: Journal, report: Path) -> None:
     database = str(report.with_name("shop.db"))
-    done = momopay("report", "--html", str(report), "--days", "7", "--utc", "--json", "--journal", database)
+    done = momopay("report", "--html", str(report), "--days", "7", "--timezone", "UTC", "--json", "--journal", database)
     (day, *_), today = done.json["days"], done.json["days"][-1]
     assert today["date"] == journal.activity(7, zone=UTC)[-1].date.isoformat()
     assert (today["collected"], today["failed"]) == (

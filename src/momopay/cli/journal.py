@@ -124,11 +124,6 @@ def backup(
         momopay journal backup backup-2026-11-30.db --journal shop.db
     """
     with options.open_journal() as journal:
-        folder = path.absolute().parent
-        # `access` comes first, because `is_dir` raises for a folder inside one that may not be entered.
-        if not (os.access(folder, os.W_OK) and folder.is_dir()):
-            problem = f"FILE: there is no folder {plain(folder)} that can be written to"
-            raise CommandError(problem, remedy="create it, or give another FILE")
         journal.backup(path)
     options.output.result({"file": str(path)}, f"Copied to {plain(path)}")
 
@@ -291,7 +286,7 @@ def reconcile(
         options.client(journal) as client,
         stderr().status("Reading the service's list"),
     ):
-        report = client.transactions.reconcile(day=first, last_day=last, orders=booked, utc=options.is_utc)
+        report = client.transactions.reconcile(day=first, last_day=last, orders=booked, utc=options.timezone == "UTC")
     if out is not None:
         report.write_csv(out)
     output.record({**asdict(report), "agrees": report.agrees}, "differences", "agrees")

@@ -10,7 +10,7 @@ import os
 import select
 import sys
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -22,7 +22,7 @@ from typer import Option
 import momopay
 from momopay._redaction import key_mode
 from momopay.cli.exit_codes import CommandError, ExitCode
-from momopay.cli.output import Output, end_of, kes, moment_of, plain, stderr, use_timezone, use_utc
+from momopay.cli.output import Output, end_of, kes, moment_of, plain, stderr, use_timezone
 from momopay.errors import RequestValidationError
 from momopay.money import parse_amount
 from momopay.phones import normalise_phone
@@ -153,7 +153,6 @@ TimeZone: TypeAlias = Annotated[
     str | None,
     Option(metavar="NAME", callback=use_timezone, is_eager=True, help="The zone of times; by default this machine's."),
 ]
-Utc: TypeAlias = Annotated[bool, Option("--utc", callback=use_utc, is_eager=True, help="The same as --timezone UTC.")]
 JournalAt: TypeAlias = Annotated[
     str | None,
     Option(
@@ -253,16 +252,9 @@ def check_writable(path: Path | None, option: str, *used: Path | None) -> None:
                     is_database = file.read(len(_SQLITE)) == _SQLITE
     except OSError as error:
         raise CommandError(f"{option} {plain(path)} cannot be written: {error.strerror}", remedy=remedy) from error
-    if is_database or any(each is not None and _is_same(path, each) for each in used):
+    if is_database or any(each is not None and path.resolve() == each.resolve() for each in used):
         what = "is a database, perhaps a journal" if is_database else "is used by this command"
         raise CommandError(f"{option} {plain(path)} {what}, and would be overwritten", remedy="give another file")
-
-
-def _is_same(path: Path, other: Path) -> bool:
-    """Return whether both are the same file, also through a link, or in another case if the file system ignores it."""
-    with suppress(OSError):  # one of them does not exist
-        return path.samefile(other)
-    return path.resolve() == other.resolve()
 
 
 def journal_exists(where: str) -> bool:
@@ -279,13 +271,7 @@ class DisplayOptions:
 
     show_phones: ShowPhones = False
     timezone: TimeZone = None
-    utc: Utc = False
     as_json: Json = False
-
-    @property
-    def is_utc(self) -> bool:
-        """Whether days and times are of UTC."""
-        return self.utc or self.timezone == "UTC"
 
     @property
     def output(self) -> Output:

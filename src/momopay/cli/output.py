@@ -93,13 +93,6 @@ def use_timezone(name: str | None) -> str | None:
     return name
 
 
-def use_utc(utc: bool) -> bool:
-    """Set the zone of all times of this command to UTC; the callback of ``--utc``."""
-    if utc:
-        _ZONE.set(UTC)
-    return utc
-
-
 def use_machines_zone() -> None:
     """Show times in the zone of this machine, until an option says otherwise."""
     _ZONE.set(None)

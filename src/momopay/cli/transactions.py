@@ -34,7 +34,7 @@ from momopay.cli.options import (
     whole_phone,
     word_option,
 )
-from momopay.cli.output import Output, kes, plain, stderr
+from momopay.cli.output import Output, kes, stderr
 from momopay.phones import same_phone
 
 app: typer.Typer = typer.Typer(cls=Group, help="List, read, find and wait for transactions.", no_args_is_help=True)
@@ -156,7 +156,6 @@ def list_(
     amount_max: Annotated[Decimal | None, kes_option("--max", "This amount and less.")] = None,
     q: Annotated[str | None, Option("--q", metavar="TEXT", help="Search text, as the service takes it.")] = None,
     limit: Annotated[int, Option(metavar="N", min=1, max=100, help="Transactions in a page.")] = 20,
-    cursor: Annotated[str | None, Option(metavar="CURSOR", help="The next_cursor of the previous page.")] = None,
     everything: Annotated[bool, flag("--all", "All pages, not one; 100 to a request.")] = False,
 ) -> None:
     """List transactions, newest first.
@@ -178,14 +177,11 @@ def list_(
         "amount_max": amount_max,
         "q": q,
     }
-    # A list that began in the middle would look complete.
-    if everything and cursor is not None:
-        raise CommandError("--all begins at the newest", remedy="give --all or --cursor, not both")
     with options.client() as client:
         if everything:
             _show_all(output, client.transactions.iter(**filters))
             return
-        page = client.transactions.list(limit=limit, cursor=cursor, **filters)
+        page = client.transactions.list(limit=limit, **filters)
     if output.as_json:
         output.result(page)
         return
@@ -193,7 +189,7 @@ def list_(
     if page.unread:
         output.result(None, f"Items that could not be read: {len(page.unread)}")
     if page.next_cursor:
-        output.result(None, f"More with --cursor {plain(page.next_cursor)}, or all with --all")
+        output.result(None, "More with --all")
 
 
 @command(app)
