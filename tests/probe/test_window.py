@@ -24,7 +24,7 @@ def test_the_window_is_found(scene: Scene, window: Literal["fixed", "sliding"], 
     scene.client = scene.client.with_options(budget=budget)
     found = scene.probe(rate=True)
     assert (found.switches["rate_window"], found.facts["rate_limit"]) == (window, limit)
-    assert (scene.methods, "get 429" in scene.notes[0]) == ({"GET"}, True)
+    assert (found.facts["retry_after"], scene.methods, "get 429" in scene.notes[0]) == ("text", {"GET"}, True)
     assert budget.reserve(scene.time.now(), Lane.PAYMENT) > 60, "whoever shares the budget waits"
 
 
