@@ -17,6 +17,7 @@ import shutil
 import sys
 import tempfile
 import threading
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +61,10 @@ settings.configure(
         "django.contrib.auth.middleware.AuthenticationMiddleware",
         "django.contrib.messages.middleware.MessageMiddleware",
     ],
-    MOMOPAY={"CALLBACK_BASE_URL": os.environ.get("SHOP_URL", f"http://127.0.0.1:{PORT}") + "/momopay/"},
+    MOMOPAY={
+        "CALLBACK_BASE_URL": os.environ.get("SHOP_URL", f"http://127.0.0.1:{PORT}") + "/momopay/",
+        "LINK": "/orders/{reference}",
+    },
     ROOT_URLCONF=__name__,
     SECRET_KEY=os.environ.get("DJANGO_SECRET_KEY") or get_random_secret_key(),
     STATIC_URL="static/",
@@ -132,8 +136,17 @@ def on_end(payment: Payment, **_: object) -> None:
         else:
             move(payment.reference, "NOT PAID", "WAITING")
     elif payment.refund_of is not None:
-        ended = "REFUNDED" if payment.is_paid else "REFUND CAME BACK"
-        move(payment.refund_of, ended, "PAID", "REFUND CAME BACK")
+        if payment.status == "REVERSED":
+            move(payment.refund_of, "REFUND CAME BACK", "PAID", "REFUNDED")
+        elif payment.is_paid and payment.refunded >= paid(payment.refund_of):
+            # After a part, it stays PAID.
+            move(payment.refund_of, "REFUNDED", "PAID", "REFUND CAME BACK")
+
+
+def paid(order: str) -> Decimal:
+    """Return what was paid for an order, in KES; more than its amount, if it was paid twice."""
+    entry = client.journal.get(order, EntryKind.COLLECTION) if client.journal else None
+    return sum((each.amount for each in (entry.counting if entry else ())), Decimal(0))
 
 
 def pay(request: HttpRequest) -> HttpResponse:

@@ -22,6 +22,7 @@ import threading
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, closing
+from decimal import Decimal
 from string import Template
 
 import uvicorn
@@ -115,10 +116,17 @@ def on_end(payment: Payment) -> None:
         else:
             move(payment.reference, "NOT PAID", "WAITING")
     elif payment.refund_of is not None:
-        if payment.is_paid:
-            move(payment.refund_of, "REFUNDED", "REFUNDING", "REFUND CAME BACK")
-        elif payment.status == "REVERSED":
-            move(payment.refund_of, "REFUND CAME BACK", "REFUNDING")
+        if payment.status == "REVERSED":
+            move(payment.refund_of, "REFUND CAME BACK", "PAID", "REFUNDED")
+        elif payment.is_paid and payment.refunded >= paid(payment.refund_of):
+            # After a part, it stays PAID.
+            move(payment.refund_of, "REFUNDED", "PAID", "REFUND CAME BACK")
+
+
+def paid(order: str) -> Decimal:
+    """Return what was paid for an order, in KES; more than its amount, if it was paid twice."""
+    entry = journal.get(order, EntryKind.COLLECTION)
+    return sum((each.amount for each in (entry.counting if entry else ())), Decimal(0))
 
 
 def sweep() -> None:
@@ -126,15 +134,12 @@ def sweep() -> None:
     client.transactions.sweep(handler=on_end)
 
 
-def refund(order: str) -> Payment:
-    """Pay an order back. Call it again after an error, or when a refund came back."""
-    move(order, "REFUNDING", "PAID", "REFUND CAME BACK")
-    number = 1
-    while (last := journal.get(f"{order}-R{number}")) and last.status == "REVERSED":
-        number += 1
+def refund(order: str, amount: int | None = None, number: int = 1) -> Payment:
+    """Pay back an amount, by default all that is left. However often it is called, each number is one refund."""
     reference = f"{order}-R{number}"
     return client.payouts.refund(
         of=order,
+        amount=amount,
         reference=reference,
         callback_url=callback_url(reference),
     )
@@ -230,14 +235,15 @@ def steps(sandbox: Sandbox) -> None:
     until(third, "NOT PAID")
     press_pay(third, "0723000001")
     until(third, "PAID")
-    print("4. The shop pays back. It runs the refund twice, and it is paid once.")
-    print(f"  refund {refund(first).reference}, {refund(first).reference}")
+    print("4. The shop pays back KES 40, which leaves the order PAID. It runs the refund twice, and it is paid once.")
+    print(f"  refund {refund(first, 40).reference}, {refund(first, 40).reference}")
+    print(f"  refund the rest, {refund(first, number=2).reference}")
     until(first, "REFUNDED")
     print("5. A refund comes back, as the sweep finds out, and is paid again under the next reference.")
     sandbox.end_next("reversed", kind="payout")
     print(f"  refund {refund(third).reference}")
     until(third, "REFUND CAME BACK", sweep)
-    print(f"  refund {refund(third).reference}")
+    print(f"  refund {refund(third, number=2).reference}")
     until(third, "REFUNDED")
     moved = [f"{each.kind} {each.reference}" for each in sandbox.ledger if each.kind != "fee"]
     print("The service's own ledger:", *moved, sep="\n  ")

@@ -28,9 +28,12 @@ def test_orders_are_paid_once_and_paid_back_once(service: Service, tmp_path: Pat
     port = free_port()
     env = service.env(SHOP_URL=f"http://127.0.0.1:{port}", DJANGO_SECRET_KEY="only-for-this-test-0123")
 
-    def refund(order: str) -> None:
-        twice = f"from momopay.integrations.django import client; [client.payouts.refund(of='{order}') for _ in '12']"
+    def refund(order: str, **given: object) -> None:
+        call = f"client.payouts.refund(**{ {'of': order, **given} })"
+        twice = f"from momopay.integrations.django import client; [{call} for _ in '12']"
         run("django_shop.py", "shell", "--no-imports", "-c", twice, env=env, cwd=tmp_path)
+        service.sandbox.advance(60)
+        run("django_shop.py", "momopay_sweep", env=env, cwd=tmp_path)
 
     with serving("django_shop.py", tmp_path, port=port, env=env) as web:
         cancelled = pay(web, phone_for(Outcome.cancelled))
@@ -43,18 +46,15 @@ def test_orders_are_paid_once_and_paid_back_once(service: Service, tmp_path: Pat
         run("django_shop.py", "momopay_sweep", env=env, cwd=tmp_path)
         assert state_of(web, unheard) == "PAID"
         assert web.http.post("/momopay/callback", json={}).status_code == 403
-        refund(cancelled)
-        if service.account.switches.payout_callback_field != "callbackUrl":  # no callback comes
-            service.sandbox.advance(60)
-            run("django_shop.py", "momopay_sweep", env=env, cwd=tmp_path)
+        refund(cancelled, amount=40)
+        assert state_of(web, cancelled) == "PAID"
+        refund(cancelled, reference=f"{cancelled}-R2")
         reaches(web, cancelled, "REFUNDED")
         service.sandbox.end_next("reversed", kind="payout")
         refund(unheard)
-        service.sandbox.advance(60)
-        run("django_shop.py", "momopay_sweep", env=env, cwd=tmp_path)
         assert state_of(web, unheard) == "REFUND CAME BACK"
     assert service.moved("stk") == {cancelled: 1, unheard: 1}
-    assert service.moved("payout") == {f"{cancelled}-R1": 1, f"{unheard}-R1": 1}
+    assert service.moved("payout") == {f"{cancelled}-R1": 1, f"{cancelled}-R2": 1, f"{unheard}-R1": 1}
 
 
 def test_the_plain_command(tmp_path: Path) -> None:
