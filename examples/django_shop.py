@@ -145,7 +145,8 @@ def on_end(payment: Payment, **_: object) -> None:
 
 def paid(order: str) -> Decimal:
     """Return what was paid for an order, in KES; more than its amount, if it was paid twice."""
-    entry = client.journal.get(order, EntryKind.COLLECTION) if client.journal else None
+    journal = client.journal
+    entry = journal.get(order, EntryKind.COLLECTION) if journal else None
     return sum((each.amount for each in (entry.counting if entry else ())), Decimal(0))
 
 

@@ -11,17 +11,18 @@
 
   if (document.documentElement.scrollWidth > innerWidth) found.push("the page scrolls sideways");
 
-  // Only code scrolls in a box of its own. Nothing else is cut off, and no table needs to scroll.
+  // Only code and pictures of a terminal scroll in a box of their own. Nothing else is cut off, and no table needs to scroll.
   for (const element of document.querySelectorAll("article *")) {
     const box = element.getBoundingClientRect();
-    if (box.width && box.right > innerWidth + 1 && !element.closest("pre, thead")) found.push(`cut off: ${element.tagName} ${element.textContent.trim().slice(0, 40)}`);
+    if (box.width && box.right > innerWidth + 1 && !element.closest("pre, thead, .terminal")) found.push(`cut off: ${element.tagName} ${element.textContent.trim().slice(0, 40)}`);
   }
   // The button to copy a block lies on none of its text.
   for (const button of document.querySelectorAll("article .md-code__nav")) {
     const on = button.getBoundingClientRect();
     const range = document.createRange();
     range.selectNodeContents(button.closest("pre").querySelector("code"));
-    const covers = [...range.getClientRects()].some((box) => box.right > on.left + 1 && box.left < on.right - 1 && box.bottom > on.top + 1 && box.top < on.bottom - 1);
+    const end = button.closest("pre").getBoundingClientRect().right; // what is beyond is scrolled to
+    const covers = [...range.getClientRects()].some((box) => Math.min(box.right, end) > on.left + 1 && box.left < on.right - 1 && box.bottom > on.top + 1 && box.top < on.bottom - 1);
     if (on.width && covers) found.push(`a button lies on code: ${range.toString().slice(0, 40)}`);
   }
   // On a phone the rows of a wide table are blocks, whose cells say which column they are of.

@@ -42,9 +42,11 @@ NOT_RUN = {
     "pip": ".ci/run installs into fresh environments",
     "pytest": "it runs this suite",
     "python -m momopay.sandbox": "it never ends; tests/sandbox run it",
+    "python -m venv": ".ci/run installs into fresh environments",
     "python examples/": "tests/examples run every example",
     "python tests/": "it takes minutes; .ci/run and the tests of each area run a short form",
     "rm": "test_other_programs.py restores a journal",
+    "source": "the virtual environment of the commands after it",
     "uvicorn": "a server that never ends; test_pages.py serves the app",
 }
 """Beginnings of commands, each with its reason. A word in the middle may be left out."""

@@ -190,8 +190,8 @@ def functions(source: str) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("program", "shown"),
     [
-        ("django_shop.py", {"front", "move", "on_end", "pay", "show"}),
-        ("shop.py", {"callback_url", "move", "on_end", "orders", "pay", "refund", "sweep"}),
+        ("django_shop.py", {"front", "move", "on_end", "paid", "pay", "show"}),
+        ("shop.py", {"callback_url", "move", "on_end", "orders", "paid", "pay", "refund", "sweep"}),
     ],
 )
 def test_the_page_of_the_shop_shows_the_programs_apart_from_docstrings(program: str, shown: set[str]) -> None:
