@@ -8,7 +8,6 @@ import json
 import os
 import pickle
 import re
-from collections.abc import Callable
 from datetime import UTC, datetime
 from decimal import Decimal
 from operator import attrgetter
@@ -22,12 +21,13 @@ from hypothesis import strategies as st
 
 import momopay
 import wire
-from drivers import Drive, Driver, session_of, unique_key
+from drivers import Drive, session_of, unique_key
 from hostile.endpoints import CALLS, MARK, Call, Responses, is_definite_refusal, places
 from in_turn import in_turn
 from models.kit import PAYLOAD
 from momopay._core.state import StkPause
 from momopay.errors import ERRORS_BY_CODE
+from resources.kit import Recorder
 from virtual import virtual_client
 
 
@@ -98,65 +98,42 @@ PHONES = st.from_regex(r"\A\+?(254|0)[17]?[0-9 ()\-]{6,14}\Z") | TEXTS
 ANYTHING: st.SearchStrategy[Any] = (
     JSON | DECIMALS | PHONES | st.binary(max_size=8) | st.datetimes() | st.dates() | st.uuids() | st.builds(object)
 )
-OPERATIONS: dict[str, tuple[str, dict[str, Any]]] = {
-    "stk": (
-        "stk.initiate",
-        {"amount": 1, "phone": "0712345678", "account_reference": "A", "transaction_desc": "B", "channel_id": "c"}
-        | {"callback_url": "https://shop.example/momo", "credential_id": "d"},
-    ),
-    "payout": (
-        "payouts.initiate",
-        {"amount": 10, "phone": "0712345678", "reference": "A", "description": "B", "currency": "KES"},
-    ),
-    "top_up": ("wallet.top_up", {"amount": 1, "phone": "0712345678", "account_reference": "A", "idempotency_key": "k"}),
-    "create": (
-        "channels.create",
-        {"name": "A", "type": "PAYBILL", "shortcode": "1", "account_number": "2", "is_default": True},
-    ),
-    "update": ("channels.update", {"channel_id": "c", "name": "A", "account_number": "2", "is_default": True}),
-    "list": (
-        "transactions.list",
-        {"limit": 5, "cursor": "c", "status": "SUCCESS", "type": "STK", "from_": datetime(2026, 1, 1, tzinfo=UTC)}
-        | {"to": "2026-02-01", "channel_id": "c", "amount_min": 1, "amount_max": Decimal("2.50"), "q": "x"},
-    ),
-    "find": (
-        "transactions.find",
-        {
-            "reference": "A",
-            "since": datetime(2026, 1, 1, tzinfo=UTC),
-            "amount": 1,
-            "phone": "0712345678",
-            "type": "B2C",
-        },
-    ),
-    "read": ("transactions.get", {"transaction_id": "t"}),
-    "channel": ("channels.get", {"channel_id": "c"}),
+PAYMENT: dict[str, Any] = {"amount": 10, "phone": "0712345678"}
+DAY = datetime(2026, 1, 1, tzinfo=UTC)
+OPERATIONS: dict[str, dict[str, Any]] = {
+    "stk.initiate": {**PAYMENT, "account_reference": "A", "transaction_desc": "B", "channel_id": "c"}
+    | {"callback_url": "https://shop.example/momo", "credential_id": "d"},
+    "payouts.initiate": {**PAYMENT, "reference": "A", "description": "B", "currency": "KES"},
+    "wallet.top_up": {**PAYMENT, "account_reference": "A", "idempotency_key": "k"},
+    "channels.create": {"name": "A", "type": "PAYBILL", "shortcode": "1", "account_number": "2", "is_default": True},
+    "channels.update": {"channel_id": "c", "name": "A", "account_number": "2", "is_default": True},
+    "transactions.list": {"limit": 5, "cursor": "c", "status": "SUCCESS", "type": "STK", "from_": DAY, "q": "x"}
+    | {"to": "2026-02-01", "channel_id": "c", "amount_min": 1, "amount_max": Decimal("2.50")},
+    "transactions.find": {**PAYMENT, "reference": "A", "since": DAY, "type": "B2C"},
+    "transactions.get": {"transaction_id": "t"},
+    "channels.get": {"channel_id": "c"},
 }
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_any_argument_is_sent_once_or_refused_by_name(drive: Callable[..., Driver], operation: str) -> None:
-    name, usual = OPERATIONS[operation]
-    sent = list[httpx.Request]()
-
-    def handler(request: httpx.Request) -> httpx.Response:
-        sent.append(request)
-        return httpx.Response(422, json={"success": False, "error": {"code": "SEEN", "message": "", "details": {}}})
-
-    driver = drive(api_key=unique_key(), transport=httpx.MockTransport(handler))
+def test_any_argument_is_sent_once_or_refused_by_name(drive: Drive, operation: str) -> None:
+    usual = OPERATIONS[operation]
+    error = {"code": "SEEN", "message": "", "details": {}}
+    service = Recorder(httpx.Response(422, json={"success": False, "error": error}))
+    driver = drive(api_key=unique_key(), transport=service.transport)
 
     @fuzz
     @given(st.dictionaries(st.sampled_from(sorted(usual)), ANYTHING, min_size=1, max_size=2))
     def check(odd: dict[str, Any]) -> None:
-        sent.clear()
+        service.requests.clear()
         with pytest.raises(momopay.MomoPayError) as caught:
-            driver(lambda client: attrgetter(name)(client)(**{**usual, **odd}))
+            driver(lambda client: attrgetter(operation)(client)(**{**usual, **odd}))
         if isinstance(caught.value, momopay.RequestValidationError):
-            assert sent == []
+            assert service.requests == []
             assert set(caught.value.fields) <= set(usual)
         else:
             assert type(caught.value) is momopay.APIError
-            (request,) = sent
+            (request,) = service.requests
             assert request.url.raw_path.startswith(b"/v1/")
             assert_exact(request, usual | odd)
 
@@ -183,15 +160,13 @@ def assert_exact(request: httpx.Request, given: dict[str, Any]) -> None:
             assert body[wire_name] == given[name]
 
 
-@pytest.mark.parametrize("since", [datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)])
-@pytest.mark.parametrize("made", ["0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z", "0001-01-01T00:00:00+14:00"])
-def test_a_search_works_at_the_ends_of_the_calendar(drive: Callable[..., Driver], since: datetime, made: str) -> None:
+@in_turn("since", [datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)])
+@in_turn("made", ["0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z", "0001-01-01T00:00:00+14:00"])
+def test_a_search_works_at_the_ends_of_the_calendar(drive: Drive, since: datetime, made: str) -> None:
     item = {"transactionId": "t", "type": "STK", "status": "PENDING", "amount": 1, "phone": "2547"}
-    page = {"items": [{**item, "createdAt": made, "updatedAt": made}], "nextCursor": None}
-    data = {**page, "overview": {"total": 1, "completed": 0, "failed": 0, "pending": 1}}
-    answer = {"success": True, "data": data, "requestId": "r"}
-    driver = drive(api_key=unique_key(), transport=httpx.MockTransport(lambda _: httpx.Response(200, json=answer)))
-    assert driver(lambda client: client.transactions.find(reference="A", since=since)) == []
+    page = Recorder({"items": [{**item, "createdAt": made, "updatedAt": made}], "nextCursor": None})
+    sdk = drive(api_key=unique_key(), transport=page.transport)
+    assert sdk(lambda client: client.transactions.find(reference="A", since=since)) == []
 
 
 def parsed(body: Any) -> momopay.Callback | None:
