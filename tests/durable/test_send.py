@@ -58,6 +58,7 @@ from journal.kit import (
     just_before,
     locked,
     put,
+    put_collection,
     state_of,
 )
 from momopay import AsyncClient, Journal, JournalError, OutcomeUnknownError, RateBudget, Transaction
@@ -67,7 +68,7 @@ from momopay.events import RetryScheduled
 from momopay.sandbox import Fault, Sandbox
 from momopay.types import Lane
 from patience import until
-from virtual import refusal
+from virtual import envelope, refusal, virtual_client
 
 
 class InterruptError(BaseException):
@@ -333,17 +334,21 @@ def test_a_call_that_waits_for_the_budget_writes_nothing_yet(shop: Shop, drive: 
 
 
 @pytest.mark.parametrize("was_refused", [False, True])
-def test_a_refund_has_one_deadline(shop: Shop, drive: Drive, was_refused: bool) -> None:
-    """There is a slot every half second: the second one reads the order. None is left for the payout or its search."""
-    shop.settle(shop.collect("o"))
+def test_a_refund_has_one_deadline(journal: Journal, was_refused: bool) -> None:
+    """There is a slot every 5 s: the second one reads the order. None is left for the payout or its search."""
+    put_collection(journal, statuses=["PENDING"])
     if was_refused:
-        put(shop.journal, "o-R1", REFUSED)
-        execute(shop.journal, "UPDATE momopay_payments SET refund_of = 'o' WHERE reference = 'o-R1'")
-    waits = drive(api_key=shop.key, base_url=shop.sandbox.base_url, budget=RateBudget(1, 0.5), deadline=0.8)
-    waits(lambda client: client.wallet.balance())
-    with pytest.raises(momopay.MomoPayError):
-        waits(refund(shop.journal))
-    assert (PAYOUTS.sent(shop.sandbox), requests(shop.sandbox).count("GET /transactions")) == (0, 0)
+        put(journal, "o-R1", REFUSED, amount=100)
+        execute(journal, "UPDATE momopay_payments SET refund_of = 'o' WHERE reference = 'o-R1'")
+    paid = envelope(listed("o", transactionId="o-0", type="STK", amount=100, status="SUCCESS"))
+
+    def answer(_method: str, path: str) -> tuple[int, Any]:
+        return 200, balance() if path in KEY_CHECK else paid
+
+    client, port = virtual_client(answer, budget=RateBudget(1, 5.0), deadline=8.0)
+    with pytest.raises(momopay.BudgetExhaustedError):
+        refund(journal)(client)
+    assert [f"{method} {path}" for _, method, path in port.requests] == [KEY_CHECK, "GET /transactions/o-0"]
 
 
 @over_both_clients
