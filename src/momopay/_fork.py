@@ -6,18 +6,15 @@ that thread was doing would never end.
 
 from __future__ import annotations
 
-import itertools
 import os
 from collections.abc import Callable
-from functools import partial
+from itertools import count
 from types import MethodType
-from typing import Any
-from weakref import ref
+from weakref import WeakValueDictionary
 
-_numbers = itertools.count()
-# An object, which may not be hashable, and the function of its method. A WeakMethod would print an AttributeError if it
-# is collected before its object, as may happen when Python ends.
-_renewals: dict[int, tuple[ref[Any], Callable[[Any], None]]] = {}
+_numbers = count()
+# By a number and the name of the method. A WeakSet would need objects that are hashable.
+_renewed: WeakValueDictionary[tuple[int, str], object] = WeakValueDictionary()
 
 
 def renew_in_child(renew: Callable[[], None]) -> None:
@@ -26,16 +23,12 @@ def renew_in_child(renew: Callable[[], None]) -> None:
     The method replaces the object's locks and the state that the parent's threads left behind.
     """
     assert isinstance(renew, MethodType)  # noqa: S101  for type checkers
-    number = next(_numbers)
-    # The callback looks nothing up, because names may be gone when Python ends.
-    _renewals[number] = ref(renew.__self__, partial(_renewals.pop, number)), renew.__func__
+    _renewed[next(_numbers), renew.__name__] = renew.__self__
 
 
 def _renew_all() -> None:
-    for reference, renew in list(_renewals.values()):
-        renewed = reference()
-        if renewed is not None:
-            renew(renewed)
+    for (_, method), renewed in list(_renewed.items()):
+        getattr(renewed, method)()
 
 
 if hasattr(os, "register_at_fork"):  # Windows has no fork

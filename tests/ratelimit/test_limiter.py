@@ -1,20 +1,14 @@
 """Waiting for slots: who goes first, who gives up, and what a clock that only sleeping moves shows."""
 
-import asyncio
 import fcntl
-import gc
 import logging
-import math
 import random
-import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-import anyio
-import anyio.to_thread
 import pytest
 import trio
 from hypothesis import given, settings
@@ -22,7 +16,6 @@ from hypothesis import strategies as st
 
 from momopay import BudgetExhaustedError, FileRateBudget, RateBudget
 from momopay._ratelimit.budget import Line, Ticket
-from momopay._transport.async_backend import AsyncBackend
 from momopay._transport.sync_backend import SyncBackend
 from momopay.types import Lane
 from ratelimit.kit import Calls, Limiter, finish, in_virtual_time
@@ -315,64 +308,3 @@ def test_whoever_gives_up_no_slot_is_lost_and_no_window_overrun(seed: int, reque
     if waiting:
         windows = -(-len(waiting) // max(1, requests - requests // 4))
         assert slots[-1] <= ends[0] + 10.0 * windows + 1e-6
-
-
-# Threads, event loops, and what becomes stuck.
-
-
-@pytest.mark.parametrize("loop", ["asyncio", "trio"])
-def test_a_thread_that_gives_up_wakes_a_task(loop: str) -> None:
-    class Watched(RateBudget):
-        def reserve(self, now: float, lane: Lane, within: float = math.inf) -> float:
-            asked.append(lane)
-            return super().reserve(now, lane, within)
-
-        def _expect(self, now: float, lane: Lane, place: Any) -> float:
-            asked.append(lane)
-            return super()._expect(now, lane, place)
-
-    budget, asked = Watched(requests=1, window=60.0), list[Lane]()
-    finish(Limiter(budget, SyncBackend()).acquire(Lane.PAYMENT, latest=0.0))
-
-    def give_up() -> None:
-        with pytest.raises(BudgetExhaustedError):
-            finish(Limiter(budget, SyncBackend()).acquire(Lane.PAYMENT, latest=0.0))
-
-    async def wait() -> None:
-        limiter = Limiter(budget, AsyncBackend())
-        await limiter.acquire(Lane.READ, latest=math.inf)
-
-    async def until_asked_again() -> None:
-        async with anyio.create_task_group() as group:
-            group.start_soon(wait)
-            while asked.count(Lane.READ) < 1:  # noqa: ASYNC110  the budget is not asynchronous
-                await anyio.sleep(0.005)
-            await anyio.to_thread.run_sync(give_up)
-            while asked.count(Lane.READ) < 2:  # noqa: ASYNC110  as above
-                await anyio.sleep(0.005)
-            group.cancel_scope.cancel()
-
-    begun = time.monotonic()
-    asyncio.run(until_asked_again()) if loop == "asyncio" else trio.run(until_asked_again)
-    assert time.monotonic() - begun < 30.0  # and not at the end of the window
-
-
-def test_a_loop_that_was_left_with_calls_in_it_holds_nobody_up() -> None:
-    budget = RateBudget(requests=1, window=0.2)
-    budget.reserve(time.monotonic(), Lane.READ)
-    loop = asyncio.new_event_loop()
-    limiter = Limiter(budget, AsyncBackend())
-
-    async def call(lane: Lane) -> None:
-        await limiter.acquire(lane, latest=time.monotonic() + 60)
-
-    left = [loop.create_task(call(lane)) for lane in Lane]
-    loop.run_until_complete(asyncio.sleep(0.01))  # and never again
-    loop.close()
-    begun = time.monotonic()
-    thread_limiter = Limiter(budget, SyncBackend())
-    for _ in range(3):
-        finish(thread_limiter.acquire(Lane.READ, latest=time.monotonic() + 60))
-    assert time.monotonic() - begun < 5.0
-    del left
-    gc.collect()

@@ -197,6 +197,17 @@ def test_a_signal_wakes_one_wait() -> None:
     anyio.run(main)  # on asyncio, where the order is certain
 
 
+@LOOPS
+def test_a_thread_wakes_a_task(loop: str) -> None:
+    async def main() -> None:
+        signal = AsyncBackend().signal()
+        threading.Thread(target=signal.set).start()
+        with anyio.fail_after(wire.PATIENCE):
+            await signal.wait(2 * wire.PATIENCE)
+
+    anyio.run(main, backend=loop)
+
+
 def test_a_thread_wakes_any_loop_of_asyncio(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also one that is not the standard library's, such as uvloop's."""
 

@@ -232,38 +232,35 @@ class RateBudget(BaseBudget):
         with self._lock:
             self._log.stop(now, until)
 
-    def _leave(self, now: float, remaining: int, seconds: float) -> None:
-        with self._lock:
-            self._log.leave(now, remaining, seconds)
-
-    def _expect(self, now: float, lane: Lane, place: Place) -> float:
-        with self._lock:
-            return self._log.expect(now, lane, place)
-
     def _open(self, account_hash: str) -> Slots:  # noqa: ARG002  one log, and so one line, for all who use it
         return self._local
 
     def _start_again(self) -> None:
         super()._start_again()
         self._lock = threading.Lock()
-        self._local = LocalSlots(self)
+        self._local = LocalSlots(self, self._log, self._lock)
 
 
 class LocalSlots(Slots):
     """The slots of a `RateBudget`. A separate class, so that editors do not offer its methods."""
 
-    def __init__(self, budget: RateBudget) -> None:
+    def __init__(self, budget: RateBudget, log: SlotLog, lock: threading.Lock) -> None:
         super().__init__()
-        self._budget = budget
+        self._budget, self._log, self._lock = budget, log, lock
 
     async def reserve_now(self, backend: Backend, lane: Lane, place: Place) -> float:
         now = backend.now()
-        delay = self._budget._expect(now, lane, place) if place.queued else 0.0  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
-        return delay if delay > 0 else self._budget.reserve(now, lane, 0.0)
+        if place.queued:
+            with self._lock:
+                delay = self._log.expect(now, lane, place)
+            if delay > 0:
+                return delay
+        return self._budget.reserve(now, lane, 0.0)
 
     async def stop(self, backend: Backend, seconds: float) -> None:
         now = backend.now()
         self._budget.stop(now, now + seconds)
 
     def note_remaining(self, now: float, remaining: int, seconds: float) -> None:
-        self._budget._leave(now, remaining, seconds)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+        with self._lock:
+            self._log.leave(now, remaining, seconds)
