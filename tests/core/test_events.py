@@ -345,7 +345,8 @@ def test_an_interrupt_while_it_connects_is_of_an_attempt_that_was_not_sent() -> 
 
 def test_what_an_earlier_request_of_a_call_did_is_not_forgotten() -> None:
     client, _ = reach(lost(), SUCCESS)
-    session = session_of(client).with_events(Observer(print).start("stk.collect_once", lambda: 0.0))
+    session = session_of(client)
+    session.events = Observer(print).start("stk.collect_once", lambda: 0.0)
     with pytest.raises(OutcomeUnknownError):
         type(client.stk)(session).initiate(amount=100, phone=PHONE)
     run_sync(read_tenant(session))

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import certifi
-import httpcore
 import pytest
 
 import momopay
@@ -64,16 +63,6 @@ def test_a_child_process_starts_without_connections() -> None:
 
     assert succeeds_in_child(in_child)
     assert stack.pop() is not None
-
-
-def test_the_tls_context_is_built_once_and_only_for_https() -> None:
-    def context(scheme: bytes, host: bytes) -> Any:
-        return connections.tls_context(httpcore.Origin(scheme, host, 443))
-
-    assert context(b"http", b"127.0.0.1") is None
-    first = context(b"https", b"one.example")
-    assert first is not None
-    assert context(b"https", b"two.example") is first
 
 
 def record(identity: str, status: str = "PENDING") -> bytes:

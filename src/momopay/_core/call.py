@@ -42,6 +42,7 @@ from momopay._redaction import redact, redacted_repr
 from momopay._transport.attempt import Headers, NoResponseError, NotSentError, Progress, RawResponse
 from momopay.errors import BudgetExhaustedError, MomoPayError, OutcomeUnknownError, ThrottledError
 from momopay.models.records import Envelope, Record, ResponseInfo, note_response
+from momopay.models.transactions import Payout, StkTransaction
 
 logger: logging.Logger = logging.getLogger("momopay")
 
@@ -310,7 +311,8 @@ class Call(Generic[R]):
         if isinstance(record, Record):  # what `client.request` returns may be anything
             info = ResponseInfo(self.request_id, response.status, response.headers, self.attempts, elapsed)
             note_response(record, info)
-            self.session.note_record(record)
+            if isinstance(record, StkTransaction | Payout):  # the service may not find its id at once
+                self.session.given_ids.add([record.transaction_id])
         return record
 
     async def _apply_pauses(self, failure: AttemptFailed) -> None:
@@ -329,20 +331,18 @@ class Call(Generic[R]):
         """Return the error to raise for the last failure, and its cause."""
         policy = self.endpoint.retry_policy
         if policy.needs_reconciliation and self.may_have_executed and failure.kind not in policy.raises_own_error:
-            return self._outcome_unknown(failure), failure.error
+            unknown = OutcomeUnknownError(
+                f"{self._describe()} may have executed: {str(failure.error).rstrip('.')}."
+                f" Reconcile it before anything is sent again (reference {self.details.reference!r})",
+                sent_at=self.sent_at or datetime.now(UTC),
+                transaction_id=self.transaction_id,
+                **vars(self.details),
+            )
+            return unknown, failure.error
         # A refusal is definite for the attempt that it answers. It says nothing about an earlier one.
         if policy.has_effect and self.may_have_executed:
             failure.error.may_have_executed = True
         return failure.error, failure.error.__cause__
-
-    def _outcome_unknown(self, failure: AttemptFailed) -> OutcomeUnknownError:
-        return OutcomeUnknownError(
-            f"{self._describe()} may have executed: {str(failure.error).rstrip('.')}."
-            f" Reconcile it before anything is sent again (reference {self.details.reference!r})",
-            sent_at=self.sent_at or datetime.now(UTC),
-            transaction_id=self.transaction_id,
-            **vars(self.details),
-        )
 
     def _log_interruption(self) -> None:
         if self.may_have_been_sent:

@@ -78,7 +78,9 @@ async def _observed(
     """Do the work with a copy of the session for this call, and report its start and its end."""
     assert session.observer is not None  # noqa: S101  the callers checked
     call = session.observer.start(name, session.backend.now, reference)
-    coroutine = work(session.with_events(call))
+    of_call = copy(session)
+    of_call.events = call
+    coroutine = work(of_call)
     del work, reference  # this frame is still running when the end is reported, and must not show the arguments
     try:
         call.call_started()

@@ -15,7 +15,6 @@ from momopay._core.wiring import BackendT
 from momopay._ratelimit.budget import BaseBudget, Lane, Slots
 from momopay._transport.attempt import Headers, common_headers
 from momopay.errors import BudgetExhaustedError
-from momopay.models.transactions import Payout, StkTransaction
 
 if TYPE_CHECKING:  # a client without an observer does not load it
     from momopay._core.events import CallEvents, Observer
@@ -46,7 +45,7 @@ class Session(Generic[BackendT]):
         self.clock = ServiceClock(on_loopback=account.on_loopback)
         self.unread = RecentlySeen()  # items of the list that a WARNING has named
         self.observer = observer
-        self.events: CallEvents | None = None  # of the call that a copy was made for
+        self.events: CallEvents | None = None  # of one call; a call with events has a copy of the session
         self.limits = limits
         self.open_journal = open_journal  # None if the client has no journal
         self.hooks = hooks
@@ -63,17 +62,6 @@ class Session(Generic[BackendT]):
             },
         )
         self.headers.update(headers)
-
-    def with_events(self, events: CallEvents) -> Self:
-        """Return a copy for one call, whose events name its operation. It shares everything else."""
-        of_call = copy(self)
-        of_call.events = events
-        return of_call
-
-    def note_record(self, record: object) -> None:
-        """Remember that the service gave the id of a payment: it may not find the transaction at once."""
-        if isinstance(record, StkTransaction | Payout):
-            self.given_ids.add([record.transaction_id])
 
     def without_max_wait(self) -> Self:
         """Return a copy for work in the background, which may wait for the rate budget for any time."""

@@ -57,13 +57,6 @@ def route_of(proxy: object, verify: object, transport: object) -> Route:
     return Route(verify, (host, port), authorization)
 
 
-def tls_context(origin: httpcore.Origin, route: Route = DIRECT) -> ssl.SSLContext | None:
-    """Return the user's TLS context or else the process's own; None for plain HTTP."""
-    if origin.scheme != b"https":
-        return None
-    return _shared_tls_context() if route.tls is None else route.tls
-
-
 @cache  # loading takes some 15 ms. An exception is not cached: a corrected file needs no new process
 def _shared_tls_context() -> ssl.SSLContext:
     """Return a context with the CA certificates that httpx uses, or raise `ConfigurationError`."""
@@ -95,7 +88,7 @@ class Connection:
     _core_class: ClassVar[Any]
 
     def __init__(self, origin: httpcore.Origin, progress: Progress | None = None, route: Route = DIRECT) -> None:
-        tls = tls_context(origin, route)
+        tls = None if origin.scheme == b"http" else route.tls or _shared_tls_context()
         self.socket: AttemptSocket = self._socket_class(progress, route, tls=tls is not None)
         self.core: Any = self._core_class(origin, tls, KEEP_ALIVE, network_backend=self.socket)
         self._pool: Any = self.core
