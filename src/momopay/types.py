@@ -12,7 +12,8 @@ from momopay._ratelimit.budget import Lane
 from momopay._ratelimit.redis_budget import RedisClient
 from momopay.durable.pay_all import PayoutIterator
 from momopay.durable.payment import AsyncPaymentHandler, PaymentHandler, PayoutOutcome
-from momopay.durable.reconcile import BookedOrder, DayReport, Difference
+from momopay.durable.reconcile import DayReport
+from momopay.durable.remedies import BookedOrder, Difference
 from momopay.durable.sweep import SweepReport
 from momopay.journal import ActivityDay, ActivitySum, HistoryEntry, HistoryKind, JournalCheck, JournalTransaction
 from momopay.models.arguments import ChannelRef, HasId, HasTransactionId, TransactionRef

@@ -196,6 +196,7 @@ def test_reconciling_a_day_and_a_month(momopay: Shell, client: Client, sandbox: 
     with Journal(f"sqlite:///{path}") as journal:
         client.payouts.pay_once(journal=journal, reference="RENT", amount=900, phone=PHONE)
     client.stk.initiate(amount=500, phone=PHONE, account_reference="A")
+    client.stk.initiate(amount=5, phone=phone_for(Outcome.cancelled))
     sandbox.advance(600)
     command = ("reconcile", "--journal", str(path), "--orders", str(orders), "--out", str(out))
     orders.write_text("reference,amount,state\nA,500,PAID\n")
@@ -203,9 +204,15 @@ def test_reconciling_a_day_and_a_month(momopay: Shell, client: Client, sandbox: 
     assert agreed.code == 0
     assert (agreed.json["agrees"], agreed.json["collected"], agreed.json["paid_out"]) == (True, "500", "900")
     orders.write_text("reference,amount,state\nA,500,WAITING\n")
-    assert momopay(*command, "--day", day[:7]).prints(1, "paid and not shipped: ship", "KES 900.00")
+    shown = momopay(*command, "--day", day[:7], "--timezone", "Africa/Nairobi")
+    assert shown.prints(1, "paid and not shipped: ship", "KES 900.00", f"{day[:7]}-01 00:00", "EAT")
+    assert shown.prints(1, "for transactions that ended without success: 1.")
     with out.open(newline="") as file:
         assert [row["reference"] for row in csv.DictReader(file)] == ["A"]
+    orders.write_text("reference,amount,state\nB,500,PAID\n")
+    assert momopay(*command, "--day", day).prints(1, "perhaps of B: it has the same amount")
+    strange, unpaid = momopay(*command, "--day", day, "--json").json["differences"]
+    assert (strange["kind"], unpaid["kind"]) == ("unknown_payment", "not_paid")
     for wrong in ("yesterday", "2026-13", "2026-11-31", "9999-12", "9999-12-31", "0001-01-01", "0001-01"):
         for zone in ([], ["--timezone", "UTC"]):
             refused = momopay(*command, "--day", wrong, *zone)

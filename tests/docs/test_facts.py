@@ -20,6 +20,7 @@ import momopay.types
 from docs.blocks import ROOT, blocks_in
 from in_turn import in_turn
 from momopay import CallbackSigner, Client, Journal, MomoPayError, PollSchedule, RateBudget, parse_callback
+from momopay.durable.remedies import Remedy
 from momopay.errors import ERRORS_BY_CODE
 from momopay.probe import ROWS, Cost
 from momopay.sandbox import Fault, Outcome, Sandbox, phone_for
@@ -167,6 +168,13 @@ COSTS = {
     "With `--spend`": Cost.SPEND,
     "Not from outside": Cost.OUTSIDE,
 }
+
+
+def test_the_page_of_the_reconciliation_has_every_difference_with_its_remedy() -> None:
+    page = (ROOT / "docs/follow/reconcile.md").read_text()
+    for remedy in Remedy:
+        meaning, action = (text.format(amount="...", pay="pay, or refund,", problem="...") for text in remedy.value)
+        assert f"| `{remedy.name.lower()}` | {meaning} | {action} |\n" in page
 
 
 def test_the_page_of_the_probe_names_every_row_under_what_it_costs() -> None:

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 import momopay
-from drivers import Drive
+from drivers import Drive, Driver
 from durable.kit import (
     BY_HAND,
     CANCELLING,
@@ -19,6 +19,7 @@ from durable.kit import (
     PAYOUTS,
     Service,
     Shop,
+    ago,
     initiate,
     listed,
     over_both_clients,
@@ -26,10 +27,10 @@ from durable.kit import (
 )
 from events_kit import Watcher
 from journal.kit import ACCEPTED, PHONE, UNKNOWN, execute, fill, put, put_collection, state_of
-from momopay import Journal, OutcomeUnknownError, RequestValidationError
-from momopay.durable.reconcile import Difference, day_bounds
+from momopay import Journal, JournalState, OutcomeUnknownError, RequestValidationError
+from momopay.durable.reconcile import day_bounds
 from momopay.sandbox import Fault
-from momopay.types import BookedOrder, DayReport
+from momopay.types import BookedOrder, DayReport, Difference
 
 
 def today(shop: Shop) -> date:
@@ -108,8 +109,8 @@ def test_every_difference_of_a_collection_is_found(shop: Shop) -> None:
         "NO-ORDER": "nobody knows what was sold: find out, or refund",
         "GIFT": "shipped and not paid: ask the customer",
         "CLOSE": "never paid: close",
-        "LATER": "check again tomorrow",
-        "SOON": "check again tomorrow",
+        "LATER": "it may still be paid: check again tomorrow",
+        "SOON": "it may still be paid: check again tomorrow",
         "CHEAP": "another amount was paid: ask the customer, or refund",
         "PRICE": "another amount was paid: ask the customer, or refund",
         "STRAY": "nobody knows what was sold: find out, or refund",
@@ -133,6 +134,102 @@ def test_what_was_paid_otherwise_than_the_journal_asked_is_found(shop: Shop) -> 
         "THEIRS": "paid from another phone than we asked, or not by our prompt",
     }
     assert shop.state("MINE") is ACCEPTED
+
+
+# Proposals: which unpaid order a payment that nobody knows may be of.
+
+OTHER_PHONE = "254700000000"
+
+
+def proposals(sdk: Driver, journal: Journal, *orders: BookedOrder) -> dict[str, str]:
+    day = (datetime.now(UTC) + timedelta(hours=3)).date()
+    days = {"day": day - timedelta(days=3), "last_day": day, "orders": orders or None}
+    report = sdk(lambda client: client.transactions.reconcile(journal=journal, **days))
+    return {each.reference: each.proposal for each in report.differences if each.proposal}
+
+
+@over_both_clients
+def test_a_payment_that_nobody_knows_and_an_unpaid_order_propose_each_other(shop: Shop) -> None:
+    """A customer cancels the prompt and pays by a pay link. The order does not count as paid."""
+    shop.sandbox.cancel(order(shop, "MINE", BY_HAND))
+    stray(shop, "LINK", phone=PHONE)
+    shop.later(120)
+    for orders in (booked(MINE="WAITING"), None):
+        report = reconcile(shop, orders=orders)
+        found = {each.reference: (each.kind, each.proposal) for each in report.differences}
+        assert found["LINK"] == ("unknown_payment", "perhaps of MINE: it has the same amount")
+        assert orders is None or found["MINE"][0] == "never_paid"
+        assert orders is None or "perhaps paid by " in found["MINE"][1]
+    assert shop.entry("MINE").status == "CANCELLED"
+    assert reconcile(shop, orders=booked(MINE="WAITING", LINK="PAID")).differences[0].proposal == "", "it is known"
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({}, "phone and amount"),
+        ({"amount": 12}, "phone"),
+        ({"phone": "2547*****678", "amount": 12}, "phone"),
+        ({"phone": OTHER_PHONE}, "amount"),
+        ({"phone": OTHER_PHONE, "amount": 12}, None),
+        ({"age": timedelta(hours=23)}, "phone and amount"),
+        ({"age": timedelta(hours=25)}, None),
+        ({"status": "FAILED"}, None),
+        ({"type": "WALLET_TOPUP"}, None),
+    ],
+)
+def test_an_order_is_proposed_by_phone_or_amount_within_a_day(
+    drive: Drive, journal: Journal, fields: dict[str, Any], why: str | None
+) -> None:
+    put(journal, "MINE", ACCEPTED, momopay.EntryKind.COLLECTION, transaction_id="t-2", status="CANCELLED")
+    put_collection(journal, "PAID", amount=10)
+    put(journal, "PAYOUT", JournalState.REFUSED)
+    service = Service(pages=[[listed("LINK", **{"type": "STK", "status": "SUCCESS", **fields})]], read=listed("MINE"))
+    found = proposals(drive(transport=service.transport), journal)
+    assert found == ({} if why is None else {"LINK": f"perhaps of MINE: it has the same {why}"})
+
+
+def test_the_orders_that_fit_best_are_proposed_and_not_all_that_cost_the_same(drive: Drive, journal: Journal) -> None:
+    for number in range(5):
+        put(journal, f"r{number}", JournalState.REFUSED, momopay.EntryKind.COLLECTION)
+        then = ago(timedelta(hours=number + 1))
+        where = f"WHERE reference = 'r{number}'"
+        execute(
+            journal,
+            f"UPDATE momopay_payments SET phone = '{OTHER_PHONE}', created_at = '{then}', sent_at = '{then}' {where}",
+        )
+    payment = listed("LINK", type="STK", status="SUCCESS")
+    sdk = drive(transport=Service(pages=[[payment]]).transport)
+    nearest = [f"perhaps of r{number}: it has the same amount" for number in range(3)]
+    assert proposals(sdk, journal) == {"LINK": "; ".join(nearest)}
+    put(journal, "same phone", JournalState.REFUSED, momopay.EntryKind.COLLECTION)
+    assert proposals(sdk, journal) == {"LINK": "perhaps of same phone: it has the same phone and amount"}
+
+
+def test_the_books_alone_have_an_order_to_propose(drive: Drive, journal: Journal) -> None:
+    sdk = drive(transport=Service(pages=[[listed("LINK", type="STK", status="SUCCESS")]]).transport)
+    orders = [
+        BookedOrder("MINE", 10, "PAID"),
+        BookedOrder("GIVEN-UP", Decimal("10.00"), "FAILED"),
+        BookedOrder("DEAR", 11, "PAID"),
+    ]
+    found = proposals(sdk, journal, *orders)
+    assert found["MINE"] == "perhaps paid by t-1: it has the same amount"
+    assert sorted(found["LINK"].split("; ")) == [
+        f"perhaps of {each}: it has the same amount" for each in ("GIVEN-UP", "MINE")
+    ]
+
+
+def test_fees_that_the_service_does_not_show_are_counted(shop: Shop) -> None:
+    """The wallet pays the fee of a payment that fails, too."""
+    shop.account.fee = Decimal(3)
+    before = shop.account.service_balance
+    order(shop, "A")
+    order(shop, "B", CANCELLING)
+    shop.pay("RENT", phone=FAILING)
+    shop.later(1200)
+    report: Any = reconcile(shop)
+    assert (report.fees, report.without_fee, before - shop.account.service_balance) == (3, 2, 9)
 
 
 def test_a_payment_from_before_an_order_is_not_its_own(shop: Shop) -> None:
@@ -186,7 +283,7 @@ def test_an_order_that_may_be_paid_is_not_given_up(shop: Shop, state: str) -> No
     put(shop.journal, "UNKNOWN", UNKNOWN, momopay.EntryKind.COLLECTION, amount=500)
     orders = booked(OPEN=state, UNKNOWN=state)
     report = reconcile(shop, day=today(shop) + timedelta(days=1), orders=orders)
-    assert [each.remedy for each in report.differences[:2]] == ["check again tomorrow"] * 2
+    assert [each.remedy for each in report.differences[:2]] == ["it may still be paid: check again tomorrow"] * 2
 
 
 def test_an_order_that_was_paid_back_is_not_to_be_shipped(shop: Shop) -> None:
@@ -344,7 +441,7 @@ def test_the_differences_are_written_as_csv_without_formulas(tmp_path: Path, ref
     with path.open(newline="", encoding="utf-8") as file:
         (row,) = csv.DictReader(file)
     assert (row["reference"], row["theirs"], row["transactions"]) == (f"'{reference}", "PENDING 10", "t-1 t-2")
-    assert list(row) == ["reference", "ours", "theirs", "remedy", "transactions"]
+    assert list(row) == ["reference", "ours", "theirs", "remedy", "transactions", "kind", "proposal"]
 
 
 def test_orders_are_read_from_csv(tmp_path: Path) -> None:
@@ -409,3 +506,12 @@ def test_midnight_is_of_the_day_that_begins(
     sdk = drive(transport=service.transport)
     report = sdk(lambda client: client.transactions.reconcile(journal=journal, day=date(2026, 11, day)))
     assert (report.transactions, len(service.requests)) == (transactions, pages_read)
+
+
+@pytest.mark.parametrize(
+    ("amount", "state"), [(4500.0, "PAID"), ("4500", "PAID"), (True, "PAID"), (-1, "PAID"), (4500, "paid"), (4500, "")]
+)
+def test_what_is_no_order_is_refused(amount: Any, state: Any) -> None:
+    """Its amount would differ from every payment, or its state be taken for another one."""
+    with pytest.raises(RequestValidationError):
+        BookedOrder("A", amount, state)

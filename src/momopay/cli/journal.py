@@ -49,7 +49,11 @@ _ENTRIES = {
 }
 _SWEPT = {"Settled now": "settled", "Open": "open", "Unresolved": "unknown"}
 _HISTORY = {"When": "at", "What": "what", "From": "from_", "To": "to", "Learnt": "source", "By": "by"}
-_DIFFERENCES = {"Reference": "reference", "Ours": "ours", "Theirs": "theirs", "What to do": "remedy"}
+_FEES = (
+    "The wallet may have paid more fees, for transactions that ended without success: {}. The service takes a fee when"
+    " a payment begins, gives none back, and shows 0 after a failure."
+)
+_DIFFERENCES = {"Reference": "reference", "Ours": "ours", "Theirs": "theirs", "What to do": "remedy proposal"}
 
 
 @command(app, "list")
@@ -266,8 +270,9 @@ def reconcile(
     """Compare a day of the service's list with the journal and your orders.
 
     Shows sums, and every difference with what to do about it: payments that nobody knows, entries that the service
-    does not have, orders paid twice, other amounts, money that came back, what is unresolved. Records in the journal
-    what the service says. Sends no payment. Exits with 1 if there is a difference. Run it when the day is over.
+    does not have, orders paid twice, other amounts, money that came back, what is unresolved. Proposes the unpaid
+    orders that an unknown payment may be of. Records in the journal what the service says. Sends no payment. Exits
+    with 1 if there is a difference. Run it when the day is over.
 
     Examples:
         momopay reconcile --day 2026-11-30 --journal shop.db
@@ -291,6 +296,7 @@ def reconcile(
         report.write_csv(out)
     output.record({**asdict(report), "agrees": report.agrees}, "differences", "agrees")
     if not output.as_json:
+        hint = [_FEES.format(report.without_fee)] if report.without_fee else []
         shown = output.table(report.differences, _DIFFERENCES) if report.differences else "No differences."
-        output.result(None, shown)
+        output.result(None, *hint, shown)
     return ExitCode.OK if report.agrees else ExitCode.REFUSED

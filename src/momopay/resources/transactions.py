@@ -21,7 +21,8 @@ from momopay._redaction import clears_frames, redacted_repr
 from momopay.callbacks import check_agreement
 from momopay.durable.payment import AsyncPaymentHandler, PaymentHandler, journal_for
 from momopay.durable.receive import Receiver
-from momopay.durable.reconcile import BookedOrder, DayReport, reconcile_days
+from momopay.durable.reconcile import DayReport, reconcile_days
+from momopay.durable.remedies import BookedOrder
 from momopay.durable.sweep import Sweep, SweepReport
 from momopay.errors import ConfigurationError, RequestValidationError
 from momopay.events import Event
