@@ -27,7 +27,7 @@ from momopay.journal.entries import MAY_BE_SENT
 from momopay.journal.evidence import Draft
 from momopay.journal.guards import Mark, Watermark
 from momopay.journal.leases import Lease
-from momopay.journal.queue import Queue
+from momopay.journal.queue import Due, Queue
 from momopay.journal.rules import Cause, Step
 from momopay.journal.sqlite import SqliteDatabase
 from momopay.journal.store import Store
@@ -161,7 +161,12 @@ def open_prompt_overlooked() -> list[Patch]:
 
 def end_not_read_again() -> list[Patch]:
     """A sweep takes an end without success for the last word."""
-    return [patch.object(Queue, "ended_prompts", _always({}))]
+    due = Queue.due
+
+    def overlook(self: Queue, since: str | None = None) -> Due:
+        return due(self, since)._replace(ended_prompts=[])
+
+    return [patch.object(Queue, "due", overlook)]
 
 
 def forged_callback_settles() -> list[Patch]:

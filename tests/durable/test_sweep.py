@@ -3,7 +3,9 @@
 import logging
 from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -28,11 +30,28 @@ from durable.kit import (
     sweep,
 )
 from events_kit import Watcher
-from journal.kit import ACCEPTED, COLLECTION, PHONE, UNKNOWN, callback, execute, fill, found, payout, put, state_of
+from journal.kit import (
+    ACCEPTED,
+    COLLECTION,
+    PAYOUT,
+    PHONE,
+    UNKNOWN,
+    begin,
+    callback,
+    execute,
+    fill,
+    found,
+    lease_of,
+    payout,
+    put,
+    record,
+    state_of,
+)
 from momopay import (
     CallbackError,
     CallbackMismatchError,
     ConfigurationError,
+    EntryKind,
     Journal,
     JournalState,
     MomoPayError,
@@ -308,6 +327,86 @@ def test_the_id_that_a_broken_response_showed_is_read(
         sdk(pay(journal))
     assert sdk(sweep(journal)) == SweepReport(**report)
     assert (found(journal).state, found(journal).transaction_id) == (ACCEPTED, "queued")
+
+
+# What another journal sent with the same key.
+
+
+@over_both_clients
+def test_two_workers_with_two_journals_are_warned_of_once(
+    shop: Shop, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Journal(f"sqlite:///{tmp_path / 'other.db'}") as other:
+        ids = [str(shop(call(other)).transaction_id) for call in (pay, partial(collect, reference="o", phone=PHONE))]
+        shop.pay()
+        shop.collect("o", phone=PHONE)
+        shop.collect("mine", phone=PHONE)
+        for _ in range(2):
+            shop.sweep()
+        assert [each.levelname for each in caplog.records] == ["WARNING"] * 2
+        for reference, identity in zip("ro", ids, strict=True):
+            assert (
+                f"transaction '{identity}' has the reference '{reference}' of a payment in the journal" in caplog.text
+            )
+        assert "Use one journal for both" in caplog.text
+        caplog.clear()
+        shop(sweep(other))
+        assert len(caplog.records) == 2, "of the other two"
+    assert requests(shop.sandbox).count("GET /transactions") == 3
+
+
+@pytest.mark.parametrize(
+    ("state", "kind", "fields", "warns"),
+    [
+        (ACCEPTED, PAYOUT, {}, True),
+        (ACCEPTED, PAYOUT, {"amount": 11, "phone": "254700000000", "status": "FAILED"}, True),
+        (JournalState.REFUSED, PAYOUT, {}, True),
+        (JournalState.NOT_SENT, PAYOUT, {}, True),
+        (UNKNOWN, PAYOUT, {"amount": 11}, False),  # a near match, which a person must compare
+        (JournalState.SENDING, PAYOUT, {}, False),
+        (ACCEPTED, PAYOUT, {"accountReference": "R"}, False),
+        (ACCEPTED, PAYOUT, {"accountReference": None}, False),
+        (ACCEPTED, PAYOUT, {"type": "STK"}, False),
+        (ACCEPTED, PAYOUT, {"type": "WALLET_TOPUP"}, False),
+        (ACCEPTED, PAYOUT, {"transactionId": "t-r"}, False),
+        (ACCEPTED, COLLECTION, {"type": "STK"}, True),
+        (ACCEPTED, COLLECTION, {"type": "STK", "amount": 11}, False),  # a customer who pays into the account
+        (UNKNOWN, COLLECTION, {"type": "STK", "phone": "254700000000"}, False),
+        (ACCEPTED, COLLECTION, {}, False),
+    ],
+)
+def test_what_another_journal_sent_is_a_warning(
+    drive: Drive,
+    journal: Journal,
+    caplog: pytest.LogCaptureFixture,
+    state: JournalState,
+    kind: EntryKind,
+    fields: dict[str, Any],
+    *,
+    warns: bool,
+) -> None:
+    with lease_of(journal) as lease:
+        assert begin(journal, lease, "r", kind)
+        if state is not JournalState.SENDING:
+            known = {"transaction_id": "t-r", "status": "SUCCESS"} if state is ACCEPTED else {}
+            record(journal, lease, state, "r", kind, **known)
+        for each in "pq":
+            put(journal, each, transaction_id=each)
+        rows = [listed(**fields), *(listed(each, transactionId=each) for each in "pq")]
+        drive(transport=Service(pages=[rows]).transport)(sweep(journal))
+    assert ("another journal or program uses this key" in caplog.text) is warns
+
+
+def test_an_account_that_several_orders_share_is_no_sign_of_another_journal(
+    drive: Drive, journal: Journal, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A customer may pay into it without a prompt."""
+    for each in "pq":
+        put(journal, each, ACCEPTED, COLLECTION, transaction_id=each)
+    execute(journal, "UPDATE momopay_payments SET wire_reference = 'METER'")
+    rows = [listed("METER", type="STK", transactionId=each) for each in ("p", "q", "by hand")]
+    drive(transport=Service(pages=[rows]).transport)(sweep(journal))
+    assert "another journal" not in caplog.text
 
 
 # Handlers: each end once, among all sweeps and callbacks, and again if the handler failed.

@@ -107,11 +107,11 @@ def test_what_has_not_settled_is_open_and_counted(journal: Journal) -> None:
     put_collection(journal, "paid", statuses=["PENDING", "SUCCESS"])
     put_collection(journal, "over", statuses=["EXPIRED", "FAILED"])
     expected = {"t-PENDING", "t-FAILED", "t-NEWS", "t-new", "PENDING-1", "paid-0"}
-    assert ids(queue.not_settled()) == expected
+    assert ids(queue.due().not_settled) == expected
     assert [entry.reference for entry in journal.open()] == ["PENDING", "paid", "PENDING", "FAILED", "NEWS", "new"]
     count, oldest = store_of(journal).count_open()
-    assert (count, oldest) == (6, min(each.transaction.sent_at for each in queue.not_settled()))
-    for each in queue.not_settled():
+    assert (count, oldest) == (6, min(each.transaction.sent_at for each in queue.due().not_settled))
+    for each in queue.due().not_settled:
         assert each.transaction in each.entry.transactions
 
 
@@ -119,9 +119,8 @@ def test_a_prompt_that_ended_without_success_is_read_once_more(journal: Journal)
     put_collection(journal, statuses=["CANCELLED", "FAILED", "PENDING", "CANCELLED"])
     put(journal, "p", status="FAILED")
     queue = queue_of(journal)
-    ended = queue.ended_prompts()
-    assert ended.keys() == {"o-0", "o-1", "o-3"}
-    first = ended["o-0"]
+    assert ids(queue.due().ended_prompts) == {"o-0", "o-1", "o-3"}
+    first = queue.due().ended_prompts[0]
     assert (first.entry.reference, first.transaction.transaction_id) == ("o", "o-0")
     assert (first.transaction.ended_at, first.learned_at_service) == (datetime.fromisoformat(ENDED_AT), None)
     assert first.known_for is not None
@@ -129,11 +128,11 @@ def test_a_prompt_that_ended_without_success_is_read_once_more(journal: Journal)
     assert not first.is_due(None)
     execute(journal, "UPDATE momopay_transactions SET learned_at = learned_at - 600")
     assert store_of(journal).record(first.entry, report("o-0", "FAILED", learned_at_service=ENDED_AT))
-    first = queue.ended_prompts()["o-0"]
+    first = queue.due().ended_prompts[0]
     assert (first.is_due(None), first.learned_at_service) == (True, ENDED_AT), "known of for ten minutes"
     queue.mark_checked(["o-0", "o-3"])
     queue.mark_checked([])
-    assert queue.ended_prompts().keys() == {"o-1"}
+    assert ids(queue.due().ended_prompts) == {"o-1"}
 
 
 @pytest.mark.parametrize(

@@ -44,6 +44,7 @@ class Session(Generic[BackendT]):
         self.given_ids = key_state.given_ids
         self.clock = ServiceClock(on_loopback=account.on_loopback)
         self.unread = RecentlySeen()  # items of the list that a WARNING has named
+        self.strangers = RecentlySeen()  # transactions of another journal that a WARNING has named
         self.observer = observer
         self.events: CallEvents | None = None  # of one call; a call with events has a copy of the session
         self.limits = limits

@@ -1,8 +1,7 @@
 """Follow everything in the journal that has not ended, in one bounded pass, and call a handler once for each end.
 
-A pass reads the newest pages of the list first, because one request shows a hundred transactions. It reads further
-pages while they show transactions that it follows, or while an unresolved payment may be deeper. Then it reads others
-by id, in random order, so that none is always last. The next pass takes what this one does not reach.
+`momopay.durable.plan` decides what to read. This makes the requests, and records each answer at once, a page of them in
+one transaction. Then it delivers the ends.
 """
 
 from __future__ import annotations
@@ -10,12 +9,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Coroutine, Generator, Iterable
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from itertools import chain, zip_longest
-from random import sample
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from momopay import errors
 from momopay._core.config import trace_of
@@ -26,9 +23,10 @@ from momopay._redaction import redacted_repr
 from momopay.durable.access import check_account, emit_change
 from momopay.durable.lookup import describe, forget_known, record_made, search_for
 from momopay.durable.payment import AsyncPaymentHandler, Payment, PaymentHandler
+from momopay.durable.plan import MOST_PAGES, NEXT_PAGE, Finding, Plan, is_another_journals
 from momopay.durable.receive import check_handler, deliver, payment_for
 from momopay.journal.entries import JournalEntry, JournalState
-from momopay.journal.evidence import Evidence, differences
+from momopay.journal.evidence import reference_of
 from momopay.journal.journal import Journal, internals
 from momopay.journal.rules import is_contested
 from momopay.models.enums import end_of, has_settled
@@ -42,16 +40,12 @@ from momopay.models.transactions import (
     transaction_from,
 )
 
-if TYPE_CHECKING:  # at run time it needs SQLAlchemy
-    from momopay.journal.queue import Followed
-
 logger: logging.Logger = logging.getLogger("momopay")
 
-# Requests of one pass. Fewer of them are for pages, so that some reads by id are left.
-_REQUESTS: Final = 14
-_PAGES: Final = 12
-# Read a further page only if the last one showed at least so many transactions that this pass follows.
-_WORTH_A_PAGE: Final = 2
+_STRANGER: Final = (
+    "transaction %s has the reference %s of a payment in the journal, which did not send it: another journal or program"
+    " uses this key, and may have paid it again. Use one journal for both; `momopay reconcile` shows what was paid"
+)
 
 
 @dataclass(frozen=True)
@@ -76,7 +70,7 @@ class SweepReport:
 
 
 class Sweep:
-    """One sweep. Its methods whose names begin with ``_record`` write to the journal, in a thread."""
+    """One sweep. Its methods whose names begin with ``_find`` or ``_record`` use the journal, in a thread."""
 
     def __init__(
         self,
@@ -91,19 +85,12 @@ class Sweep:
         self._handler = handler
         self._since: str | None = None  # ends from then on are for the handler
         self._parts = internals(journal)
-        self._followed: dict[str, Followed] = {}  # by id; all that this pass wants to read
-        # Of these, the ends that no handler has handled, and the ended prompts to read once more.
-        self._undelivered = frozenset[str]()
-        self._ended_prompts: dict[str, Followed] = {}
-        self._searched: list[tuple[JournalEntry, Search]] = []
-        self._unread = set[str]()  # ids that this pass has still to read, from a page or by id
+        self._plan = Plan()
         self._bad_items = list[UnreadTransaction]()
-        self._may_be_searched = set[str]()  # the ids of those items that may be an unresolved payment
-        self._without_code = set[str]()  # ids that a page showed, to be read by id for the result code
-        self._requests = 0
         # Changes for the observer, which the sweeping task or thread does after the thread that recorded them.
         self._changes: list[tuple[JournalEntry, JournalState, TransactionSummary]] = []
-        self._ends: dict[str, Transaction] = {}  # by id; what this pass read and has ended
+        self._ends: dict[str, TransactionSummary] = {}  # by id; what this pass read and has ended
+        self._others: dict[str, TransactionSummary] = {}  # by id; what its pages show beside what it follows
         self._settled = self._handled = self._failed = 0
 
     async def run(self) -> SweepReport:
@@ -117,13 +104,13 @@ class Sweep:
             await self._read()
         except errors.MomoPayError as error:  # raised after the ends that were read before it are delivered
             failure = error
-        if self._handler is not None and self._since is not None:
+        if self._handler is not None and self._since is not None and self._ends:
             for each in await in_thread(queue.undelivered, self._since):
-                transaction = self._ends.get(each.transaction.transaction_id)
+                record = self._ends.get(each.transaction.transaction_id)
                 status = each.transaction.status
                 # The next pass delivers the ends that this one did not read.
-                if transaction is not None and status is not None and end_of(transaction.status) is end_of(status):
-                    await self._deliver(each.entry, transaction, self._handler)
+                if record is not None and status is not None and end_of(record.status) is end_of(status):
+                    await self._deliver(each.entry, transaction_from(record), self._handler)
         if failure is not None:
             raise failure
         opened, unknown = await in_thread(lambda: (self._parts.store.count_open()[0], len(self._journal.unresolved())))
@@ -141,31 +128,30 @@ class Sweep:
         """
         in_thread, store = self._session.backend.in_thread, self._parts.store
         await check_account(self._session, self._journal)
-        await in_thread(self._find_searched)
-        if self._searched:
+        self._plan = Plan(searched=await in_thread(self._find_searched))
+        if self._plan.searched:
             now = self._session.backend.now
             until = now() + self._session.limits.deadline
             fetch = partial(read_page, self._session, EVERYTHING, until=until)
             await self._search(PageWalk(fetch, now=now, until=until))
-        unresolved = [entry for entry, _ in self._searched if entry.state is JournalState.UNKNOWN]
+        unresolved = [entry for entry, _ in self._plan.searched if entry.state is JournalState.UNKNOWN]
         entries: list[JournalEntry] = await in_thread(
             lambda: [store.get(each.kind, each.reference) or each for each in unresolved]
         )
         return entries
 
     async def _read(self) -> None:
-        """Make the requests, and record each response at once."""
-        await self._session.backend.in_thread(self._find_due)
-        failure: errors.MomoPayError | None = None
-        # A single transaction is read by id, unless an ended prompt needs the service's time, which a page shows first.
-        if self._searched or self._ended_prompts or len(self._unread) > 1:
-            failure = await self._failure_of(self._read_pages())
-        shows_list = failure is None
-        for transaction_id in self._to_read_by_id()[: _REQUESTS - self._requests]:
+        """Make the requests of the plan, and record each response at once."""
+        in_thread, clock = self._session.backend.in_thread, self._session.clock
+        self._plan = await in_thread(self._find_due)
+        failure = list_failure = await self._failure_of(self._read_pages())
+        for transaction_id in self._plan.reads(clock.service_now_if_known()):
             error = await self._failure_of(self._read_by_id(transaction_id))
             failure = error or failure
-            if error is not None and not shows_list:
+            if error is not None and list_failure is not None:
                 break  # the service is down: the other reads would fail too, each after its retries
+        if self._others:
+            await in_thread(self._find_strangers)
         if failure is not None:
             raise failure
 
@@ -179,40 +165,35 @@ class Sweep:
             return error
         return None
 
-    def _find_due(self) -> None:
-        queue = self._parts.queue
-        undelivered: list[Followed] = []
-        if self._since is not None:
-            undelivered = queue.undelivered(self._since)
-        self._undelivered = frozenset(each.transaction.transaction_id for each in undelivered)
-        self._ended_prompts = queue.ended_prompts()
-        followed = [*self._ended_prompts.values(), *undelivered, *queue.not_settled()]
-        self._followed = {each.transaction.transaction_id: each for each in followed}
-        self._unread = set(self._followed)
-        self._find_searched()
+    def _find_due(self) -> Plan:
+        return Plan(*self._parts.queue.due(self._since), self._find_searched())
 
-    def _find_searched(self) -> None:
-        """Find the payments that are unresolved, or were released ten minutes ago, each with its search."""
+    def _find_searched(self) -> list[tuple[JournalEntry, Search]]:
+        """Return the payments that are unresolved, or were released ten minutes ago, each with its search."""
         store, released = self._parts.store, self._parts.queue.released()
         entries = {(each.kind, each.reference): each for each in [*released, *store.unresolved()]}
         shared = [(each, store.sharing(each)) for each in entries.values()]
-        self._searched = [(each, search_for(each, others)) for each, others in shared if not is_contested(each, others)]
+        return [(each, search_for(each, others)) for each, others in shared if not is_contested(each, others)]
+
+    def _find_strangers(self) -> None:
+        """Warn, once for each, of transactions under the journal's references that it did not send."""
+        for found in self._parts.queue.strangers(self._others.values()):
+            namesakes = self._parts.store.by_wire_reference(reference_of(found) or "")
+            if is_another_journals(found, namesakes) and self._session.strangers.add([found.transaction_id]):
+                logger.warning(_STRANGER, redacted_repr(found.transaction_id), redacted_repr(found.account_reference))
 
     async def _read_pages(self) -> None:
-        walk = PageWalk(self._read_page, most=_PAGES)
-        unread = len(self._unread)
-        if self._searched:
+        walk, plan = PageWalk(self._read_page, most=MOST_PAGES), self._plan
+        if plan.searched:
             await self._search(walk)
-        else:
-            await walk.next()
-        while self._unread and unread - len(self._unread) >= _WORTH_A_PAGE:
-            unread = len(self._unread)
-            await walk.next()  # after the last page, this shows nothing, which ends the loop
+        while plan.requests(self._session.clock.service_now_if_known()) == [NEXT_PAGE]:
+            if await walk.next() is None:
+                break
 
     async def _search(self, walk: PageWalk) -> None:
         """Search the list for unresolved payments. One that is older than the `walk` reaches stays unresolved."""
-        found = await search(self._session, [wanted for _, wanted in self._searched], walk=walk)
-        for (entry, _), matches in zip(self._searched, found, strict=True):
+        found = await search(self._session, [wanted for _, wanted in self._plan.searched], walk=walk)
+        for (entry, _), matches in zip(self._plan.searched, found, strict=True):
             if matches.is_complete:
                 await self._write_and_notify(self._record_matches, entry, matches)
             else:
@@ -221,26 +202,12 @@ class Sweep:
         if walk.failure is not None:
             raise walk.failure
 
-    def _to_read_by_id(self) -> list[str]:
-        """Return the ids that are still to be read, of each kind in turn."""
-        # In random order, so that none is always last, and sweeps at the same time read different ones.
-        undelivered, ended = self._unread & self._undelivered, self._unread & self._ended_prompts.keys()
-        kinds = [
-            self._unread - undelivered - ended,
-            undelivered,
-            self._without_code,
-            {each for each in ended if self._is_due_again(each)},
-            self._may_be_searched | {entry.seen_id for entry, _ in self._searched if entry.seen_id},
-        ]
-        turns = zip_longest(*(sample(sorted(kind), len(kind)) for kind in kinds))
-        return [each for each in dict.fromkeys(chain.from_iterable(turns)) if each is not None]
-
     async def _read_page(self, cursor: str | None) -> TransactionPage:
-        self._requests += 1
+        self._plan.note_page()
         page = await read_page(self._session, EVERYTHING, cursor, lane=Lane.POLL)
         self._session.clock.observe(page.response.headers)
         self._bad_items += page.unread
-        await self._write_and_notify(self._record_rows, page.items)
+        await self._write_and_notify(self._record, page.items)
         return page
 
     async def _read_by_id(self, transaction_id: str) -> None:
@@ -250,7 +217,7 @@ class Sweep:
             logger.warning("the service knows no transaction %s, which is in the journal", transaction_id)
             return
         self._session.clock.observe(transaction.response.headers)
-        await self._write_and_notify(self._record_rows, [transaction])
+        await self._write_and_notify(self._record, [transaction])
 
     async def _write_and_notify(self, record: Callable[..., None], *args: object) -> None:
         """Write to the journal in a thread, then tell the observer what has changed."""
@@ -261,7 +228,7 @@ class Sweep:
 
     def _record_matches(self, entry: JournalEntry, matches: Matches) -> None:
         forget_known(self._parts.store, matches)
-        self._may_be_searched |= {each.id for each in matches.unread if each.id is not None}
+        self._plan.may_be_searched |= {each.id for each in matches.unread if each.id is not None}
         service_now = self._session.clock.service_now_if_known()
         made = record_made(self._parts.store, entry, matches, service_now)
         is_released = entry.state is not JournalState.UNKNOWN
@@ -274,63 +241,48 @@ class Sweep:
         for record in made:
             self._changes.append((entry, JournalState.ACCEPTED, record))
             self._settled += has_settled(entry.kind.transaction_type, record.status)
-            self._note_end(record, needs_code=True)
+            self._plan.note_end(record, needs_code=True)
+            self._note_end(record)
 
-    def _record_rows(self, records: Iterable[TransactionSummary]) -> None:
+    def _record(self, records: Iterable[TransactionSummary]) -> None:
         """Record what a page or a read by id shows."""
-        checked = list[str]()
+        service_now, findings = self._session.clock.service_now_if_known(), list[Finding]()
         for record in records:
-            followed = self._followed.get(record.transaction_id)
-            if followed is not None:
-                if not isinstance(record, Transaction) and differences(followed.entry, record):
-                    continue  # a page may show a different amount, such as one with the fee, so it is read by id
-                self._unread.discard(record.transaction_id)
-                self._record_change(followed, record)
-                # One that reads as open again may still be paid: it is not marked, so later sweeps read it again.
-                if record.status.is_terminal and self._is_due_again(record.transaction_id):
-                    checked.append(record.transaction_id)
-            elif isinstance(record, Transaction):  # its id was in a broken response, or in an item that is unread
-                is_whole_item = record.transaction_id in self._may_be_searched and is_whole(record)
-                for entry, wanted in self._searched:
-                    is_seen = entry.seen_id == record.transaction_id
-                    if (is_seen or is_whole_item) and wanted.fit(record) is Fit.EXACT:
-                        self._record_matches(entry, Matches(exact=[record]))
-        self._parts.queue.mark_checked(checked)
+            if finding := self._plan.find(record, service_now):
+                findings.append(finding)
+            elif isinstance(record, Transaction):
+                self._record_found(record)
+            else:
+                self._others[record.transaction_id] = record
+        self._parts.store.record_reads([(each.entry, each.evidence) for each in findings if each.evidence is not None])
+        self._parts.queue.mark_checked([each.record.transaction_id for each in findings if each.is_checked])
+        for each in findings:
+            if each.differing:
+                self._record_contradiction(each)
+                continue
+            if each.has_changed:
+                self._changes.append((each.entry, each.entry.state, each.record))
+                self._settled += has_settled(each.entry.kind.transaction_type, each.record.status)
+            self._note_end(each.record)
 
-    def _record_change(self, followed: Followed, record: TransactionSummary) -> None:
-        entry, known = followed.entry, followed.transaction
-        if (known.is_open or record.status != known.status) and (differing := differences(entry, record)):
-            text = "transaction %s is not the payment of reference %s: the service's record has another %s"
-            logger.error(text, record.transaction_id, redacted_repr(entry.reference), ", ".join(differing))
-            if self._parts.store.mark_contradicted(entry, record.transaction_id):
-                self._changes.append((entry, JournalState.UNKNOWN, record))
-            return
-        is_undelivered = record.transaction_id in self._undelivered
-        has_changed = record.status != known.status
-        has_more = isinstance(record, Transaction) and (is_undelivered or record.transaction_id in self._without_code)
-        if has_changed or has_more:
-            evidence = Evidence.of(record, self._session.clock.service_now_if_known(), "sweep")
-            self._parts.store.record(entry, evidence, may_add=False)
-        if has_changed:
-            self._changes.append((entry, entry.state, record))
-            kept = known.model_copy(update={"status": record.status})
-            self._followed[record.transaction_id] = replace(followed, transaction=kept)
-            self._settled += has_settled(entry.kind.transaction_type, record.status)
-        self._note_end(record, needs_code=has_changed or is_undelivered)
+    def _record_found(self, record: Transaction) -> None:
+        """Record a transaction whose id was in a broken response, or in an item that could not be read."""
+        is_whole_item = record.transaction_id in self._plan.may_be_searched and is_whole(record)
+        for entry, wanted in self._plan.searched:
+            is_seen = entry.seen_id == record.transaction_id
+            if (is_seen or is_whole_item) and wanted.fit(record) is Fit.EXACT:
+                self._record_matches(entry, Matches(exact=[record]))
 
-    def _is_due_again(self, transaction_id: str) -> bool:
-        """Return whether it is time to read a prompt that ended without success once more."""
-        ended = self._ended_prompts.get(transaction_id)
-        return ended is not None and ended.is_due(self._session.clock.service_now_if_known())
+    def _record_contradiction(self, found: Finding) -> None:
+        entry, record = found.entry, found.record
+        text = "transaction %s is not the payment of reference %s: the service's record has another %s"
+        logger.error(text, record.transaction_id, redacted_repr(entry.reference), ", ".join(found.differing))
+        if self._parts.store.mark_contradicted(entry, record.transaction_id):
+            self._changes.append((entry, JournalState.UNKNOWN, record))
 
-    def _note_end(self, record: TransactionSummary, *, needs_code: bool) -> None:
-        if not record.status.is_terminal:
-            return
-        if isinstance(record, Transaction):
-            self._without_code.discard(record.transaction_id)
-        elif record.status.ended_without_success and needs_code:
-            self._without_code.add(record.transaction_id)
-        self._ends[record.transaction_id] = transaction_from(record)
+    def _note_end(self, record: TransactionSummary) -> None:
+        if record.status.is_terminal:
+            self._ends[record.transaction_id] = record
 
     async def _deliver(
         self, entry: JournalEntry, transaction: Transaction, handler: PaymentHandler | AsyncPaymentHandler

@@ -9,19 +9,23 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Any, Final, NamedTuple
 
-from sqlalchemy import exists, func, select, update
+from sqlalchemy import Column, Connection, exists, func, select, tuple_, update
 
 from momopay.journal import history, schema
 from momopay.journal.entries import HistoryKind, JournalEntry, JournalTransaction
+from momopay.journal.evidence import is_keepable, reference_of
 from momopay.journal.schema import PAYMENT, TRANSACTION
 from momopay.journal.statements import AS_READ, IS_ROW, IS_TRANSACTION, Condition
 from momopay.journal.store import Store
+from momopay.models.transactions import TransactionSummary
 
 _FIRST: Final = timedelta(days=1)  # how old an end may be for the first sweep with a handler
 _LONGEST: Final = timedelta(days=30)  # how old an end may be for any, so that a sweep need not compare all ends
 LATE: Final = timedelta(minutes=10)  # how long after an end without success a prompt is read once more
+
+_MOST_VALUES: Final = 500  # databases limit the parameters of a statement
 
 _WAS_DELIVERED: Final = exists().where(
     schema.IS_DELIVERY,
@@ -56,6 +60,14 @@ class Followed:
         return service_now - datetime.fromisoformat(self.learned_at_service) >= LATE
 
 
+class Due(NamedTuple):
+    """The transactions that a sweep reads."""
+
+    not_settled: list[Followed]
+    undelivered: list[Followed]  # settled ends that no handler got
+    ended_prompts: list[Followed]  # that ended without success, and were not read again since
+
+
 class Queue:
     """What a sweep has to do for the payments of one account."""
 
@@ -64,13 +76,14 @@ class Queue:
         self._database = store.database
         self._is_own = TRANSACTION.account == store.account
 
-    def not_settled(self) -> list[Followed]:
-        """Return the transactions that have not settled."""
-        return self._followed(schema.HAS_NOT_SETTLED)
-
-    def ended_prompts(self) -> dict[str, Followed]:
-        """Return, by id, the prompts that ended without success and were not read again since."""
-        return {each.transaction.transaction_id: each for each in self._followed(schema.IS_TO_CHECK)}
+    def due(self, since: str | None = None) -> Due:
+        """Return the transactions to read. Without `since`, no ends are for a handler."""
+        with self._database.connection() as connection:
+            return Due(
+                self._followed(connection, schema.HAS_NOT_SETTLED),
+                [] if since is None else self._followed(connection, *_undelivered(since)),
+                self._followed(connection, schema.IS_TO_CHECK),
+            )
 
     def mark_checked(self, transaction_ids: Iterable[str]) -> None:
         """Record that prompts that ended without success were read again."""
@@ -104,18 +117,42 @@ class Queue:
 
     def undelivered(self, since: str) -> list[Followed]:
         """Return the settled ends that were not delivered."""
-        return self._followed(schema.HAS_SETTLED, TRANSACTION.ended_at >= since, ~_WAS_DELIVERED)
+        with self._database.connection() as connection:
+            return self._followed(connection, *_undelivered(since))
 
-    def _followed(self, *where: Condition) -> list[Followed]:
+    def strangers(self, records: Iterable[TransactionSummary]) -> list[TransactionSummary]:
+        """Return the transactions that no entry has, though an entry has their reference."""
+        with self._database.connection() as connection:
+            by_id = {each.transaction_id: each for each in records}
+            known = self._existing(connection, TRANSACTION.transaction_id, by_id)
+            references = {each: reference_of(record) for each, record in by_id.items() if each not in known}
+            found = self._existing(connection, PAYMENT.wire_reference, set(references.values())) if references else ()
+        return [by_id[each] for each, reference in references.items() if reference in found]
+
+    def _existing(self, connection: Connection, column: Column[Any], values: Iterable[str | None]) -> set[str]:
+        """Return those of the values that a column of the account has."""
+        texts, found = [each for each in values if is_keepable(each)], set[str]()
+        for start in range(0, len(texts), _MOST_VALUES):
+            is_value = column.in_(texts[start : start + _MOST_VALUES])
+            query = select(column).where(column.table.c.account == self._store.account, is_value)
+            found.update(connection.scalars(query))
+        return found
+
+    def _followed(self, connection: Connection, *where: Condition) -> list[Followed]:
         found = select(
             TRANSACTION.transaction_id, TRANSACTION.learned_at_service, schema.Now() - TRANSACTION.learned_at
         )
-        with self._database.connection() as connection:
-            rows = connection.execute(found.where(self._is_own, *where))
-            learned = {transaction_id: (at_service, known_for) for transaction_id, at_service, known_for in rows}
+        rows = connection.execute(found.where(self._is_own, *where))
+        learned = {transaction_id: (at_service, known_for) for transaction_id, at_service, known_for in rows}
+        keys = select(TRANSACTION.kind, TRANSACTION.reference).where(self._is_own, *where)
+        is_theirs = tuple_(PAYMENT.kind, PAYMENT.reference).in_(keys)
         return [
             Followed(entry, each, *learned[each.transaction_id])
-            for entry in (self._store.having(*where) if learned else ())
+            for entry in (self._store.entries(connection, is_theirs) if learned else ())
             for each in entry.transactions
             if each.transaction_id in learned
         ]
+
+
+def _undelivered(since: str) -> tuple[Condition, ...]:
+    return schema.HAS_SETTLED, TRANSACTION.ended_at >= since, ~_WAS_DELIVERED

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, Update
+from sqlalchemy import Connection, Update, select, tuple_
 
 from momopay._redaction import redacted_repr
 from momopay._transport import clock
@@ -204,21 +204,26 @@ class Store(Entries):
         if lease is not None and not self.leases.holds(lease):
             return True  # a forked child: its parent records
         with self.database.transaction() as connection:
-            match = self._match(connection, entry, evidence, lease, may_add=may_add)
+            before = self._locked(connection, self.values(entry))
+            match = self._match(connection, before, evidence, lease, may_add=may_add)
             remedy = "" if match is None else self._write(connection, match, evidence, clock_offset)
         _warn(entry, remedy)
         return match is not None
 
     def record_reads(self, reads: Iterable[tuple[JournalEntry, Evidence]]) -> None:
         """Record what reads and pages say of transactions that the journal knows, all in one transaction."""
-        remedies = list[tuple[JournalEntry, str]]()
-        # Sorted, so that two processes that record the same entries never wait for each other.
-        found = sorted(reads, key=lambda read: (read[0].kind, read[0].reference))
+        remedies, found = list[tuple[JournalEntry, str]](), list(reads)
         if not found:
             return
+        is_theirs = tuple_(PAYMENT.kind, PAYMENT.reference).in_({(entry.kind, entry.reference) for entry, _ in found})
+        # In the order of the key, so that two processes that record the same entries never wait for each other.
+        lock = select(PAYMENT.revision).where(PAYMENT.account == self.account, is_theirs).with_for_update()
         with self.database.transaction() as connection:
+            connection.execute(lock.order_by(PAYMENT.kind, PAYMENT.reference))
+            locked = {(each.kind, each.reference): each for each in self.entries(connection, is_theirs)}
             for entry, evidence in found:
-                match = self._match(connection, entry, evidence, None, may_add=False)
+                before = locked.get((entry.kind, entry.reference))
+                match = self._match(connection, before, evidence, None, may_add=False)
                 if match is not None:
                     remedies.append((entry, self._write(connection, match, evidence, None)))
         for entry, remedy in remedies:
@@ -227,17 +232,16 @@ class Store(Entries):
     def _match(
         self,
         connection: Connection,
-        entry: JournalEntry | Draft,
+        before: JournalEntry | None,
         evidence: Evidence,
         lease: Lease | None,
         *,
         may_add: bool,
     ) -> _Match | None:
-        """Return how a transaction belongs to a payment, whose row it locks; None if it does not.
+        """Return how a transaction belongs to a payment, whose row is locked; None if it does not.
 
         A new transaction is inserted, so that no other payment can have it.
         """
-        before = self._locked(connection, self.values(entry))
         if before is None:
             return None
         known = next((t for t in before.transactions if t.transaction_id == evidence.transaction_id), None)
@@ -245,7 +249,7 @@ class Store(Entries):
             return None  # it is another payment's
         # A response belongs to the attempt of its own call, whatever the clocks say. A payout has one transaction, even
         # if two requests with one key were sent.
-        is_latest = not REPEATS[entry.kind] or (
+        is_latest = not REPEATS[before.kind] or (
             before.claim == lease.id if lease else not is_earlier(before, evidence.created_at, evidence.status)
         )
         return _Match(before, known, is_latest=is_latest, is_response=lease is not None)

@@ -1,0 +1,142 @@
+"""Decide what a sweep asks the service for, and what its answers mean. No client, no database and no clock.
+
+A pass reads the newest pages of the list first, because one request shows a hundred transactions. It reads further
+pages while they show transactions that it follows. Then it reads others by id, in random order, so that none is always
+last. The next pass takes what this one does not reach.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from itertools import chain, zip_longest
+from random import sample
+from typing import TYPE_CHECKING, Final
+
+from momopay.journal.entries import UNRESOLVED, EntryKind, JournalEntry
+from momopay.journal.evidence import Evidence, differences
+from momopay.models.requests import Search
+from momopay.models.transactions import Transaction, TransactionSummary
+
+if TYPE_CHECKING:  # at run time it needs SQLAlchemy
+    from momopay.journal.queue import Followed
+
+# Requests of one pass. Fewer of them are for pages, so that some reads by id are left.
+_REQUESTS: Final = 14
+MOST_PAGES: Final = 12
+# Read a further page only if the last one showed at least so many transactions that this pass follows.
+_WORTH_A_PAGE: Final = 2
+
+NEXT_PAGE: Final = "the next page of the list"
+"""A request of a plan. Every other one is the id of a transaction to read."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a record of the service says about a transaction that a pass follows."""
+
+    entry: JournalEntry
+    record: TransactionSummary
+    differing: Sequence[str] = ()  # the fields which show that it is another payment
+    has_changed: bool = False  # whether its status differs from the last one
+    evidence: Evidence | None = None  # to be recorded
+    is_checked: bool = False  # whether it was due to be read once more after an end without success
+
+
+class Plan:
+    """What one pass has to find out, and what the service has shown so far."""
+
+    def __init__(
+        self,
+        not_settled: Sequence[Followed] = (),
+        undelivered: Sequence[Followed] = (),
+        ended_prompts: Sequence[Followed] = (),
+        searched: Sequence[tuple[JournalEntry, Search]] = (),
+    ) -> None:
+        self.searched = searched
+        followed = {each.transaction.transaction_id: each for each in (*ended_prompts, *undelivered, *not_settled)}
+        self._followed = followed
+        self._undelivered = {each.transaction.transaction_id for each in undelivered}
+        self._ended_prompts = {each.transaction.transaction_id: each for each in ended_prompts}
+        self._unread = set(followed)  # ids that no response has shown
+        self._unread_before = 0  # how many were left when the last page was asked for
+        self._requests = 0
+        self._without_code = set[str]()  # ids that a page showed, to be read by id for the result code
+        self.may_be_searched = set[str]()  # ids of unread items that may be an unresolved payment
+
+    def requests(self, service_now: datetime | None) -> list[str]:
+        """Return the requests to make next: `NEXT_PAGE`, or all reads by id that are left of the pass."""
+        if self._requests:
+            is_worth_a_page = bool(self._unread) and self._unread_before - len(self._unread) >= _WORTH_A_PAGE
+        else:
+            # One transaction alone is read by id, unless an ended prompt needs the service's time, which a page shows.
+            is_worth_a_page = bool(self.searched or self._ended_prompts) or len(self._unread) > 1
+        return [NEXT_PAGE] if is_worth_a_page else self.reads(service_now)
+
+    def note_page(self) -> None:
+        """Note that a page is asked for."""
+        self._requests += 1
+        self._unread_before = len(self._unread)
+
+    def reads(self, service_now: datetime | None) -> list[str]:
+        """Return the ids that are still to be read, of each kind in turn, as many as the pass has requests for."""
+        undelivered, ended = self._unread & self._undelivered, self._unread & self._ended_prompts.keys()
+        kinds = [
+            self._unread - undelivered - ended,
+            undelivered,
+            self._without_code,
+            {each for each in ended if self._is_due(each, service_now)},
+            self.may_be_searched | {entry.seen_id for entry, _ in self.searched if entry.seen_id},
+        ]
+        turns = zip_longest(*(sample(sorted(kind), len(kind)) for kind in kinds))
+        ids = [each for each in dict.fromkeys(chain.from_iterable(turns)) if each is not None]
+        return ids[: _REQUESTS - self._requests]
+
+    def find(self, record: TransactionSummary, service_now: datetime | None) -> Finding | None:
+        """Return what a page or a read says about a transaction; None if the pass does not follow it."""
+        followed, is_read = self._followed.get(record.transaction_id), isinstance(record, Transaction)
+        if followed is None:
+            return None
+        entry, known, differing = followed.entry, followed.transaction, differences(followed.entry, record)
+        if differing and not is_read:
+            return None  # a page may show a different amount, such as one with the fee, so it is read by id
+        self._unread.discard(record.transaction_id)
+        has_changed = record.status != known.status
+        if differing and (known.is_open or has_changed):
+            return Finding(entry, record, differing)
+        # One that reads as open again may still be paid: it is not checked, so later sweeps read it again.
+        is_checked = record.status.is_terminal and self._is_due(record.transaction_id, service_now)
+        is_undelivered = record.transaction_id in self._undelivered
+        has_more = is_read and (is_undelivered or record.transaction_id in self._without_code)
+        evidence = Evidence.of(record, service_now, "sweep") if has_changed or has_more else None
+        if has_changed:
+            kept = known.model_copy(update={"status": record.status})
+            self._followed[record.transaction_id] = replace(followed, transaction=kept)
+        self.note_end(record, needs_code=has_changed or is_undelivered)
+        return Finding(entry, record, (), has_changed, evidence, is_checked)
+
+    def note_end(self, record: TransactionSummary, *, needs_code: bool) -> None:
+        """Note what was read: a page does not show why a payment failed, so that is then read by id."""
+        if isinstance(record, Transaction):
+            self._without_code.discard(record.transaction_id)
+        elif record.status.ended_without_success and needs_code:
+            self._without_code.add(record.transaction_id)
+
+    def _is_due(self, transaction_id: str, service_now: datetime | None) -> bool:
+        """Return whether it is time to read a prompt that ended without success once more."""
+        ended = self._ended_prompts.get(transaction_id)
+        return ended is not None and ended.is_due(service_now)
+
+
+def is_another_journals(found: TransactionSummary, namesakes: Sequence[JournalEntry]) -> bool:
+    """Return whether a transaction that no entry has was probably made with another journal, and so paid again.
+
+    `namesakes` are the entries that the service knows by its reference. A payment of unknown outcome may be the
+    transaction itself. Orders may share a reference, such as a customer's account number, which a customer can also
+    pay without a prompt.
+    """
+    same = [each for each in namesakes if each.kind.transaction_type is found.type]
+    if len(same) != 1 or same[0].state in UNRESOLVED:
+        return False
+    return same[0].kind is EntryKind.PAYOUT or same[0].amount == found.amount
