@@ -66,6 +66,12 @@ def test_another_page_is_read_while_one_shows_what_it_costs(on_page: int, *, ano
     assert set(plan.reads(None)) == {f"t-{number}" for number in range(on_page, 5)}
 
 
+def test_what_is_undelivered_and_to_be_read_once_more_is_read_once() -> None:
+    plan = Plan(undelivered=followed(1, "CANCELLED"), ended_prompts=followed(1, "CANCELLED", known_for=600.0))
+    assert plan.find(shown(0, "CANCELLED"), None)
+    assert plan.reads(None) == ["t-0"]
+
+
 def test_a_pass_has_fourteen_requests_for_each_kind_in_turn() -> None:
     old = NOON - timedelta(hours=1)
     ended = followed(30, "CANCELLED", learned_at_service=old.isoformat())

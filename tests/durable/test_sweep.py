@@ -280,15 +280,6 @@ def test_a_late_pin_that_is_on_its_way_is_read_again(shop: Shop) -> None:
     assert shop.entry().status == "SUCCESS"
 
 
-def test_what_is_unhandled_and_to_be_read_once_more_is_read_once(drive: Drive, journal: Journal) -> None:
-    put(journal, "r", ACCEPTED, COLLECTION, transaction_id="t-1", status="CANCELLED")
-    ended = ago(timedelta(hours=1))
-    execute(journal, f"UPDATE momopay_transactions SET learned_at = learned_at - 3600, ended_at = '{ended}'")
-    service = Service(read=listed(type="STK", status="CANCELLED"))
-    assert drive(transport=service.transport)(sweep(journal, Handler())) == SweepReport(handled=1)
-    assert service.requests == ["GET /transactions", "GET /transactions/t-1"]
-
-
 def test_each_change_is_reported(drive: Drive, journal: Journal) -> None:
     for each in "rs":
         put(journal, each)

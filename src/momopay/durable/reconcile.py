@@ -158,7 +158,7 @@ async def _listed(
     while (page := await walk.next()) is not None:
         session.clock.observe(page.response.headers)
         found |= {each.transaction_id: each for each in page.items if since <= each.created_at < until}
-        unread |= {each.id or (len(unread), place): each for place, each in enumerate(page.unread)}
+        unread |= {each.id or object(): each for each in page.unread}
         oldest = oldest_time(page)
         if oldest is not None and oldest < since:
             break

@@ -15,6 +15,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from enum import Enum
 from functools import partial
+from itertools import chain
 from os import PathLike
 from pathlib import Path
 from typing import Final, Literal, Self, TypeAlias, cast
@@ -192,7 +193,7 @@ def find_differences(
     for each in seen:
         if each.transaction.type is TransactionType.STK:
             collections[each.reference].append(each)
-    proposals = _proposals(journal, collections, orders or {}, days)
+    proposals = _proposals(journal, chain.from_iterable(collections.values()), orders or {}, days)
     for reference in sorted(collections.keys() | (orders or {}).keys()):
         booked, prompts = None if orders is None else orders.get(reference), collections[reference]
         if advice := _of_order(journal, reference, booked, prompts, has_books=orders is not None):
@@ -268,64 +269,52 @@ def _of_unpaid(booked: BookedOrder, seen: Sequence[Seen], entry: JournalEntry | 
 
 
 def _proposals(
-    journal: Journal,
-    collections: Mapping[str, Sequence[Seen]],
-    orders: Mapping[str, BookedOrder],
-    days: tuple[datetime, datetime],
+    journal: Journal, prompts: Iterable[Seen], orders: Mapping[str, BookedOrder], days: tuple[datetime, datetime]
 ) -> Mapping[str, Sequence[str]]:
     """Return, by reference, the orders that a payment may be of, and the payments that may be of an order."""
     proposals: defaultdict[str, list[str]] = defaultdict(list)
-    paid = [each for prompts in collections.values() for each in prompts if each.is_paid]
-    strays = [each.transaction for each in paid if each.known is None and each.reference not in orders]
-    unpaid = list(_unpaid(journal, {each.reference for each in paid}, orders, days)) if strays else []
-    for payment in strays:
-        fits = [(each.in_common(payment), each) for each in unpaid]
-        best = [each for each in fits if len(each[0]) > 1] or [each for each in fits if each[0]]
-        best.sort(key=lambda each: each[1].distance(payment))
-        for names, order in best[:_MOST_PROPOSED]:
+    paid = [each for each in prompts if each.is_paid]
+    strangers = [each.transaction for each in paid if each.known is None and each.reference not in orders]
+    unpaid = list(_unpaid(journal, {each.reference for each in paid}, orders, days)) if strangers else []
+    for payment in strangers:
+        fits = [(_in_common(payment, *each), *each) for each in unpaid]
+        most = max((len(names) for names, *_ in fits), default=0)
+        best = [each for each in fits if each[0] and len(each[0]) == most]
+        for names, reference, *_ in sorted(best, key=lambda each: _apart(payment, each[3]))[:_MOST_PROPOSED]:
             why = f"it has the same {' and '.join(names)}"
-            proposals[payment.account_reference or ""].append(f"perhaps of {order.reference}: {why}")
-            proposals[order.reference].append(f"perhaps paid by {payment.transaction_id}: {why}")
+            proposals[payment.account_reference or ""].append(f"perhaps of {reference}: {why}")
+            proposals[reference].append(f"perhaps paid by {payment.transaction_id}: {why}")
     return proposals
 
 
 def _unpaid(
-    journal: Journal,
-    paid: Container[str],
-    orders: Mapping[str, BookedOrder],
-    days: tuple[datetime, datetime],
-) -> Iterator[_UnpaidOrder]:
-    """Yield the orders of the books and of the journal that were not paid, each once."""
+    journal: Journal, paid: Container[str], orders: Mapping[str, BookedOrder], days: tuple[datetime, datetime]
+) -> Iterator[tuple[str, Decimal | int, JournalEntry | None]]:
+    """Yield the reference, the amount and the entry of each order of the books and the journal that was not paid."""
     since, until = days[0] - EARLIER - _NEAR, days[1] + _NEAR
     entries = {each.reference: each for each in journal.entries(EntryKind.COLLECTION, since=since, until=until)}
     for reference in orders.keys() | entries.keys():
         entry = entries.get(reference) or journal.get(reference, EntryKind.COLLECTION)
         known = orders.get(reference) or entry
         if known is not None and reference not in paid and not (entry is not None and entry.counting):
-            yield _UnpaidOrder(reference, known.amount, entry)
+            yield reference, known.amount, entry
 
 
-@dataclass(frozen=True)
-class _UnpaidOrder:
-    """An order that a payment which nobody knows may be of."""
+def _in_common(
+    payment: TransactionSummary, _reference: str, amount: Decimal | int, entry: JournalEntry | None
+) -> list[str]:
+    """Return the names of what a payment and an order have in common, if they are of about the same time."""
+    if _apart(payment, entry) > _NEAR:
+        return []
+    has_phone = entry is not None and not entry.is_anonymised and same_phone(entry.phone, payment.phone)
+    return ["phone"] * has_phone + ["amount"] * (amount == payment.amount)
 
-    reference: str
-    amount: Decimal | int
-    entry: JournalEntry | None  # the books alone have neither its phone nor its time
 
-    def in_common(self, payment: TransactionSummary) -> list[str]:
-        """Return the names of what a payment of about the same time has in common with it."""
-        entry = self.entry
-        if entry is not None and self.distance(payment) > _NEAR:
-            return []
-        has_phone = entry is not None and not entry.is_anonymised and same_phone(entry.phone, payment.phone)
-        return ["phone"] * has_phone + ["amount"] * (self.amount == payment.amount)
-
-    def distance(self, payment: TransactionSummary) -> timedelta:
-        """Return the time between a payment and the order's first or last attempt."""
-        if self.entry is None:
-            return _NEAR
-        return min(abs(payment.created_at - each) for each in (self.entry.created_at, self.entry.sent_at))
+def _apart(payment: TransactionSummary, entry: JournalEntry | None) -> timedelta:
+    """Return the time between a payment and an order's first or last attempt; the books alone have none."""
+    if entry is None:
+        return _NEAR
+    return min(abs(payment.created_at - each) for each in (entry.created_at, entry.sent_at))
 
 
 def _difference(reference: str, booked: BookedOrder | None, seen: Sequence[Seen], advice: Advice) -> Difference:

@@ -35,7 +35,6 @@ from momopay.models.transactions import (
     Transaction,
     TransactionPage,
     TransactionSummary,
-    UnreadTransaction,
     is_whole,
     transaction_from,
 )
@@ -86,7 +85,7 @@ class Sweep:
         self._since: str | None = None  # ends from then on are for the handler
         self._parts = internals(journal)
         self._plan = Plan()
-        self._bad_items = list[UnreadTransaction]()
+        self._unread = set[object]()  # one for each item of the list that could not be read, its id if it has one
         # Changes for the observer, which the sweeping task or thread does after the thread that recorded them.
         self._changes: list[tuple[JournalEntry, JournalState, TransactionSummary]] = []
         self._ends: dict[str, TransactionSummary] = {}  # by id; what this pass read and has ended
@@ -114,9 +113,7 @@ class Sweep:
         if failure is not None:
             raise failure
         opened, unknown = await in_thread(lambda: (self._parts.store.count_open()[0], len(self._journal.unresolved())))
-        counted = [each.id for each in self._bad_items if each.id is not None]
-        unread = len(self._bad_items) - len(counted) + len(set(counted))
-        report = SweepReport(self._settled, opened, unknown, self._handled, self._failed, unread)
+        report = SweepReport(self._settled, opened, unknown, self._handled, self._failed, len(self._unread))
         if self._session.events is not None:
             self._session.events.sweep_ended(**vars(report))
         return report
@@ -206,7 +203,7 @@ class Sweep:
         self._plan.note_page()
         page = await read_page(self._session, EVERYTHING, cursor, lane=Lane.POLL)
         self._session.clock.observe(page.response.headers)
-        self._bad_items += page.unread
+        self._unread |= {each.id or object() for each in page.unread}
         await self._write_and_notify(self._record, page.items)
         return page
 
