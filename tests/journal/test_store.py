@@ -787,3 +787,26 @@ def test_a_release_waits_for_a_minute_after_the_lease_of_the_latest_attempt(jour
         assert seconds + 50 < left <= seconds + 60
         assert release(journal)  # the store waits for nothing itself
     assert store_of(journal).seconds_to_release(found(journal).model_copy(update={"reference": "another"})) == 0
+
+
+# Many reads at once
+
+
+@pytest.mark.both_databases
+def test_reads_of_many_are_recorded_in_one_transaction(journal: Journal, caplog: pytest.LogCaptureFixture) -> None:
+    """Of an order whose prompts were both paid, too. What the journal does not know is not added."""
+    order = put_collection(journal, "o", statuses=["CANCELLED", "PENDING"])
+    entries = [put(journal, each, transaction_id=f"t-{each}") for each in "rs"]
+    reads = [(each, report(f"t-{each.reference}", "SUCCESS")) for each in entries]
+    reads += [(order, report(f"o-{number}", "SUCCESS")) for number in (0, 1)]
+    reads += [(entries[0], report("unknown", "SUCCESS")), (order, report("t-r", "FAILED"))]
+    begun = list[str]()
+    with before_each(begun.append, journal):
+        store_of(journal).record_reads(reads)
+        store_of(journal).record_reads([])
+    assert sum(each.startswith("BEGIN") for each in begun) == 1
+    assert [found(journal, each).status for each in "rs"] == ["SUCCESS"] * 2
+    assert [found(journal, each).transaction_ids for each in "rs"] == [("t-r",), ("t-s",)]
+    assert statuses_of(found(journal, "o")) == ["o-0 SUCCESS", "o-1 SUCCESS"]
+    assert [each.levelname for each in caplog.records] == ["CRITICAL"]
+    assert [str(each.what) for each in journal.history("o")].count("paid twice") == 1

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, Update, select, tuple_
+from sqlalchemy import Connection, Update, select
 
 from momopay._redaction import redacted_repr
 from momopay._transport import clock
@@ -215,12 +215,17 @@ class Store(Entries):
         remedies, found = list[tuple[JournalEntry, str]](), list(reads)
         if not found:
             return
-        is_theirs = tuple_(PAYMENT.kind, PAYMENT.reference).in_({(entry.kind, entry.reference) for entry, _ in found})
-        # In the order of the key, so that two processes that record the same entries never wait for each other.
-        lock = select(PAYMENT.revision).where(PAYMENT.account == self.account, is_theirs).with_for_update()
+        locked: dict[tuple[EntryKind, str], JournalEntry] = {}
         with self.database.transaction() as connection:
-            connection.execute(lock.order_by(PAYMENT.kind, PAYMENT.reference))
-            locked = {(each.kind, each.reference): each for each in self.entries(connection, is_theirs)}
+            for kind in sorted(
+                {entry.kind for entry, _ in found}
+            ):  # SQLite uses no index for pairs of kind and reference
+                is_theirs = PAYMENT.reference.in_({entry.reference for entry, _ in found if entry.kind is kind})
+                # In order, so that two processes that record the same entries never wait for each other.
+                lock = select(PAYMENT.revision).where(PAYMENT.account == self.account, PAYMENT.kind == kind, is_theirs)
+                connection.execute(lock.order_by(PAYMENT.reference).with_for_update())
+                theirs = self.entries(connection, PAYMENT.kind == kind, is_theirs)
+                locked |= {(kind, each.reference): each for each in theirs}
             for entry, evidence in found:
                 before = locked.get((entry.kind, entry.reference))
                 match = self._match(connection, before, evidence, None, may_add=False)

@@ -361,9 +361,9 @@ class Transactions(Resource[BackendT]):
         fee and end. Then it calls the handler once for each settled end, unless ``journal.handling`` has it as handled.
 
         A payout that FAILED has settled once it is REVERSED. A prompt that ended without success is read once more ten
-        minutes later, because a late PIN may pay it; a released payment is searched for once more then. Each transaction
-        on the pages that has a reference of the journal, and that the journal did not send, is a WARNING: another
-        journal pays with this key. See the service page, "GET /transactions" and "GET /transactions/{id}".
+        minutes later, because a late PIN may pay it; a released payment is searched for once more then. A transaction
+        on the pages under a reference of the journal that the journal did not send is a WARNING: another journal pays
+        with this key. See the service page, "GET /transactions" and "GET /transactions/{id}".
 
         Args:
             handler: Called with each `Payment` that has settled; ``async def`` only with an `AsyncClient`. If it
