@@ -35,7 +35,7 @@ NAMED_FROM_BELOW = {"momopay.client", "momopay.durable.payment"}
 """What calls further down take, so that their annotations name it; a type checker alone imports it there."""
 MOST_LINES = 400
 LONGER = {
-    "errors.py": 495,  # one table of classes
+    "errors.py": 460,  # one table of classes
 }
 """Files that are longer, and may not grow."""
 MOST_FILES = 152
