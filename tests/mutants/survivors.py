@@ -18,6 +18,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from mutmut.mutation.diff_apply import get_diff_for_mutant
+
 REASONS = Path(__file__).parent / "survivors.toml"
 NOTICED = {"killed", "timeout", "caught by type check", "segfault", "suspicious"}
 SURVIVED = {"survived", "no tests"}
@@ -42,20 +44,17 @@ def _without_texts(code: str) -> str:
     return re.sub(r"""f?(\"[^\"]*\"|'[^']*')""", '""', code)
 
 
-def mutmut(*arguments: str) -> str:
-    return subprocess.run(["mutmut", *arguments], capture_output=True, text=True, check=True).stdout
-
-
 def tried(word: str) -> Iterator[tuple[str, str]]:
     """Yield the name and the status of each mutant that was tried."""
-    for line in mutmut("results", "--all", "true").splitlines():
+    command = ["mutmut", "results", "--all", "true"]
+    for line in subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines():
         name, _, status = line.strip().partition(": ")
         if word in name and status in NOTICED | SURVIVED:
             yield name, status
 
 
 def change(name: str) -> Change:
-    lines = mutmut("show", name).splitlines()
+    lines = get_diff_for_mutant(name).splitlines()  # `mutmut show` would load the tool anew for each
     removed, added = (
         "\n".join(line[1:].strip() for line in lines if line.startswith(sign) and not line.startswith(sign * 3))
         for sign in "-+"
