@@ -94,7 +94,7 @@ def test_a_slow_drip_is_a_whole_answer(api: httpx.Client, sandbox: Sandbox, monk
 
 
 @in_turn("fault", [Fault.hang_after_commit, Fault.slow_drip])
-def test_closing_waits_for_no_fault_and_no_rest_of_a_request(caplog: pytest.LogCaptureFixture, fault: Fault) -> None:
+def test_closing_ends_what_a_fault_holds_and_half_a_request(caplog: pytest.LogCaptureFixture, fault: Fault) -> None:
     failed = threading.Event()
     with own_sandbox(speed=0) as (sandbox, service):
         half = connected(sandbox)
