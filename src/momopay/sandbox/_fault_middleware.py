@@ -13,7 +13,6 @@ import struct
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from email.utils import format_datetime
-from functools import partial
 from queue import SimpleQueue
 from typing import Any
 from uuid import uuid4
@@ -96,12 +95,11 @@ class InProcess:
         work = asyncio.run_coroutine_threadsafe(answer(), loop)
         work.add_done_callback(lambda _: connection.messages.put(None))
         # Any number of requests may hang at once, and a thread waits for each.
-        next_message = partial(
-            anyio.to_thread.run_sync,
-            connection.messages.get,
-            abandon_on_cancel=True,
-            limiter=anyio.CapacityLimiter(math.inf),
-        )
+        threads = anyio.CapacityLimiter(math.inf)
+
+        async def next_message() -> Message | None:
+            return await anyio.to_thread.run_sync(connection.messages.get, abandon_on_cancel=True, limiter=threads)
+
         try:
             while (message := await next_message()) is not None:
                 await send(message)

@@ -58,7 +58,7 @@ LocalInstant = Annotated[
     PlainSerializer(_local),
     text_schema(description="In Nairobi, without a zone", examples=["2026-01-31T12:30:00.000"]),
 ]
-Id = Annotated[str, text_schema(format="uuid", examples=["00000000-0000-0000-0000-000000000002"])]
+Id: Any = Annotated[str, text_schema(format="uuid", examples=["00000000-0000-0000-0000-000000000002"])]
 Phone = Annotated[str, text_schema(pattern="^254[0-9]{9}$", examples=["254712345678"])]
 MaskedPhone = Annotated[
     str,
@@ -99,10 +99,9 @@ _FIELDS: Mapping[str, tuple[Any, str]] = {
     "created_at": (Instant, ""),
     "updated_at": (Instant, ""),
 }
-_IN_CAMEL_CASE = ("transaction_id", "status", "amount", "phone", "account_reference", "created_at", "updated_at")
-_IN_SNAKE_CASE = (
-    *("status", "amount", "phone_number", "external_reference", "transaction_fee", "created_at", "updated_at"),
-)
+_TIMES = ("created_at", "updated_at")
+_IN_CAMEL_CASE = ("transaction_id", "status", "amount", "phone", "account_reference", *_TIMES)
+_IN_SNAKE_CASE = ("status", "amount", "phone_number", "external_reference", "transaction_fee", *_TIMES)
 _BY_THE_PROVIDER = ("provider_request_id", "provider_checkout_id", "result_code", "result_desc")
 
 
@@ -136,10 +135,7 @@ def _initiated(switches: Switches, kind: str, names: Iterable[str], more: Fields
 
 
 def _stk_initiated(switches: Switches) -> Fields:
-    more = {
-        "resultCode": _always("0"),
-        "resultDescription": _says("Request accepted for processing"),
-    }
+    more = {"resultCode": _always("0"), "resultDescription": _says("Request accepted for processing")}
     names = ("account_reference", "transaction_desc", "provider_request_id", "provider_checkout_id")
     return _initiated(switches, "STK", names, more)
 
@@ -175,10 +171,7 @@ def _transaction_read(switches: Switches) -> Fields:
         for name in ("type", "phone", "phone_number", "createdAt", "created_at", "updatedAt", "updated_at"):
             fields.pop(name, None)
     if switches.customer_in_reads:
-        fields |= {
-            "customer_name": _says("WANJIKU KAMAU"),
-            "callback_url": _of(str | None, "callback_url"),
-        }
+        fields |= {"customer_name": _says("WANJIKU KAMAU"), "callback_url": _of(str | None, "callback_url")}
     return fields
 
 
@@ -189,7 +182,7 @@ def _transaction_item(switches: Switches) -> Fields:
     if switches.list_amount == "with_fee":
         changed["amount"] = Amount, "amount_with_fee"
     if switches.list_times == "local":
-        changed |= {"created_at": (LocalInstant, ""), "updated_at": (LocalInstant, "")}
+        changed |= dict.fromkeys(_TIMES, (LocalInstant, ""))
     if switches.item_naming == "snake_case":
         fields = _fields(("transaction_id", *_IN_SNAKE_CASE), **changed)
     else:

@@ -5,7 +5,7 @@ version of the format. Files of other versions are refused.
 """
 
 import sqlite3
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
@@ -22,11 +22,11 @@ _APPLICATION_ID = 0x6D6F6D06
 @dataclass(slots=True)
 class _Saved:
     now: datetime
-    accounts: list[tuple[Account, RateWindow, StkHealth]] = field(default_factory=list)
-    transactions: list[Transaction] = field(default_factory=list)
-    deliveries: list[Delivery] = field(default_factory=list)
-    callbacks: list[CallbackRecord] = field(default_factory=list)
-    ledger: list[Movement] = field(default_factory=list)
+    accounts: list[tuple[Account, RateWindow, StkHealth]]
+    transactions: list[Transaction]
+    deliveries: list[Delivery]
+    callbacks: list[CallbackRecord]
+    ledger: list[Movement]
 
 
 _JSON = TypeAdapter(_Saved)
@@ -62,7 +62,7 @@ class Store:
     def load(self, now: datetime) -> tuple[ServiceState, datetime]:
         """Return the saved state, and the instant that its clock had reached or `now`, whichever is later."""
         row = self._connection.execute("select body from state").fetchone()
-        saved = _Saved(now) if row is None else _JSON.validate_json(row[0])
+        saved = _Saved(now, [], [], [], [], []) if row is None else _JSON.validate_json(row[0])
         state = ServiceState(callbacks=saved.callbacks, ledger=saved.ledger)
         for account, rate, health in saved.accounts:
             state.accounts[account.tenant_id] = AccountState(account, rate=rate, health=health)
