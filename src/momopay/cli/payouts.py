@@ -162,7 +162,7 @@ def run(
 def _pay_and_follow(output: Output, run: PayrollRun, plan: Plan, schedule: momopay.PollSchedule | None) -> None:
     # The first signal stops the run after the payout under way, the second breaks that off. The interrupt may be raised
     # anywhere in this thread. A row that was not yielded by then was not begun, or it is in the journal.
-    bar = progress_bar(output, run)
+    bar = progress_bar(output)
 
     def stop(number: int, _frame: object) -> None:
         run.stop(number)

@@ -171,11 +171,6 @@ class PayrollRun:
         self.signals: list[int] = []
         self.stopped_by: MomoPayError | None = None
 
-    @property
-    def waiting(self) -> bool:
-        """Whether the next payout is not under way yet, mostly because of the rate budget."""
-        return self._paying is not None and self._paying.waiting
-
     def stop(self, number: int) -> None:
         """Stop after the payout under way; raise KeyboardInterrupt if there is none, or the second time."""
         self.signals.append(number)

@@ -124,17 +124,9 @@ def show_row(output: Output, event: str, outcome: RowOutcome) -> None:
         output.result({"event": event, **_as_document(outcome)})
 
 
-def progress_bar(output: Output, run: PayrollRun) -> Progress:
+def progress_bar(output: Output) -> Progress:
     """Return a bar that shows the rows, the amounts that were accepted, and the time that is left."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task
-
-    class What(ProgressColumn):
-        def render(self, task: Task) -> Text:
-            return Text("Rate limit" if run.waiting else task.description)
-
-    class Amounts(ProgressColumn):
-        def render(self, task: Task) -> Text:
-            return Text(f"KES {task.fields['paid']:,} of {task.fields['due']:,}")
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn
 
     class Left(ProgressColumn):
         def render(self, task: Task) -> Text:
@@ -146,8 +138,9 @@ def progress_bar(output: Output, run: PayrollRun) -> Progress:
 
     console = stderr()
     is_hidden = output.as_json or not console.is_terminal
-    columns = (What(), BarColumn(bar_width=_BAR_WIDTH), MofNCompleteColumn(), Amounts(), Left())
-    return Progress(*columns, console=console, disable=is_hidden, transient=True)
+    amounts = TextColumn("KES {task.fields[paid]:,} of {task.fields[due]:,}")
+    columns = (BarColumn(bar_width=_BAR_WIDTH), MofNCompleteColumn(), amounts, Left())
+    return Progress(TextColumn("{task.description}"), *columns, console=console, disable=is_hidden, transient=True)
 
 
 @contextmanager
