@@ -88,9 +88,6 @@ class OtherService(httpx.BaseTransport):
     def list(self, query: dict[str, str]) -> dict[str, Any]:
         if not 1 <= int(query.get("limit", "20")) <= 100:
             raise RefusedError(422, "INVALID_REQUEST", limit="1 to 100")
-        chosen = [each for each in self.transactions if query.get("q", "") in (each["id"], "", "REF-1")]
-        if query.get("from", "").startswith("2999"):
-            chosen = []
         items = [
             {
                 "updatedAt": "2026-11-20T13:00:00",
@@ -103,7 +100,7 @@ class OtherService(httpx.BaseTransport):
                 "phone": "2547****333",
                 "accountReference": "REF-1",
             }
-            for each in chosen
+            for each in self.transactions
         ]
         return {"items": items, "next_cursor": None}
 

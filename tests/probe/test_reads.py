@@ -161,11 +161,7 @@ def test_changes_of_answers_are_found(scene: Scene) -> None:
         (LIST, put("status", "COMPLETED"), "the status COMPLETED"),
         (LIST, put("status", "Success"), ""),
         (LIST, put("type", "LOAN"), ""),
-        (
-            READ,
-            put("amount", None),
-            "a read by id: amount: Field required",
-        ),
+        (READ, put("amount", None), "a read by id: amount: Field required"),
         (READ, put("phone", None), ""),
     ],
 )

@@ -78,7 +78,7 @@ def _page(output: Output, days: Sequence[momopay.types.ActivityDay], entries: Se
 <div class="narrow">{chart(days, width=340)}</div><div class="wide">{chart(days, width=1000)}</div>
 <p>{last}. If fewer than 30% of the last 100 were paid, the service refuses prompts for half an hour. It also counts
 those of other programs. Failed are prompts that were not paid: another one of the same order may have been.</p>
-{_table(["", "KES", "Transactions"], rows)}
+{_table(["Sum", "KES", "Transactions"], rows)}
 <h2>Open or unresolved</h2>
 {waiting if entries else "<p>Nothing.</p>"}{f"<p>And {left:,} more.</p>" if left > 0 else ""}
 <p><small>Made at {escape(moment(datetime.now(UTC)))}.</small></p>

@@ -15,7 +15,7 @@ LEAST_RATE: Final = 0.3
 """The success rate below which it refuses prompts for half an hour."""
 
 # The colours of bars and line can be read on light and on dark. Texts have the colour of the page.
-_BARS: Final = (("collected", "#2f9e5f"), ("refunded", "#d9901a"), ("failed", "#d6484a"))
+_BARS: Final = (("collected", "#2f9e5f"), ("refunded", "#b8770f"), ("failed", "#d6484a"))
 _LINE: Final = "#3d86e0"
 # All in pixels.
 _TOP, _FOOT, _HEIGHT, _RIGHT = 44, 258, 280, 40
