@@ -299,9 +299,6 @@ def test_more_than_a_page_is_walked_as_far_as_something_is_open(client: Client, 
     sandbox.enter_pin(slow)
     sandbox.advance(60)
     assert ended(watch) == [slow]
-    before = len(sandbox.requests)
-    assert ended(watch) == []
-    assert len(sandbox.requests) == before + 1, "nothing is open"
 
 
 def test_a_page_with_older_payments_than_the_first_does_not_make_them_new(client: Client, sandbox: Sandbox) -> None:

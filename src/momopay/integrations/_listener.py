@@ -3,7 +3,7 @@
 The service only calls public HTTPS addresses (service page, "Callbacks"), which a laptop does not have. `EndWatch`
 finds the ends by polling the account's list. `Listener` POSTs each end to the application, and again after the
 service's delays while the response is not 2xx. A poll usually sends one request for a page of the list and one for each
-end. It reads more pages if a hundred payments are newer than the oldest open one.
+end. It reads more pages if a hundred payments began in the last ten minutes.
 
 Invariants: only reads go to the service. Callbacks hold real phones and amounts, so redirects are not followed.
 """
@@ -46,7 +46,6 @@ class EndWatch:
     def __init__(self, client: Client) -> None:
         self._client = client
         self._since: datetime | None = None
-        self._back_to: datetime | None = None
         self._open = set[str]()
         self._ended = set[str]()
 
@@ -70,12 +69,8 @@ class EndWatch:
         for page in self._client.transactions.iter(page_size=100).pages():
             items += page.items
             oldest = oldest_time(page)
-            if oldest is not None and oldest < (self._back_to or earlier(items[0].created_at, _LOOK_BACK)):
+            if oldest is not None and oldest < earlier(items[0].created_at, _LOOK_BACK):
                 break
-        if items:
-            newest = items[0].created_at
-            still_open = (item.created_at for item in items if not item.status.is_terminal)
-            self._back_to = min([newest, *(begun for begun in still_open if begun > earlier(newest, _LOOK_BACK))])
         return [item for item in items if item.type in _CALLED_BACK]
 
     def _read(self, item: TransactionSummary) -> Transaction:
