@@ -157,6 +157,7 @@ def user_of(reference: str) -> User:
         (user_of, "/admin/auth/user/{}/change/"),
         (f"{__name__}.user_of", "/admin/auth/user/{}/change/"),
         (lambda _reference: user_of("nobody"), None),
+        (lambda _reference: Permission.objects.all()[0], None),  # which the admin does not show
     ],
 )
 @pytest.mark.usefixtures("shop")
@@ -286,6 +287,8 @@ def test_a_journal_that_fails_is_a_message(shop: Project, action: str) -> None:
     file.rename(file.with_name("elsewhere"))
     for form in ({}, {"confirmed": "yes", "amount": "10", "by": "x", "reference": "INV-1-R1"}):
         assert "shop.sqlite3 is missing" in act(browser, action, "COLLECTION:INV-1", **form)
+    for page in ("COLLECTION_3AINV-1/change/", "activity/"):
+        assert "shop.sqlite3 is missing" in browser.get(LIST + page, follow=True).content.decode()
     (logged,) = LogEntry.objects.all()  # only what was confirmed
     assert "shop.sqlite3 is missing" in logged.get_change_message()
 

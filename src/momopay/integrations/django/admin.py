@@ -21,7 +21,7 @@ from django.db.models import Count, Model, Q, QuerySet, Sum
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, resolve_url
 from django.template.response import TemplateResponse
-from django.urls import path, reverse
+from django.urls import NoReverseMatch, path, reverse
 from django.utils.safestring import mark_safe
 from django.utils.timezone import get_current_timezone
 
@@ -110,10 +110,17 @@ class PaymentAdmin(_Model):
         """Show a payment with its transactions, its history, and buttons for the actions that are possible."""
         payment: Payment | None = self.get_object(request, unquote(object_id))
         if payment is not None:
-            entry, history = payment.entry, the_journal().history(payment.reference, EntryKind(payment.kind))
-            buttons = [each for each in self.get_action_choices(request, []) if _is_possible(each[0], payment)]
+            try:
+                entry, history = payment.entry, the_journal().history(payment.reference, EntryKind(payment.kind))
+                buttons = [each for each in self.get_action_choices(request, []) if _is_possible(each[0], payment)]
+            except MomoPayError as error:
+                return self._back_to_list(request, error)
             extra_context = {"entry": entry, "history": history, "buttons": buttons, "link": _link_of(entry)}
         return super().change_view(request, object_id, form_url, extra_context)
+
+    def _back_to_list(self, request: HttpRequest, error: Exception) -> HttpResponse:
+        self.message_user(request, str(error), messages.ERROR)
+        return redirect("admin:momopay_payment_changelist")
 
     def csv_view(self, request: HttpRequest) -> HttpResponse:
         """Return the payments that the list's filters and search show, as CSV."""
@@ -132,7 +139,10 @@ class PaymentAdmin(_Model):
         """Show what was collected, refunded and failed on each of the last days, and the success rate of prompts."""
         if not self.has_view_permission(request):
             raise PermissionDenied
-        chart, days = load("journal.activity.chart"), the_journal().activity(_DAYS, zone=get_current_timezone())
+        try:
+            chart, days = load("journal.activity.chart"), the_journal().activity(_DAYS, zone=get_current_timezone())
+        except MomoPayError as error:
+            return self._back_to_list(request, error)
         # The words of a chart are the package's own.
         charts = {name: mark_safe(chart(days, width=width)) for name, width in _CHARTS.items()}  # noqa: S308
         context = self.admin_site.each_context(request) | charts
@@ -210,8 +220,7 @@ class PaymentAdmin(_Model):
         self.message_user(request, text, level)
         if is_confirmed:
             self.log_change(request, payment, text)
-        # The payment's page cannot be shown if the journal fails.
-        return redirect("admin:momopay_payment_change", quote(payment.pk)) if level == messages.SUCCESS else None
+        return redirect("admin:momopay_payment_change", quote(payment.pk))
 
 
 def _is_possible(action: str, payment: Payment) -> bool:
@@ -226,11 +235,12 @@ def _link_of(entry: Any) -> str | None:
     """Return the URL of the object that the setting makes of a reference, or of a refund's order; None for none."""
     try:
         made = link()(entry.refund_of or entry.reference)
-    except ObjectDoesNotExist:
+        if isinstance(made, Model) and not hasattr(made, "get_absolute_url"):
+            model = made._meta  # noqa: SLF001  a public name of Django
+            return reverse(f"admin:{model.app_label}_{model.model_name}_change", args=[quote(made.pk)])
+        return None if made is None else resolve_url(made)
+    except (ObjectDoesNotExist, NoReverseMatch):
         return None
-    if isinstance(made, Model) and not hasattr(made, "get_absolute_url"):
-        return reverse(f"admin:{made._meta.app_label}_{made._meta.model_name}_change", args=[quote(made.pk)])  # noqa: SLF001  public in Django
-    return None if made is None else resolve_url(made)
 
 
 def _local(moment: datetime) -> str:
