@@ -20,6 +20,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import partialmethod
 from math import inf
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -59,21 +60,13 @@ _bounds: Final = _Bounds()
 
 
 @contextmanager
-def bounded(seconds: float) -> Generator[None]:
-    """Limit all waits in the context to this many seconds in total. An outer context that ends sooner still applies."""
-    times, key = _bounds.times, object()
-    try:
-        times[key] = time.monotonic() + seconds
-        yield
-    finally:
-        times.pop(key, None)
+def bounded(seconds: float = LONGEST_WAIT) -> Generator[None]:
+    """Limit all waits for the database to this many seconds in total, and convert its errors to JournalError.
 
-
-@contextmanager
-def in_use(seconds: float = LONGEST_WAIT) -> Generator[None]:
-    """Apply `bounded` to a use of the database, and convert the database's errors to JournalError."""
+    An outer context that ends sooner still applies.
+    """
     # No error may show a password or a statement's values: engines hide them in messages, `clear_frames` in frames.
-    times, key = _bounds.times, object()  # not by `bounded`: a second generator for each use of a payment
+    times, key = _bounds.times, object()
     try:
         times[key] = time.monotonic() + seconds
         yield
@@ -196,9 +189,6 @@ class Database(ABC):
     def connect_for_setup(self) -> AbstractContextManager[Connection]:
         """Yield a connection in a transaction that one process at a time can hold."""
 
-    def hold_lock(self) -> None:  # noqa: B027  a server knows its connections
-        """Show that this process is alive until it ends, however it ends."""
-
     @abstractmethod
     def is_alive(self, sender: str, connection: Connection) -> bool:
         """Return whether a process is alive. A query uses the caller's `connection`."""
@@ -207,11 +197,8 @@ class Database(ABC):
         """Raise if the database is not the one that this process began with."""
 
     def register_process(self) -> str:
-        """Register this process as live until it ends; return its id."""
-        with in_use():
-            self._set_up()
-            self.hold_lock()
-            return self.sender
+        """Register this process as live until it ends, however it ends; return its id. Call it within a connection."""
+        return self.sender  # a server knows its connections
 
     @contextmanager
     def connection(
@@ -221,7 +208,7 @@ class Database(ABC):
 
         Each statement commits by itself. With `begin`, all commit together if the context succeeds, else none.
         """
-        with in_use(seconds):
+        with bounded(seconds):
             if not for_setup:
                 if self._closed or not self._is_set_up:
                     self._set_up()
@@ -240,9 +227,8 @@ class Database(ABC):
             if not for_setup:
                 self.check()  # a write to a file that was deleted meanwhile is lost, and must raise
 
-    def transaction(self) -> AbstractContextManager[Connection]:
-        """Begin a transaction. Its context must not wait for anything else: it blocks other writers."""
-        return self.connection(begin=True)
+    # In a transaction, the context must not wait for anything else: it blocks other writers.
+    transaction = partialmethod(connection, begin=True)
 
     def close(self) -> None:
         """Close the database. It cannot be used afterwards, except by calls that are under way."""

@@ -231,8 +231,8 @@ class Deliveries:
     def _take(self, end: End, lease: Lease) -> bool:
         """Return False if an end was delivered, else take it. Raise CallbackError if another call has it."""
         key = {"the_account": self._store.account, "the_id": end.transaction_id}
-        columns = self._store.leases.columns(lease, HANDLER_SECONDS)
         with self._store.database.connection() as connection:
+            columns = self._store.leases.columns(lease, HANDLER_SECONDS)
             new = {"account": self._store.account, "transaction_id": end.transaction_id, **columns}
             if insert_new(connection, deliveries, new):
                 return True  # rows are never deleted, so nothing was delivered before

@@ -21,7 +21,7 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import ColumnElement, Connection, and_, delete, func, select, update
 
 from momopay.errors import ConfigurationError, JournalError
-from momopay.journal.database import Database, in_use, insert_new
+from momopay.journal.database import Database, bounded, insert_new
 from momopay.journal.evidence import KeyIdentity
 from momopay.journal.schema import accounts, journal, keys, metadata, payments
 
@@ -160,7 +160,7 @@ class Watermark:
         """Remember how far the journal came, after the commit."""
         self._highest = max(mark, self._highest)
         if self._file is not None and self._kept() < mark:  # another call may have committed, and noted, more
-            with in_use():
+            with bounded():
                 self._file.parent.mkdir(mode=0o700, exist_ok=True)
                 line = f"{mark.restored} {mark.sequence} {datetime.now(UTC).isoformat(timespec='seconds')}"
                 with os.fdopen(os.open(self._file, os.O_CREAT | os.O_WRONLY, 0o600), "wb", buffering=0) as file:

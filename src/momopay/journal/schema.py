@@ -27,6 +27,13 @@ VERSION: Final = 1  # of the tables
 
 metadata: Final = sa.MetaData()
 
+
+def _lease() -> list[sa.Column[Any]]:
+    """Return the columns of a lease: see `momopay.journal.leases.LeaseHolder`."""
+    texts = [sa.Column(name, sa.Text, nullable=False) for name in ("claim", "sender", "machine")]
+    return [*texts, *(sa.Column(name, sa.Double, nullable=False) for name in ("lease_seconds", "lease_until"))]
+
+
 # Has one row. `momopay.journal.guards` compares the last two columns with the values that it saw before.
 journal: Final = sa.Table(
     "momopay_journal",
@@ -85,12 +92,7 @@ payments: Final = sa.Table(
     sa.Column("paid_before", sa.Text),  # what had been paid of that collection when the refund began, in KES
     sa.Column("clock_offset", sa.Double),  # seconds by which the payer's clock was ahead of the service's
     sa.Column("revision", sa.Integer, nullable=False),  # raised by each change of the payment or its transactions
-    # The rest are the lease: see `momopay.journal.leases.LeaseHolder`.
-    sa.Column("claim", sa.Text, nullable=False),
-    sa.Column("sender", sa.Text, nullable=False),
-    sa.Column("machine", sa.Text, nullable=False),
-    sa.Column("lease_seconds", sa.Double, nullable=False),
-    sa.Column("lease_until", sa.Double, nullable=False),
+    *_lease(),
 )
 
 # Every transaction that the service accepted. The key ensures that a transaction belongs to one payment only.
@@ -144,11 +146,7 @@ deliveries: Final = sa.Table(
     metadata,
     sa.Column("account", sa.Text, primary_key=True),
     sa.Column("transaction_id", sa.Text, primary_key=True),
-    sa.Column("claim", sa.Text, nullable=False),
-    sa.Column("sender", sa.Text, nullable=False),
-    sa.Column("machine", sa.Text, nullable=False),
-    sa.Column("lease_seconds", sa.Double, nullable=False),
-    sa.Column("lease_until", sa.Double, nullable=False),
+    *_lease(),
 )
 
 
@@ -203,9 +201,8 @@ class Now(FunctionElement[float]):
     inherit_cache: bool | None = True
 
 
-_LEASE: Final = ("claim", "sender", "machine", "lease_seconds", "lease_until")
 # Gives a row to a lease. `LeaseHolder.columns` returns the parameters.
-TAKE_LEASE: Final[Mapping[str, Any]] = {name: sa.bindparam(name) for name in _LEASE}
+TAKE_LEASE: Final[Mapping[str, Any]] = {column.name: sa.bindparam(column.name) for column in _lease()}
 
 
 class InsertNew(sa.Insert):

@@ -134,7 +134,7 @@ class SqliteDatabase(Database):
             self._file = (found.st_dev, found.st_ino)
 
     @override
-    def hold_lock(self) -> None:
+    def register_process(self) -> str:
         if not (self._locks and self._own_lock.exists()):
             self._folder.mkdir(exist_ok=True)
             self._locks.append(FileIO(self._own_lock, "a"))
@@ -142,6 +142,7 @@ class SqliteDatabase(Database):
         # this process's `_locks`, or closed by another thread that closes the journal.
         with suppress(_LOCKED, IndexError, ValueError):
             _lock(self._locks[-1])
+        return self.sender
 
     @override
     def is_alive(self, sender: str, connection: Connection) -> bool:

@@ -90,7 +90,6 @@ class Store(Entries):
             ConfigurationError: The journal went back in time.
             RequestValidationError: Refunds would exceed what was paid, or an open order has the same wire reference.
         """
-        lease_columns = self.leases.columns(lease, seconds)
         time = datetime.now(UTC)
         now = time.isoformat(timespec="microseconds")  # a constant length, as texts are compared
         # From the time that is written, because this machine's clock may be set at any moment.
@@ -98,6 +97,7 @@ class Store(Entries):
         with self.database.transaction() as connection:
             # First, because it keeps other payments out: what the checks read stays true until the commit.
             mark = self.watermark.raise_sequence(connection)
+            lease_columns = self.leases.columns(lease, seconds)
             paid_before = self._check_others(connection, draft)
             values: dict[str, object] = {
                 "phone": draft.phone,
