@@ -23,7 +23,7 @@ from sqlalchemy import BindParameter, Connection, and_, bindparam, select, updat
 
 from momopay._redaction import redacted_repr
 from momopay.errors import CallbackError, CallbackMismatchError, MomoPayError
-from momopay.journal import history
+from momopay.journal import history, schema
 from momopay.journal.database import insert_new, update_one
 from momopay.journal.entries import UNRESOLVED, EntryKind, HistoryKind, JournalEntry, JournalState
 from momopay.journal.evidence import Evidence, ServiceRecord, differences, is_keepable, reference_of
@@ -45,7 +45,10 @@ _FIND: Final = select(deliveries).where(_IS_TRANSACTION)
 _TAKE_OVER: Final = (
     update(deliveries).where(_IS_TRANSACTION, deliveries.c.claim == bindparam("the_claim")).values(TAKE_LEASE)
 )
-_DELIVERIES: Final = history.deliveries_of(_ACCOUNT, _ID)
+_HISTORY: Final = schema.history.c
+_DELIVERIES: Final = select(_HISTORY.what, _HISTORY.after, _HISTORY.by_whom).where(
+    schema.IS_DELIVERY, _HISTORY.account == _ACCOUNT, _HISTORY.transaction_id == _ID
+)
 
 
 class Recorder:

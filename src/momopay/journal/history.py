@@ -10,11 +10,11 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any, Final, TypeAlias
 
-from sqlalchemy import ColumnElement, Connection, Insert, Select, and_, bindparam, insert, or_, select
+from sqlalchemy import ColumnElement, Connection, Insert, and_, bindparam, insert, or_, select
 
 from momopay.journal.entries import EntryKind, HistoryEntry, HistoryKind, JournalEntry, JournalState
 from momopay.journal.evidence import Evidence
-from momopay.journal.schema import IS_DELIVERY, Now, history
+from momopay.journal.schema import Now, history
 from momopay.models.enums import TransactionStatus, end_of, outranks
 
 Change: TypeAlias = tuple[HistoryKind, str | None, str | None]
@@ -90,39 +90,30 @@ def text_of(moment: datetime | None) -> str | None:
     return None if moment is None else moment.isoformat()
 
 
-def of_payment(account: str, reference: str, kind: EntryKind | None) -> Select[Any]:
-    """Return the query for the history of a payment, in order."""
-    found = (
-        select(history).where(history.c.account == account, history.c.reference == reference).order_by(history.c.number)
-    )
-    return found if kind is None else found.where(history.c.kind == kind)
-
-
-def entry_of(row: Any) -> HistoryEntry:
-    """Return what a row tells."""
-    return HistoryEntry(
-        kind=EntryKind(row.kind),
-        reference=row.reference,
-        at=datetime.fromtimestamp(row.at, UTC),
-        service_time=None if row.service_time is None else datetime.fromisoformat(row.service_time),
-        what=HistoryKind(row.what),
-        from_=row.before,
-        to=row.after,
-        transaction_id=row.transaction_id,
-        attempt=row.attempt,
-        source=row.source,
-        by=row.by_whom,
-    )
-
-
-def deliveries_of(account: object, transaction_id: object) -> Select[*tuple[Any, ...]]:
-    """Return the query for the deliveries of a transaction's ends: what, the status, and the id of the call."""
-    found = select(history.c.what, history.c.after, history.c.by_whom)
-    return found.where(IS_DELIVERY, history.c.account == account, history.c.transaction_id == transaction_id)
+def of_payment(connection: Connection, account: str, reference: str, kind: EntryKind | None) -> list[HistoryEntry]:
+    """Return what happened to a payment, in order."""
+    found = select(history).where(history.c.account == account, history.c.reference == reference)
+    found = found if kind is None else found.where(history.c.kind == kind)
+    return [
+        HistoryEntry(
+            kind=EntryKind(row.kind),
+            reference=row.reference,
+            at=datetime.fromtimestamp(row.at, UTC),
+            service_time=None if row.service_time is None else datetime.fromisoformat(row.service_time),
+            what=HistoryKind(row.what),
+            from_=row.before,
+            to=row.after,
+            transaction_id=row.transaction_id,
+            attempt=row.attempt,
+            source=row.source,
+            by=row.by_whom,
+        )
+        for row in connection.execute(found.order_by(history.c.number))
+    ]
 
 
 def was_delivered(rows: Iterable[Any], status: TransactionStatus) -> bool:
-    """Return whether rows of `deliveries_of` show that a status, or one that outranks it, was delivered."""
+    """Return whether deliveries of a transaction show that a status, or one that outranks it, was delivered."""
     delivered = [TransactionStatus(row.after) for row in rows if row.what == HistoryKind.DELIVERED]
     return any(end_of(each) is end_of(status) or outranks(each, status) for each in delivered)
 

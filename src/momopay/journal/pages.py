@@ -6,20 +6,30 @@ meanwhile.
 
 from __future__ import annotations
 
+import json
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Mapping
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from decimal import Decimal
-from typing import Final
+from operator import attrgetter, itemgetter
+from typing import Any, Final
 
-from sqlalchemy import Connection, and_, func, or_, select, tuple_
+from sqlalchemy import ColumnElement, Connection, and_, func, or_, select, tuple_
 
 from momopay.errors import ConfigurationError, JournalError, RequestValidationError
 from momopay.journal import history, schema
 from momopay.journal import statements as sql
 from momopay.journal.activity import JUDGED, ActivityDay, ActivitySum
 from momopay.journal.database import Database
-from momopay.journal.entries import UNRESOLVED, EntryKind, HistoryEntry, JournalCheck, JournalEntry, JournalState
+from momopay.journal.entries import (
+    UNRESOLVED,
+    EntryKind,
+    HistoryEntry,
+    JournalCheck,
+    JournalEntry,
+    JournalState,
+    JournalTransaction,
+)
 from momopay.journal.evidence import Draft, is_keepable
 from momopay.journal.guards import Accounts, Watermark
 from momopay.journal.leases import LeaseHolder
@@ -78,8 +88,12 @@ class Entries:
 
     def having(self, *transaction: sql.Condition) -> list[JournalEntry]:
         """Return the entries with a transaction that meets the conditions, oldest first."""
-        keys = select(TRANSACTION.kind, TRANSACTION.reference).where(TRANSACTION.account == self.account, *transaction)
-        return self.select(tuple_(PAYMENT.kind, PAYMENT.reference).in_(keys))
+        return self.select(self.has(*transaction))
+
+    def has(self, *transaction: sql.Condition) -> ColumnElement[bool]:
+        """Return the condition that a payment has a transaction that meets the conditions."""
+        keys = select(TRANSACTION.kind, TRANSACTION.reference).where(self._is_transaction, *transaction)
+        return tuple_(PAYMENT.kind, PAYMENT.reference).in_(keys)
 
     def select(self, *where: sql.Condition) -> list[JournalEntry]:
         """Return the entries of the account that meet the conditions, oldest first."""
@@ -89,12 +103,12 @@ class Entries:
     def entries(self, connection: Connection, *where: sql.Condition) -> list[JournalEntry]:
         """Return the entries of the account that meet the conditions, oldest first."""
         statement = sql.ENTRIES.where(PAYMENT.account == self.account, *where)
-        return sql.entries_in(*self.leases.read(connection, statement, _SENDING))
+        return _entries_in(*self.leases.read(connection, statement, _SENDING))
 
     def entry(self, connection: Connection, kind: EntryKind, reference: str) -> JournalEntry | None:
         """Return the entry of a reference, or None."""
         key = {"the_account": self.account, "the_kind": kind, "the_reference": reference}
-        return next(iter(sql.entries_in(*self.leases.read(connection, sql.ENTRY, _SENDING, key))), None)
+        return next(iter(_entries_in(*self.leases.read(connection, sql.ENTRY, _SENDING, key))), None)
 
     def pages(
         self,
@@ -169,8 +183,7 @@ class Entries:
         if not is_keepable(reference):
             return []
         with self.database.connection() as connection:
-            found = connection.execute(history.of_payment(self.account, reference, kind))
-            return list(map(history.entry_of, found))
+            return history.of_payment(connection, self.account, reference, kind)
 
     def days(self, last: date, count: int, zone: tzinfo | None) -> Iterator[ActivityDay]:
         """Yield what ended on each of the days up to the last one; see `Journal.activity`."""
@@ -242,6 +255,27 @@ class Entries:
     def values(self, of: JournalEntry | Draft, **values: object) -> dict[str, object]:
         """Return the parameters with which a statement finds the row of a payment, and other parameters."""
         return {"the_account": self.account, "the_kind": of.kind, "the_reference": of.reference, **values}
+
+
+def _entries_in(found: Iterable[Mapping[Any, Any]], ended: Container[str]) -> list[JournalEntry]:
+    """Return the entries in the rows of `sql.ENTRIES`; `ended` has the ids of leases that have ended."""
+    rows_of: dict[tuple[str, str], list[Mapping[Any, Any]]] = {}
+    for row in found:
+        rows_of.setdefault((row["kind"], row["reference"]), []).append(row)
+    entries = list[JournalEntry]()
+    for rows in rows_of.values():
+        fields = dict(rows[0])
+        if fields["state"] == JournalState.SENDING and fields["claim"] in ended:
+            fields["state"] = JournalState.UNKNOWN
+        fields["metadata"] = None if fields["metadata"] is None else json.loads(fields["metadata"])
+        made = [each for each in rows if each["of_transaction_id"] is not None]
+        made.sort(key=itemgetter("of_sent_at", "of_transaction_id"))
+        fields["transactions"] = [
+            {name: each[f"of_{name}"] for name in JournalTransaction.model_fields} for each in made
+        ]
+        entries.append(JournalEntry.model_validate(fields))
+    # Not by ORDER BY, for which SQLite would read the whole account by another index.
+    return sorted(entries, key=attrgetter("created_at", "kind", "reference"))
 
 
 def _day(day: date, zone: tzinfo | None) -> str:

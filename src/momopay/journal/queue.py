@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Column, Connection, exists, func, select, tuple_, update
+from sqlalchemy import Column, Connection, exists, func, select, update
 
 from momopay.journal import history, schema
 from momopay.journal.entries import HistoryKind, JournalEntry, JournalTransaction
@@ -144,11 +144,10 @@ class Queue:
         )
         rows = connection.execute(found.where(self._is_own, *where))
         learned = {transaction_id: (at_service, known_for) for transaction_id, at_service, known_for in rows}
-        keys = select(TRANSACTION.kind, TRANSACTION.reference).where(self._is_own, *where)
-        is_theirs = tuple_(PAYMENT.kind, PAYMENT.reference).in_(keys)
+        entries = self._store.entries(connection, self._store.has(*where)) if learned else ()
         return [
             Followed(entry, each, *learned[each.transaction_id])
-            for entry in (self._store.entries(connection, is_theirs) if learned else ())
+            for entry in entries
             for each in entry.transactions
             if each.transaction_id in learned
         ]

@@ -6,14 +6,12 @@ text. `TAKE_LEASE` has its own.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Container, Iterable, Mapping
-from operator import attrgetter, itemgetter
+from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 
 from sqlalchemy import ColumnElement, TextClause, Update, and_, bindparam, case, delete, func, or_, select, update
 
-from momopay.journal.entries import EntryKind, JournalEntry, JournalState, JournalTransaction
+from momopay.journal.entries import EntryKind, JournalState
 from momopay.journal.rules import Cause, transitions
 from momopay.journal.schema import PAYMENT, TAKE_LEASE, TRANSACTION, Now, payments, transactions
 from momopay.models.enums import Stage, TransactionStatus
@@ -22,11 +20,8 @@ _SEARCH_DELAY: Final = 600.0  # seconds after a release, when a sweep searches f
 
 Condition: TypeAlias = ColumnElement[bool] | TextClause
 
-IN_ACCOUNT: Final = PAYMENT.account == bindparam("the_account")
-IS_ROW: Final = and_(IN_ACCOUNT, PAYMENT.kind == bindparam("the_kind"), PAYMENT.reference == bindparam("the_reference"))
-IS_TRANSACTION: Final = and_(
-    TRANSACTION.account == bindparam("the_account"), TRANSACTION.transaction_id == bindparam("the_transaction_id")
-)
+IS_ROW: Final = and_(*(PAYMENT[name] == bindparam(f"the_{name}") for name in ("account", "kind", "reference")))
+IS_TRANSACTION: Final = and_(*(TRANSACTION[name] == bindparam(f"the_{name}") for name in ("account", "transaction_id")))
 AS_READ: Final = PAYMENT.revision == bindparam("the_revision")
 
 IS_TRANSACTION_OF_ROW: Final = and_(*(TRANSACTION[name] == PAYMENT[name] for name in ("account", "kind", "reference")))
@@ -144,24 +139,3 @@ ADVANCE: Final[Mapping[Stage, Update]] = {
 # Replaces what is known of an end without success, as that is not true of a payment.
 MARK_PAID: Final = update(transactions).where(IS_TRANSACTION, _IS_NOT_PAID).values(_shown)
 DELETE_TRANSACTION: Final = delete(transactions).where(IS_TRANSACTION)
-
-
-def entries_in(found: Iterable[Mapping[Any, Any]], ended: Container[str]) -> list[JournalEntry]:
-    """Return the entries in the rows of `ENTRIES`; `ended` has the ids of leases that have ended."""
-    rows_of: dict[tuple[str, str], list[Mapping[Any, Any]]] = {}
-    for row in found:
-        rows_of.setdefault((row["kind"], row["reference"]), []).append(row)
-    entries = list[JournalEntry]()
-    for rows in rows_of.values():
-        fields = dict(rows[0])
-        if fields["state"] == JournalState.SENDING and fields["claim"] in ended:
-            fields["state"] = JournalState.UNKNOWN
-        fields["metadata"] = None if fields["metadata"] is None else json.loads(fields["metadata"])
-        made = [each for each in rows if each["of_transaction_id"] is not None]
-        made.sort(key=itemgetter("of_sent_at", "of_transaction_id"))
-        fields["transactions"] = [
-            {name: each[f"of_{name}"] for name in JournalTransaction.model_fields} for each in made
-        ]
-        entries.append(JournalEntry.model_validate(fields))
-    # Not by ORDER BY, for which SQLite would read the whole account by another index.
-    return sorted(entries, key=attrgetter("created_at", "kind", "reference"))
