@@ -48,8 +48,6 @@ _STOPPING: Final = (
 )
 # As many unknown outcomes in a row mean that the service is in trouble.
 _MAX_UNKNOWN_IN_A_ROW: Final = 3
-# Tries for a payout whose search runs out of slots: it may need more pages than the budget has within a deadline.
-_MAX_TRIES: Final = 3
 # How many payouts above `max_each` an error names.
 _NAMED: Final = 5
 _END: Final = object()
@@ -185,20 +183,11 @@ class PayAll(Generic[BackendT]):
             return replace(outcome, stops=is_of_all or is_in_trouble)
 
     async def _pay_once(self, request: PayoutRequest, metadata: dict[str, object] | None, *, is_new: bool) -> Payment:
-        tries = 0
-        while True:
-            tries += 1
-            if is_new:
-                await self._session.acquire_slot(Lane.PAYMENT, latest=inf, describe=lambda: "payouts.pay_all")
-            call = DurableCall(self._session, self._journal, request.reference, request, metadata=metadata)
-            self.waiting = False
-            try:
-                return await call.run(has_slot=is_new)
-            except errors.BudgetExhaustedError as error:
-                if tries == _MAX_TRIES:
-                    raise
-                self.waiting = True
-                await self._session.backend.sleep(error.retry_after)
+        if is_new:
+            await self._session.acquire_slot(Lane.PAYMENT, latest=inf, describe=lambda: "payouts.pay_all")
+        call = DurableCall(self._session, self._journal, request.reference, request, metadata=metadata)
+        self.waiting = False
+        return await call.run(has_slot=is_new)
 
     async def _failed(self, request: PayoutRequest, error: errors.MomoPayError) -> PayoutOutcome:
         """Return the outcome with the journal's state, because another process may have paid it."""
