@@ -273,18 +273,6 @@ def test_polls_use_the_lane_that_gives_way(sdk: kit.MakeSdk) -> None:
     assert set(lanes) == {Lane.POLL.value}
 
 
-def test_a_lock_that_was_released_without_waking_anybody_is_found_half_a_minute_later() -> None:
-    """As where an exception of a signal handler ended it between the two."""
-    service, lock = Service(), threading.Lock()
-    service.add("a", (0.0, "SUCCESS"))
-    client, backend = waiting_client(service)
-    lock.acquire()
-    assert client._poll_loops.get().waits._replace_lock(lock)
-    backend.at(20.0, lock.release)
-    assert client.transactions.wait("a").status == "SUCCESS"
-    assert service.times == [45.0]
-
-
 def test_a_wait_is_woken_by_the_first_page_while_the_search_goes_on() -> None:
     service, ended = Service(), list[float]()
     service.add_many(150, (0.0, "SUCCESS"))

@@ -54,9 +54,6 @@ logger = logging.getLogger("momopay")
 _LANE: Final = Lane.POLL
 # Poll intervals to wait for a failure's result code.
 RESULT_POLLS: Final = 3
-# Seconds until a call that found the lock held tries again, even if nobody woke it: an exception from a signal handler
-# may have ended the call that held it just before it woke the others.
-_TRY_AGAIN: Final = 30.0
 _TRANSIENT: Final = (APIConnectionError, BudgetExhaustedError, ProtocolError, ServerError, ThrottledError)
 
 
@@ -264,7 +261,7 @@ class PollLoop:
                     if each is not call:
                         each.signal.set()
         if not is_held:
-            await call.signal.wait(max(0.0, min(call.answers_by - call.now(), _TRY_AGAIN)))
+            await call.signal.wait(max(0.0, call.answers_by - call.now()))
 
     def _replace_lock(self, held: Lock) -> bool:
         """Make a lock that its call holds the lock of the loop; return False if another call holds that."""
