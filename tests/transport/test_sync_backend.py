@@ -20,7 +20,7 @@ from core.kit import PHONE, top_up
 from core.kit import initiate_payout as payout
 from core.kit import initiate_stk as prompt
 from core.kit import read_balance as balance
-from drivers import KEY, LOOPBACK, Drive, learn_key, session_of
+from drivers import KEY, Drive, learn_key, session_of
 from momopay import Client, Journal, JournalState
 from momopay._transport.attempt import NoReplyError, NotSentError, now, run_blocking
 from momopay._transport.sync_backend import SyncSignal
@@ -154,12 +154,6 @@ def test_an_error_is_chained_to_what_the_transport_raised(drive: Drive, kind: ty
     causes = chain(caught.value)
     assert causes[-1] is raised
     assert isinstance(causes[-2], kind)
-
-
-def test_an_error_of_our_own_connection_is_chained_to_the_systems(drive: Drive) -> None:
-    with pytest.raises(momopay.APIConnectionError) as caught:
-        drive(base_url=LOOPBACK, max_attempts=1)(prompt)
-    assert any(isinstance(each, OSError) for each in chain(caught.value))
 
 
 @pytest.mark.parametrize("call", [payout, balance])

@@ -28,6 +28,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import lru_cache
 from ipaddress import ip_address
 from typing import Any, Final
 
@@ -287,6 +288,7 @@ async def _read_answer(sock: AttemptSocket) -> None:
         raise httpcore.ConnectError("it sent more than its answer")
 
 
+@lru_cache(maxsize=16)
 def is_address(host: str) -> bool:
     """Return whether a host is an IP address, which needs no resolver."""
     try:
