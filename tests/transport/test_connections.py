@@ -183,6 +183,13 @@ def test_unreadable_ca_certificates_are_named(drive: Drive, tmp_path: Path, monk
             driver(payout)
 
 
+def test_a_key_log_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", certifi.where())
+    monkeypatch.setenv("SSLKEYLOGFILE", str(tmp_path))
+    with pytest.raises(momopay.ConfigurationError, match=r"^SSLKEYLOGFILE names .* cannot be written"):
+        connections._shared_tls_context()
+
+
 def test_one_of_several_ca_folders_is_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SSL_CERT_DIR", os.pathsep.join([str(tmp_path / "missing"), str(tmp_path)]))
     assert connections._shared_tls_context() is connections._shared_tls_context()

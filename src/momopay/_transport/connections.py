@@ -68,8 +68,11 @@ def _shared_tls_context() -> ssl.SSLContext:
             raise NotADirectoryError(errno.ENOTDIR, "it is not a folder that can be read")
         return httpx.create_ssl_context()
     except OSError as error:
-        source = f"{name}, which is {path!r}" if name else "the CA certificates of certifi"
-        raise ConfigurationError(f"TLS cannot be used with {source}: {error}. Nothing was sent") from error
+        source = f"{name} names {path!r}, which" if name else "the file of certifi"
+        problem = f"{source} cannot be read as CA certificates"
+        if error.filename and error.filename == os.environ.get("SSLKEYLOGFILE"):  # Python opens it for every context
+            problem = f"SSLKEYLOGFILE names {error.filename!r}, which cannot be written"
+        raise ConfigurationError(f"{problem}: {error}. Nothing was sent") from error
 
 
 def _is_readable_folder(path: str) -> bool:
