@@ -26,7 +26,6 @@ class SyncSocket(AttemptSocket, httpcore.NetworkBackend, httpcore.NetworkStream)
     """The socket of a blocking client."""
 
     _wait = staticmethod(wait_blocking)
-    close = AttemptSocket.end_response
 
     def connect_tcp(
         self,
@@ -57,6 +56,9 @@ class SyncSocket(AttemptSocket, httpcore.NetworkBackend, httpcore.NetworkStream)
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
         if buffer:  # h11 ends a body with nothing more to write
             run_blocking(self._write(buffer))
+
+    def close(self) -> None:
+        self.end_response()
 
     def start_tls(
         self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
