@@ -48,6 +48,7 @@ UNRESOLVED = entry_of(state=UNKNOWN)
         (Plan(followed()), ["t-0"]),
         (Plan(followed(2)), [NEXT_PAGE]),
         (Plan(undelivered=followed(1, "SUCCESS")), ["t-0"]),
+        (Plan(undelivered=followed(2, "SUCCESS")), [NEXT_PAGE]),
         (Plan(ended_prompts=followed(1, "CANCELLED")), [NEXT_PAGE]),  # it needs the service's time
         (Plan(searched=[(UNRESOLVED, search_for(UNRESOLVED))]), [NEXT_PAGE]),
     ],

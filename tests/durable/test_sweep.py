@@ -57,7 +57,6 @@ from momopay import (
     MomoPayError,
     OutcomeUnknownError,
     Payment,
-    parse_callback,
 )
 from momopay.sandbox import Fault
 from momopay.types import Lane, SweepReport
@@ -113,23 +112,11 @@ def test_a_thousand_open_payments_cost_a_page_for_each_hundred(
     rows = [listed(each.reference, transactionId=each.transaction_id) for each in journal.entries()]
     rows[300:300] = [listed(f"other {each}", transactionId=f"o{each}") for each in range(other)]
     service = Service(pages=[rows[start : start + 100] for start in range(0, len(rows), 100)], read=rows[-1])
-    assert drive(transport=service.transport)(sweep(journal)).open == 1000
+    lanes = Lanes()
+    assert drive(transport=service.transport, budget=lanes)(sweep(journal)).open == 1000
     assert len(service.requests) <= 14
+    assert lanes.taken == [Lane.PAYMENT, *[Lane.POLL] * len(service.requests)], "it waits for every payment"
     assert service.requests.count("GET /transactions") == pages
-
-
-def test_pages_that_show_less_than_they_cost_are_not_read(drive: Drive, journal: Journal) -> None:
-    """Two payouts of yesterday are not on any of the newest pages."""
-    for reference in ("r", "s"):
-        put(journal, reference, ACCEPTED, transaction_id=reference)
-    others = [
-        [listed("other", transactionId=f"o{each}", age=timedelta(seconds=each)) for each in range(start, start + 100)]
-        for start in range(0, 1200, 100)
-    ]
-    service, lanes = Service(pages=others, read=listed(status="SUCCESS", transactionId="r")), Lanes()
-    assert drive(transport=service.transport, budget=lanes)(sweep(journal)).settled == 1
-    assert lanes.taken == [Lane.PAYMENT, *[Lane.POLL] * 3], "after the check of its key, it waits for every payment"
-    assert sorted(service.requests) == ["GET /transactions", "GET /transactions/r", "GET /transactions/s"]
 
 
 @pytest.mark.parametrize(
@@ -286,18 +273,6 @@ def test_each_change_is_reported(drive: Drive, journal: Journal) -> None:
     rows = [listed(each, transactionId=f"t-{each}", status="SUCCESS") for each in "rs"]
     drive(transport=Service(pages=[rows]).transport, on_event=(seen := Watcher()))(sweep(journal))
     assert seen.changes() == ["ACCEPTED -> ACCEPTED SUCCESS"] * 2
-
-
-@pytest.mark.parametrize("number", [1, 2])
-def test_what_is_unhandled_is_read_once_and_stays_what_it_was(drive: Drive, journal: Journal, number: int) -> None:
-    """By a page, or by id if it is one alone; whose record then has the fee in its amount."""
-    for each in range(number):
-        put(journal, f"r{each}", transaction_id=f"t-{each}", status="SUCCESS")
-    execute(journal, f"UPDATE momopay_transactions SET ended_at = '{ago(timedelta(hours=1))}'")
-    rows = [listed(f"r{each}", transactionId=f"t-{each}", status="SUCCESS") for each in range(number)]
-    service = Service(pages=[rows], read=rows[0] | {"amount": 11})
-    assert drive(transport=service.transport)(sweep(journal, Handler())) == SweepReport(handled=number)
-    assert service.requests == ["GET /transactions/t-0" if number == 1 else "GET /transactions"]
 
 
 def test_a_status_that_is_new_stays_open(drive: Drive, journal: Journal) -> None:
@@ -462,21 +437,6 @@ def test_a_payouts_failure_is_no_end_if_its_callback_had_no_type(drive: Drive, j
     handler = Handler()
     assert drive(transport=service.transport)(sweep(journal, handler)) == SweepReport(open=1)
     assert handler.ends == []
-
-
-@pytest.mark.parametrize("first", ["callback", "sweep"])
-def test_of_a_callback_and_a_sweep_the_first_delivers(shop: Shop, first: str) -> None:
-    shop.account.switches.payout_callback_field = "callbackUrl"
-    shop.pay(callback_url="http://127.0.0.1:9/nobody")
-    shop.later(HOUR)
-    handler = Handler()
-    if first == "sweep":
-        assert shop.sweep(handler) == SweepReport(settled=1, handled=1)
-    with shop.journal.handling(parse_callback(shop.sandbox.callbacks[-1].payload)) as is_new:
-        assert is_new is (first == "callback")
-    if first == "callback":
-        assert shop.sweep(handler) == SweepReport(settled=1)
-    assert len(handler.ends) == (first == "sweep")
 
 
 def test_a_handler_that_fails_gets_the_end_again_and_stops_no_other(
