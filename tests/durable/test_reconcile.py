@@ -182,7 +182,7 @@ def test_an_order_is_proposed_by_phone_or_amount_within_a_day(
     drive: Drive, journal: Journal, fields: dict[str, Any], why: str | None
 ) -> None:
     put(journal, "MINE", ACCEPTED, momopay.EntryKind.COLLECTION, transaction_id="t-2", status="CANCELLED")
-    put_collection(journal, "PAID", amount=10)
+    put(journal, "PAID", ACCEPTED, momopay.EntryKind.COLLECTION, transaction_id="t-3", status="SUCCESS")
     put(journal, "PAYOUT", JournalState.REFUSED)
     service = Service(pages=[[listed("LINK", **{"type": "STK", "status": "SUCCESS", **fields})]], read=listed("MINE"))
     found = proposals(drive(transport=service.transport), journal)
