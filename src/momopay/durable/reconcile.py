@@ -131,6 +131,7 @@ async def reconcile_days(
     payouts = [each for each in seen if each.transaction.type is TransactionType.B2C]
     paid = [each for each in payouts if each.is_paid]
     refunds = [each for each in paid if each.entry is not None and each.entry.refund_of]
+    differences = find_differences(journal, seen, booked, missing, unread.values(), days)  # reads the journal
     return DayReport(
         since=since,
         until=until,
@@ -142,7 +143,7 @@ async def reconcile_days(
         came_back=_total(each for each in payouts if each.transaction.status is TransactionStatus.REVERSED),
         open=sum(not each.status.is_terminal for each in theirs),
         unread=len(unread),
-        differences=await in_thread(tuple, find_differences(journal, seen, booked, missing, unread.values(), days)),
+        differences=await in_thread(lambda: tuple(differences)),
         without_fee=sum(each.status.ended_without_success and not each.transaction_fee for each in theirs),
     )
 
