@@ -3,6 +3,7 @@
 from datetime import datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -216,6 +217,23 @@ def test_finding_payments(momopay: Shell, client: Client, sandbox: Sandbox, rece
     later = f"{sandbox.now - timedelta(seconds=590):%Y-%m-%dT%H:%M:%SZ}"
     for name, text in (("--phone", PHONE), ("--reference", "RENT")):
         assert momopay("transactions", "find", name, text, "--since", later).code == 1
+
+
+def test_a_search_of_a_long_list_has_an_hour(momopay: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    deadlines: list[float] = []
+
+    class Noting(Client):
+        def __init__(self, *arguments: Any, deadline: float, **options: Any) -> None:
+            deadlines.append(deadline)
+            super().__init__(*arguments, deadline=deadline, **options)
+
+    monkeypatch.setattr("momopay.Client", Noting)
+    with Journal(f"sqlite:///{tmp_path / 'shop.db'}") as journal:
+        journal.get("X")
+    assert momopay("transactions", "find", "--reference", "X").code == 1
+    assert momopay("payouts", "release", "X", "--journal", str(tmp_path / "shop.db")).code == 2
+    assert momopay("balance").code == 0
+    assert deadlines == [3600, 3600, 90]
 
 
 def test_the_balance(momopay: Shell, account: Account) -> None:
