@@ -103,26 +103,17 @@ def probe(
         if spend is not None and phone is not None:
             spending = _spend(stack, key, client, spend, phone, journal, yes=yes, confirm_live=confirm_live)
         found: list[Profile] = []
-        problem: OSError | None = None
 
         def save(profile: Profile) -> None:
-            nonlocal problem
             found.append(profile)
-            problem = None
-            try:
-                if out is not None:
-                    profile.save(out)
-            except OSError as error:
-                problem = error
+            if out is not None:
+                profile.save(out)
 
         try:
             ask(client, write=write, rate=rate, spend=spending, note=lambda text: output.note(plain(text)), save=save)
         finally:
-            # Also after an error or Ctrl-C: the findings so far may have cost a shilling.
+            # Also after an error, such as a full disk, or Ctrl-C: the findings so far may have cost a shilling.
             changes = _show(output, found[-1], before) if found else []
-    if problem is not None:
-        remedy = "what was found is above; free the disk or name another file, then run the command again"
-        raise CommandError(f"--out {out} cannot be written: {problem}", remedy=remedy, code=ExitCode.CONFIGURATION)
     if before is not None and not found[-1].compared(before):
         raise CommandError(
             "the service answered nothing that could be compared",
