@@ -13,10 +13,10 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 import momopay
-from momopay.cli.exit_codes import CommandError, ExitCode
+from momopay.cli.exit_codes import ExitCode
 from momopay.cli.options import login_name
 from momopay.cli.payroll_file import Fault, FaultyFileError, PayrollFile, Row, total
-from momopay.errors import APIError, JournalError, MomoPayError, OutcomeUnknownError
+from momopay.errors import APIError, JournalError, MomoPayError
 from momopay.money import format_amount
 
 NOT_BEGUN: Final = "NOT_BEGUN"
@@ -204,7 +204,7 @@ class PayrollRun:
                 outcome = RowOutcome(rows[paid.reference], paid.state, paid.payment, paid.error)
                 self.outcomes[paid.reference] = outcome
                 if paid.stops:
-                    self.stopped_by = _reason_to_stop(paid.error)
+                    self.stopped_by = paid.error  # after several unknown outcomes in a row, the last of them
                 yield outcome
                 if self.signals:
                     return
@@ -267,16 +267,6 @@ class PayrollRun:
                 yield found
             if found.error is not None:
                 return
-
-
-def _reason_to_stop(error: MomoPayError | None) -> MomoPayError | None:
-    if not isinstance(error, OutcomeUnknownError):
-        return error
-    return CommandError(
-        "several outcomes in a row are unknown: the service, or the way to it, is in trouble",
-        remedy="run again once it has recovered; what is unresolved is searched for first",
-        code=ExitCode.UNKNOWN,
-    )
 
 
 def exit_code(outcomes: Iterable[RowOutcome], *, followed: bool) -> ExitCode:
