@@ -14,7 +14,7 @@ from rich.table import Table
 
 from cli.kit import NORMALISED, PHONE, Shell
 from in_turn import in_turn
-from momopay.cli.output import Output, end_of, local, moment, moment_of, use_machines_zone, use_timezone
+from momopay.cli.output import Output, end_of, local, moment, moment_of, use_timezone
 from momopay.sandbox import Sandbox
 from patience import LONGEST
 
@@ -133,7 +133,7 @@ NEW_YEAR = datetime(2025, 12, 31, 21, tzinfo=UTC)  # in Nairobi
 def nairobi() -> Iterator[None]:
     use_timezone("Africa/Nairobi")
     yield
-    use_machines_zone()
+    use_timezone(None)
 
 
 def test_a_date_is_one_of_the_zone() -> None:
@@ -146,7 +146,7 @@ def test_a_date_is_one_of_the_zone() -> None:
 
 
 def test_by_default_times_are_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    use_machines_zone()
+    use_timezone(None)
     with monkeypatch.context() as patched:
         patched.setenv("TZ", "Europe/Berlin")
         time.tzset()

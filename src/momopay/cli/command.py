@@ -28,7 +28,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from momopay._redaction import redact
 from momopay.cli.exit_codes import CommandError, ExitCode, exit_code_of, missing_extra, remedy_of
-from momopay.cli.output import plain, stderr, use_machines_zone
+from momopay.cli.output import plain, stderr
 from momopay.errors import APIError, MomoPayError, OutcomeUnknownError, RequestValidationError
 
 # Keys of the context's `meta`: whether --debug and --json were given before the command.
@@ -94,7 +94,6 @@ class App(Group):
         extra["standalone_mode"] = False
         if hasattr(sys.stdout, "reconfigure"):  # else a character that its encoding lacks would break a command off
             cast("Any", sys.stdout).reconfigure(errors="backslashreplace")
-        use_machines_zone()
         try:
             code = super().main(given, prog_name, **extra)
         except typer.Abort:

@@ -28,7 +28,6 @@ from momopay.cli.options import (
     kes_option,
     not_blank,
     seconds_option,
-    statuses,
     time_option,
     word_option,
 )
@@ -61,7 +60,9 @@ def list_(
     options: JournalOptions,
     kind: Annotated[Any, word_option("KIND", lambda: momopay.EntryKind, "PAYOUT or COLLECTION.")] = None,
     state: Annotated[Any, word_option("STATE", lambda: momopay.JournalState, "ACCEPTED, UNKNOWN, REFUSED, ...")] = None,
-    status_: Annotated[Any, word_option("STATUS", statuses, "SUCCESS, FAILED, REVERSED, ...", "--status")] = None,
+    status_: Annotated[
+        Any, word_option("STATUS", lambda: momopay.TransactionStatus, "SUCCESS, FAILED, REVERSED, ...", "--status")
+    ] = None,
     since: Annotated[datetime | None, time_option("First used then or later.")] = None,
     until: Annotated[datetime | None, time_option("First used before.")] = None,
     limit: Annotated[int, Option(metavar="N", min=1, max=1_000_000, help="The newest so many.")] = 50,

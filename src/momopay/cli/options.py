@@ -103,11 +103,6 @@ def one_of(words: Callable[[], Iterable[WordT]]) -> Callable[[str], WordT]:
     return parse
 
 
-def statuses() -> Iterable[str]:
-    """Return the statuses of a transaction, for `word_option`."""
-    return momopay.TransactionStatus
-
-
 def time_option(text: str, *names: str, is_end: bool = False) -> Any:
     """Return an option that takes a time; with `is_end`, a date means its last moment."""
     return Option(*names, metavar="TIME", parser=end_of if is_end else moment_of, help=text)

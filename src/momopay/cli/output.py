@@ -84,18 +84,12 @@ def kes(amount: Decimal) -> str:
 
 
 def use_timezone(name: str | None) -> str | None:
-    """Set the zone of all times of this command; the callback of ``--timezone``."""
-    if name is not None:
-        try:
-            _ZONE.set(ZoneInfo(name))
-        except (KeyError, ValueError, OSError):
-            raise typer.BadParameter(f"there is no zone {plain(name)!r}; Africa/Nairobi and UTC are zones") from None
+    """Set the zone of all times of this command, None for this machine's; the callback of ``--timezone``."""
+    try:
+        _ZONE.set(None if name is None else ZoneInfo(name))
+    except (KeyError, ValueError, OSError):
+        raise typer.BadParameter(f"there is no zone {plain(name)!r}; Africa/Nairobi and UTC are zones") from None
     return name
-
-
-def use_machines_zone() -> None:
-    """Show times in the zone of this machine, until an option says otherwise."""
-    _ZONE.set(None)
 
 
 def zone() -> tzinfo | None:

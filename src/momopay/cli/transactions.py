@@ -29,7 +29,6 @@ from momopay.cli.options import (
     kes_option,
     not_blank,
     request_option,
-    statuses,
     time_option,
     whole_phone,
     word_option,
@@ -147,7 +146,9 @@ def collect(
 @command(app, "list")
 def list_(
     options: ServiceOptions,
-    status_: Annotated[Any, word_option("STATUS", statuses, "PENDING, SUCCESS, FAILED, ...", "--status")] = None,
+    status_: Annotated[
+        Any, word_option("STATUS", lambda: momopay.TransactionStatus, "PENDING, SUCCESS, FAILED, ...", "--status")
+    ] = None,
     type_: Annotated[Any, word_option("TYPE", lambda: momopay.TransactionType, "STK or B2C.", "--type")] = None,
     from_: Annotated[datetime | None, time_option("A date, or 2026-11-30T08:00.", "--from")] = None,
     to: Annotated[datetime | None, time_option("The same; the whole day of a date.", "--to", is_end=True)] = None,
