@@ -217,9 +217,8 @@ class Store(Entries):
             return
         locked: dict[tuple[EntryKind, str], JournalEntry] = {}
         with self.database.transaction() as connection:
-            for kind in sorted(
-                {entry.kind for entry, _ in found}
-            ):  # SQLite uses no index for pairs of kind and reference
+            # Apart by kind, as SQLite uses no index for pairs of kind and reference.
+            for kind in sorted({entry.kind for entry, _ in found}):
                 is_theirs = PAYMENT.reference.in_({entry.reference for entry, _ in found if entry.kind is kind})
                 # In order, so that two processes that record the same entries never wait for each other.
                 lock = select(PAYMENT.revision).where(PAYMENT.account == self.account, PAYMENT.kind == kind, is_theirs)
