@@ -309,14 +309,6 @@ def test_an_old_sender_does_not_end_its_successors_payment(
     assert (found(journal).state, found(journal).transaction_id) == (ACCEPTED, "t-r")
 
 
-def test_what_a_thread_that_was_left_behind_records_counts_while_nobody_decided(journal: Journal) -> None:
-    with lease_of(journal) as lease:
-        begin(journal, lease)
-    assert state_of(journal) is UNKNOWN
-    record(journal, lease, NOT_SENT)
-    assert state_of(journal) is NOT_SENT
-
-
 def test_an_outcome_that_comes_late_counts_while_nobody_decided(journal: Journal, other: Journal) -> None:
     with lease_of(other) as lease:
         begin(other, lease, seconds=0)

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 
 from sqlalchemy import ColumnElement, Connection, Insert, and_, bindparam, insert, or_, select
 
-from momopay.journal.entries import EntryKind, HistoryEntry, HistoryKind, JournalEntry, JournalState
+from momopay.journal.entries import EntryKind, HistoryEntry, HistoryKind, JournalEntry, JournalState, JournalTransaction
 from momopay.journal.evidence import Evidence
 from momopay.journal.schema import Now, history
 from momopay.models.enums import TransactionStatus, end_of, outranks
@@ -49,18 +49,18 @@ def add_evidence(
     connection: Connection,
     account: str,
     before: JournalEntry,
+    known: JournalTransaction | None,
     evidence: Evidence,
     *,
     is_newer: bool,
     is_latest: bool,
     is_paid_twice: bool,
 ) -> None:
-    """Add what a record of the service changed in an entry, as it was `before`.
+    """Add what a record of the service changed in an entry, as it was `before`, and of a transaction that was `known`.
 
     `is_newer`: its status was newer than the known one. `is_latest`: a new transaction is of the latest attempt.
     `is_paid_twice`: this record shows a second payment.
     """
-    known = next((each for each in before.transactions if each.transaction_id == evidence.transaction_id), None)
     status, receipt = (None, None) if known is None else (known.status, known.receipt)
     changes = list[Change]()
     if known is None and evidence.source == "answer":

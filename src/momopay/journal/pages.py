@@ -39,6 +39,7 @@ from momopay.models.enums import TransactionStatus
 
 _PAGE: Final = 500  # rows; databases limit the parameters of a statement
 _LONGEST_CHECK: Final = 3600.0  # seconds
+_transaction_in: Final = itemgetter(*(f"of_{name}" for name in JournalTransaction.model_fields))
 _SENDING: Final = ("state", JournalState.SENDING)  # a row has a lease while it is in this state
 _KEY: Final = (PAYMENT.created_at, PAYMENT.kind, PAYMENT.reference)
 
@@ -268,11 +269,9 @@ def _entries_in(found: Iterable[Mapping[Any, Any]], ended: Container[str]) -> li
         if fields["state"] == JournalState.SENDING and fields["claim"] in ended:
             fields["state"] = JournalState.UNKNOWN
         fields["metadata"] = None if fields["metadata"] is None else json.loads(fields["metadata"])
-        made = [each for each in rows if each["of_transaction_id"] is not None]
-        made.sort(key=itemgetter("of_sent_at", "of_transaction_id"))
-        fields["transactions"] = [
-            {name: each[f"of_{name}"] for name in JournalTransaction.model_fields} for each in made
-        ]
+        rows.sort(key=itemgetter("of_sent_at", "of_transaction_id"))  # a payment without transactions has one row
+        made = [_transaction_in(each) for each in rows if each["of_transaction_id"] is not None]
+        fields["transactions"] = [dict(zip(JournalTransaction.model_fields, each, strict=True)) for each in made]
         entries.append(JournalEntry.model_validate(fields))
     # Not by ORDER BY, for which SQLite would read the whole account by another index.
     return sorted(entries, key=attrgetter("created_at", "kind", "reference"))

@@ -288,7 +288,7 @@ class Store(Entries):
         has_others = len(before.transactions) > (known is not None)
         remedy = self._remedy(connection, before) if has_others and (known is None or is_paid) else ""
         what = {"is_newer": is_newer, "is_latest": match.is_latest, "is_paid_twice": bool(remedy)}
-        history.add_evidence(connection, self.account, before, evidence, **what)
+        history.add_evidence(connection, self.account, before, known, evidence, **what)
         return remedy
 
     def _remedy(self, connection: Connection, before: JournalEntry) -> str:
