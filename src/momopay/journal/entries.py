@@ -56,32 +56,6 @@ MAY_BE_SENT: Final[frozenset[JournalState]] = frozenset({JournalState.REFUSED, J
 UNRESOLVED: Final[frozenset[JournalState]] = frozenset({JournalState.SENDING, JournalState.UNKNOWN})
 
 
-@dataclass(frozen=True)
-class Moment:
-    """A moment by clocks that nobody sets, in seconds: a machine's since it booted, and the service's if known."""
-
-    machine: str
-    clock: float
-    service: float | None
-
-    @classmethod
-    def of(cls, text: str) -> Self:
-        """Return the moment that `str` made the text of."""
-        return cls(*json.loads(text))
-
-    def __str__(self) -> str:
-        return json.dumps([self.machine, self.clock, self.service])
-
-    def seconds_until(self, later: Moment) -> float | None:
-        """Return the longest time that a clock shows to have passed; None if none of them shows it."""
-        shown = list[float]()
-        if later.machine == self.machine:
-            shown.append(later.clock - self.clock)
-        if None not in {self.service, later.service}:
-            shown.append((later.service or 0.0) - (self.service or 0.0))
-        return max(shown, default=None)
-
-
 class JournalTransaction(MaskedModel):
     """One transaction of a payment: an accepted payout, or an accepted prompt of an order.
 
@@ -335,3 +309,29 @@ class JournalCheck:
     def needs_attention(self) -> bool:
         """Whether a person must act: a payment is unresolved or was made twice, or the journal lost some."""
         return bool(self.unresolved or self.paid_twice or self.went_back)
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A moment by clocks that nobody sets, in seconds: a machine's since it booted, and the service's if known."""
+
+    machine: str
+    clock: float
+    service: float | None
+
+    @classmethod
+    def of(cls, text: str) -> Self:
+        """Return the moment that `str` made the text of."""
+        return cls(*json.loads(text))
+
+    def __str__(self) -> str:
+        return json.dumps([self.machine, self.clock, self.service])
+
+    def seconds_until(self, later: Moment) -> float | None:
+        """Return the longest time that a clock shows to have passed; None if none of them shows it."""
+        shown = list[float]()
+        if later.machine == self.machine:
+            shown.append(later.clock - self.clock)
+        if None not in {self.service, later.service}:
+            shown.append((later.service or 0.0) - (self.service or 0.0))
+        return max(shown, default=None)
