@@ -29,8 +29,8 @@ def followed(number: int = 1, status: str | None = None, **fields: Any) -> list[
 
 def shown(number: int, status: str = "SUCCESS", **fields: Any) -> TransactionSummary:
     """Return what a page shows of an order."""
-    fields = {"type": "STK", "amount": 100, "transactionId": f"t-{number}", "status": status, **fields}
-    return TransactionSummary.model_validate(listed(f"o-{number}", **fields))
+    stated: dict[str, Any] = {"type": "STK", "amount": 100, "transactionId": f"t-{number}", "status": status}
+    return TransactionSummary.model_validate(listed(f"o-{number}", **stated | fields))
 
 
 def read(number: int, status: str = "SUCCESS", **fields: Any) -> Transaction:

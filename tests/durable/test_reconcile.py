@@ -184,8 +184,8 @@ def test_an_order_is_proposed_by_phone_or_amount_within_a_day(
     put(journal, "MINE", ACCEPTED, momopay.EntryKind.COLLECTION, transaction_id="t-2", status="CANCELLED")
     put(journal, "PAID", ACCEPTED, momopay.EntryKind.COLLECTION, transaction_id="t-3", status="SUCCESS")
     put(journal, "PAYOUT", JournalState.REFUSED)
-    fields = {"type": "STK", "status": "SUCCESS", **fields}
-    service = Service(pages=[[listed("LINK", **fields)]], read=listed("MINE"))
+    stated: dict[str, Any] = {"type": "STK", "status": "SUCCESS"}
+    service = Service(pages=[[listed("LINK", **stated | fields)]], read=listed("MINE"))
     found = proposals(drive(transport=service.transport), journal)
     assert found == ({} if why is None else {"LINK": f"perhaps of MINE: it has the same {why}"})
 

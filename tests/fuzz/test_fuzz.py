@@ -118,7 +118,7 @@ OPERATIONS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_any_argument_is_sent_once_or_refused_by_name(drive: Drive, operation: str) -> None:
     usual = OPERATIONS[operation]
-    error = {"code": "SEEN", "message": "", "details": {}}
+    error: dict[str, Any] = {"code": "SEEN", "message": "", "details": {}}
     service = Recorder(httpx.Response(422, json={"success": False, "error": error}))
     driver = drive(api_key=unique_key(), transport=service.transport)
 

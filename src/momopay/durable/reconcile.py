@@ -143,7 +143,7 @@ async def reconcile_days(
         came_back=_total(each for each in payouts if each.transaction.status is TransactionStatus.REVERSED),
         open=sum(not each.status.is_terminal for each in theirs),
         unread=len(unread),
-        differences=await in_thread(lambda: tuple(differences)),
+        differences=await in_thread(tuple[Difference, ...], differences),
         without_fee=sum(each.status.ended_without_success and not each.transaction_fee for each in theirs),
     )
 

@@ -147,17 +147,28 @@ def user_of(reference: str) -> User:
     return User.objects.get(username=reference)
 
 
+def address_of(reference: str) -> str:
+    return f"https://shop.example/{reference}"
+
+
+def no_user(_reference: str) -> User:
+    return user_of("nobody")
+
+
+def permission(_reference: str) -> Permission:
+    return Permission.objects.all()[0]
+
+
 @pytest.mark.parametrize(
     ("link", "url"),
     [
         (None, None),
         ("/orders/{reference}/", "/orders/INV-1/"),
-        (lambda reference: f"https://shop.example/{reference}", "https://shop.example/INV-1"),
-        (lambda _reference: None, None),
+        (address_of, "https://shop.example/INV-1"),
         (user_of, "/admin/auth/user/{}/change/"),
         (f"{__name__}.user_of", "/admin/auth/user/{}/change/"),
-        (lambda _reference: user_of("nobody"), None),
-        (lambda _reference: Permission.objects.all()[0], None),  # which the admin does not show
+        (no_user, None),
+        (permission, None),  # which the admin does not show
     ],
 )
 @pytest.mark.usefixtures("shop")

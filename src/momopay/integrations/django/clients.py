@@ -77,6 +77,10 @@ def database() -> str:
     return str(options().get("DATABASE") or DEFAULT_DB_ALIAS)
 
 
+def _no_link(_reference: str) -> None:
+    """Make no link, which is the default."""
+
+
 def link() -> Callable[[str], Any]:
     """Return what makes the project's object of a reference, or its URL, for the admin; by default it makes None."""
     given = options().get("LINK")
@@ -84,7 +88,7 @@ def link() -> Callable[[str], Any]:
         # A URL with a place for the reference, or the path of a function.
         made: Any = partial(_filled, given) if "{" in given else import_string(given)
     else:
-        made = given or (lambda _reference: None)
+        made = given or _no_link
     if not callable(made):
         raise ConfigurationError("must be a function of a reference, its path as text, or a URL with {reference}")
     return cast("Callable[[str], Any]", made)
