@@ -72,8 +72,8 @@ def _views(adapter: Any, handler: Any, options: dict[str, Any]) -> dict[str, Any
 
 def _django_app(handler: Any, options: dict[str, Any], application: Callable[[], Any]) -> Any:
     views = _views(momopay.integrations.django, handler, options)
-    urls: list[Any] = [path(route, view) for route, view in views.items()]
-    settings.ROOT_URLCONF = tuple(urls)
+    routes: list[Any] = [path(route, view) for route, view in views.items()]
+    settings.ROOT_URLCONF = tuple(routes)
     return application()
 
 

@@ -40,11 +40,11 @@ def test_without_its_extra_an_async_handler_is_refused(monkeypatch: pytest.Monke
 @in_turn("stated", [{"CONTENT_LENGTH": str(10**12)}, {"wsgi.input_terminated": True}])
 def test_at_most_64_kib_of_a_body_are_read(app: Any, stated: dict[str, Any]) -> None:
     body, statuses = EndlessBody(), list[str]()
+    environ = {**RequestFactory().generic("POST", "/momo").environ, "wsgi.input": body, **stated}
 
-    def start_response(status: str, *_headers: object) -> None:
+    def start_response(status: str, *_headers: Any) -> None:
         statuses.append(status)
 
-    environ = {**RequestFactory().generic("POST", "/momo").environ, "wsgi.input": body, **stated}
     app(unreachable, client=CLIENT)(environ, start_response)
     assert [each.upper() for each in statuses] == ["400 BAD REQUEST"]
     assert body.taken <= 2 * 65_536

@@ -147,30 +147,34 @@ def user_of(reference: str) -> User:
     return User.objects.get(username=reference)
 
 
-def address_of(reference: str) -> str:
+def nobody(_reference: str) -> User:
+    return User.objects.get(username="nobody")
+
+
+def elsewhere(reference: str) -> str:
     return f"https://shop.example/{reference}"
 
 
-def no_user(_reference: str) -> User:
-    return user_of("nobody")
+def nothing(_reference: str) -> None: ...
 
 
-def permission(_reference: str) -> Permission:
-    return Permission.objects.all()[0]
+def unlisted(_reference: str) -> Permission:
+    return Permission.objects.all()[0]  # which the admin does not show
 
 
-@pytest.mark.parametrize(
-    ("link", "url"),
-    [
-        (None, None),
-        ("/orders/{reference}/", "/orders/INV-1/"),
-        (address_of, "https://shop.example/INV-1"),
-        (user_of, "/admin/auth/user/{}/change/"),
-        (f"{__name__}.user_of", "/admin/auth/user/{}/change/"),
-        (no_user, None),
-        (permission, None),  # which the admin does not show
-    ],
-)
+LINKS: list[tuple[Any, str | None]] = [
+    (None, None),
+    ("/orders/{reference}/", "/orders/INV-1/"),
+    (elsewhere, "https://shop.example/INV-1"),
+    (nothing, None),
+    (user_of, "/admin/auth/user/{}/change/"),
+    (f"{__name__}.user_of", "/admin/auth/user/{}/change/"),
+    (nobody, None),
+    (unlisted, None),
+]
+
+
+@pytest.mark.parametrize(("link", "url"), LINKS)
 @pytest.mark.usefixtures("shop")
 def test_a_payment_links_to_the_projects_object(link: Any, url: str | None) -> None:
     client.payouts.refund(of="INV-1", amount=10)

@@ -38,6 +38,8 @@ def test_each_wrong_setting_is_named_and_nothing_is_sent(project: Project) -> No
         ({"TIMEOUT": 0}, "40 MOMOPAY: timeout must be"),
         ({"DATABASE": "another"}, r"40 MOMOPAY\[.DATABASE.\]: .*'another'"),
         ({"CALLBACK_SECRETS": ["short"]}, r"40 MOMOPAY\[.CALLBACK_SECRETS.\].*: a signing secret must"),
+        ({"LINK": 5}, r"40 MOMOPAY\[.LINK.\]: must be a function"),
+        ({"LINK": "shop.nowhere"}, r"40 MOMOPAY\[.LINK.\]: No module named"),
         ({"CALLBACK_BASE_URL": 5}, r"40 MOMOPAY\[.CALLBACK_BASE_URL.\]: must be"),
         ({"CALLBACK_BASE_URL": "http://127.0.0.1:1/momopay/?shop=1"}, "40 .*no query and no fragment"),
         ({"CALLBACK_BASE_URL": "http://127.0.0.1:1/momopay/#shop"}, "40 .*no query and no fragment"),

@@ -233,12 +233,15 @@ def _is_possible(action: str, payment: Payment) -> bool:
 
 def _link_of(entry: Any) -> str | None:
     """Return the URL of the object that the setting makes of a reference, or of a refund's order; None for none."""
+    make = link()
+    if make is None:
+        return None
     try:
-        made = link()(entry.refund_of or entry.reference)
+        made = make(entry.refund_of or entry.reference)
         if isinstance(made, Model) and not hasattr(made, "get_absolute_url"):
             model = made._meta  # noqa: SLF001  a public name of Django
             return reverse(f"admin:{model.app_label}_{model.model_name}_change", args=[quote(made.pk)])
-        return None if made is None else resolve_url(made)
+        return resolve_url(made) if made else None
     except (ObjectDoesNotExist, NoReverseMatch):
         return None
 

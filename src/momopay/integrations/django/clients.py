@@ -77,21 +77,15 @@ def database() -> str:
     return str(options().get("DATABASE") or DEFAULT_DB_ALIAS)
 
 
-def _no_link(_reference: str) -> None:
-    """Make no link, which is the default."""
-
-
-def link() -> Callable[[str], Any]:
-    """Return what makes the project's object of a reference, or its URL, for the admin; by default it makes None."""
-    given = options().get("LINK")
-    if isinstance(given, str):
+def link() -> Callable[[str], Any] | None:
+    """Return what makes the project's object of a reference, or its URL, for the admin; None if nothing does."""
+    made: Any = options().get("LINK")
+    if isinstance(made, str):
         # A URL with a place for the reference, or the path of a function.
-        made: Any = partial(_filled, given) if "{" in given else import_string(given)
-    else:
-        made = given or _no_link
-    if not callable(made):
+        made = partial(_filled, made) if "{" in made else import_string(made)
+    if made is not None and not callable(made):
         raise ConfigurationError("must be a function of a reference, its path as text, or a URL with {reference}")
-    return cast("Callable[[str], Any]", made)
+    return cast("Callable[[str], Any] | None", made)
 
 
 def _filled(url: str, reference: str) -> str:
