@@ -181,20 +181,6 @@ def test_a_transaction_that_fits_is_not_shared_by_two_references(drive: Drive, j
         drive(transport=Service(pages=[rows]).transport)(collect(journal, "o", phone=PHONE))
 
 
-@pytest.mark.parametrize("ids", [("t-1",), ()])
-def test_what_the_list_shows_is_not_taken_from_an_unresolved_order_of_the_same_reference(
-    drive: Drive, journal: Journal, ids: tuple[str, ...]
-) -> None:
-    for reference, state in (("r", REFUSED), ("s", UNKNOWN)):
-        put(journal, reference, state, COLLECTION)
-    execute(journal, "UPDATE momopay_payments SET wire_reference = 'METER'")
-    service = Service(pages=[[listed("METER", type="STK", transactionId=each) for each in ids]])
-    with pytest.raises(RequestValidationError, match="is that of"):
-        drive(transport=service.transport)(collect(journal, phone=PHONE))
-    assert [found(journal, each).transaction_ids for each in "rs"] == [(), ids]
-    assert service.sent == 0
-
-
 def test_the_id_of_another_payment_in_a_broken_response_hides_nothing(drive: Drive, journal: Journal) -> None:
     put(journal, "s", transaction_id="t-1")
     put(journal, "r", UNKNOWN, seen_id="t-1")

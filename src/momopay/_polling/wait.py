@@ -40,7 +40,7 @@ logger = logging.getLogger("momopay")
 
 # Transactions that the message of one error names.
 _MOST_NAMED: Final = 5
-# A thread cannot wait much longer.
+# Seconds. A thread cannot wait much longer.
 _LONGEST: Final = 1e9
 # Seconds in which the service may not find a transaction whose id it has just given.
 _NOT_FOUND_GRACE: Final = 60.0

@@ -71,7 +71,7 @@ class DurableCall(Generic[BackendT]):
         self._sender = Sender(self._journal, self._call, self._identity)
         self._has_read_others = False
         # What the latest request raised, if it may have executed and this call searches for it.
-        self._unclear: errors.OutcomeUnknownError | None = None
+        self._unknown: errors.OutcomeUnknownError | None = None
         # The ids of open prompts that this call has read and found older than `abandon_after`.
         self._abandoned = set[str]()
         kept = checked_metadata(metadata)
@@ -137,7 +137,7 @@ class DurableCall(Generic[BackendT]):
                     return self._existing_if_blocking(entry, found)
             record = await self._sender.try_to_send(self._draft, entry)
         except errors.OutcomeUnknownError as error:
-            return await self._after_unclear(error)
+            return await self._after_unknown_outcome(error)
         except errors.RequestValidationError:
             # As far as the journal knows, another order is open under this account_reference. It may have ended since.
             if self._kind is EntryKind.PAYOUT or self._has_read_others:
@@ -178,16 +178,16 @@ class DurableCall(Generic[BackendT]):
             return None
         seconds = seconds_to_resend(entry, self._sender.now()) if self._session.payout_keys else 0.0
         if seconds <= 0:
-            raise self._unclear or outcome_unknown(entry, "the list does not show it, which proves nothing")
+            raise self._unknown or outcome_unknown(entry, "the list does not show it, which proves nothing")
         try:
             record = await self._sender.resend(self._draft, entry, seconds)
         except errors.OutcomeUnknownError as error:
-            return await self._after_unclear(error)
+            return await self._after_unknown_outcome(error)
         if record is None:
             return None
         return payment_of(self._draft, record, is_new=True)
 
-    async def _after_unclear(self, error: errors.OutcomeUnknownError) -> Payment | None:
+    async def _after_unknown_outcome(self, error: errors.OutcomeUnknownError) -> Payment | None:
         """Return the payment if a callback has shown meanwhile what a lost answer would have said.
 
         Else return None if this call searches for the payment, or raise the error.
@@ -201,10 +201,10 @@ class DurableCall(Generic[BackendT]):
 
     async def _search_after(self, error: errors.OutcomeUnknownError) -> None:
         """Return if this call searches for the payment whose request raised the error; else raise the error."""
-        was_unclear, self._unclear = self._unclear, error
+        was_unknown, self._unknown = self._unknown, error
         if error.__cause__ is None:  # the service answered with another payment, or another call has the row
             raise error
-        if self._call.was_sent_before and was_unclear is None:
+        if self._call.was_sent_before and was_unknown is None:
             return
         pause = min(MAX_BACKOFF, BASE_BACKOFF * 2 ** (self._call.attempts - 1))
         is_last = self._call.attempts >= self._session.limits.max_attempts
