@@ -1,7 +1,6 @@
 """A payment that was attempted before: only the transaction that fits resolves it, and whatever may be it blocks it."""
 
 import logging
-from collections.abc import Callable
 from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -15,6 +14,7 @@ from durable.kit import (
     CANCELLING,
     KEY_CHECK,
     ORDERS,
+    Call,
     Calls,
     Service,
     Shop,
@@ -417,10 +417,8 @@ def test_a_search_of_a_long_list_says_how_to_give_it_more_time(client_kind: str,
 
     service: Any = answer
     sdk = Sdk(client_kind, service, budget=momopay.RateBudget(), deadline=60.0)
-    calls: list[Callable[[Any], Any]] = [
-        release(unresolved),
-        lambda client: client.transactions.find(reference="r", since=LONG_AGO),
-    ]
+    calls: list[Call] = [release(unresolved)]
+    calls.append(lambda client: client.transactions.find(reference="r", since=LONG_AGO))
     for call in calls:
         with pytest.raises(momopay.BudgetExhaustedError, match=r"pages were read; .*with_options\(deadline=3600,"):
             sdk(call)
