@@ -54,7 +54,8 @@ def tried(word: str) -> Iterator[tuple[str, str]]:
 
 
 def change(name: str) -> Change:
-    lines = get_diff_for_mutant(name).splitlines()  # `mutmut show` would load the tool anew for each
+    module = Path("src", *name.rpartition(".x")[0].split(".")).with_suffix(".py")
+    lines = get_diff_for_mutant(name, path=module).splitlines()  # `mutmut show` would load the tool anew for each
     removed, added = (
         "\n".join(line[1:].strip() for line in lines if line.startswith(sign) and not line.startswith(sign * 3))
         for sign in "-+"
