@@ -5,6 +5,7 @@ import logging
 import os
 import shutil
 import signal
+import time
 from collections.abc import Callable, Generator, Iterator
 from functools import cache
 from pathlib import Path
@@ -222,3 +223,12 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 def journal(url: str) -> Generator[Journal]:
     with Journal(url) as journal:
         yield journal
+
+
+@pytest.fixture
+def in_nairobi() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as machine:
+        machine.setenv("TZ", "Africa/Nairobi")
+        time.tzset()
+        yield
+    time.tzset()

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from in_turn import in_turn
-from momopay.money import format_amount, json_number, parse_amount
+from momopay.money import format_amount, is_number, is_whole, json_number, parse_amount
 
 
 class Price(IntEnum):
@@ -26,7 +26,13 @@ AMOUNTS = st.decimals(min_value=1, max_value=10**11, places=2) | st.integers(1, 
     ("value", "text"),
     [
         *((1, "1"), (100, "100"), (150_000, "150000"), (Decimal(1), "1"), (Decimal("1.00"), "1")),
-        *((Decimal("100.000"), "100"), (Decimal("99.9"), "99.90"), (Decimal("1.5E+3"), "1500"), (Price.TEA, "50")),
+        *(
+            (Decimal("100.000"), "100"),
+            (Decimal("1.500"), "1.50"),
+            (Decimal("99.9"), "99.90"),
+            (Decimal("1.5E+3"), "1500"),
+            (Price.TEA, "50"),
+        ),
     ],
 )
 def test_an_amount_is_written_exactly(value: Any, text: str) -> None:
@@ -83,6 +89,7 @@ def test_any_amount_survives_a_json_parser(value: Any) -> None:
     text = format_amount(amount)
     assert (type(amount), amount) == (Decimal, value)
     assert re.fullmatch(r"[1-9]\d*(\.\d{1,2})?", text)
+    assert isinstance(json_number(amount), float) is ("." in text)
     for written in (text, json.dumps(json_number(amount))):
         assert json.loads(written, parse_float=Decimal, parse_int=Decimal) == Decimal(str(json.loads(written))) == value
 
@@ -100,9 +107,15 @@ def test_any_value_is_an_amount_or_refused(value: Any) -> None:
     assert amount == amount.quantize(Decimal("0.01"))
 
 
+def test_which_values_are_numbers() -> None:
+    values = (7, Price.TEA, 7.5, float("nan"), True, Decimal(7), "7", None)
+    assert [is_whole(value) for value in values] == [True] * 2 + [False] * 6
+    assert [is_number(value) for value in values] == [True] * 4 + [False] * 4
+
+
 def test_the_largest_amount_is_the_last_that_a_float_holds_to_the_cent() -> None:
     largest = Decimal("9999999999999.99")
     assert json.loads(format_amount(parse_amount(largest, 1))) == float(largest)
     with pytest.raises(ValueError, match="must be below"):
         parse_amount(largest + Decimal("0.01"), 1)
-    assert format_amount(Decimal("12345678901234567890.5")) == "12345678901234567890.5"  # kept as it was stated
+    assert format_amount(Decimal("12345678901234.5")) == "12345678901234.5"  # kept as it was stated

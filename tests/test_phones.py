@@ -62,11 +62,12 @@ class PhoneNumber:
     ("value", "problem"),
     [
         *(("0712\u00a0345678", "without U+00A0 NO-BREAK SPACE"), ("0712\u2013345678\u202c", "without U+2013 EN DASH")),
-        *(("O712345678", "without U+004F LATIN CAPITAL LETTER O"), ("0712345678\x00", "without U+0000")),
+        *(("O712345678", "without U+004F LATIN CAPITAL LETTER O"), ("0712345678\x00", "without U+0000:")),
         *(
             (each, f"text, not {type(each).__name__}: pass it in E.164 form")
             for each in (712345678, 7.0, PhoneNumber())
         ),
+        ("\u202a", "number: 07XXXXXXXX"),
         ("0812345678", "number: 07XXXXXXXX, 01XXXXXXXX, +254XXXXXXXXX or 254XXXXXXXXX"),
     ],
 )

@@ -5,6 +5,7 @@ import pickle
 import traceback
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 from hypothesis import given
@@ -18,7 +19,7 @@ SECRET = "correct horse battery staple"
 OTHER = b"0123456789abcdef"
 URL = "https://shop.example/momo"
 REFERENCES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=200)
-QUERIES = st.sampled_from(["", "?", "?a=1", "?a=1&", "?next=/x?y=z", "?a=%26&b", "?token=1&x_momo=2"])
+QUERIES = st.sampled_from(["", "?", "?a=1", "?a=1&", "?next=/x?y=z", "?a=%26&b", "?token=1&x_momo=2", "?A=X"])
 
 
 @pytest.fixture
@@ -39,6 +40,7 @@ def test_any_reference_comes_back_from_any_url(reference: str, query: str) -> No
     assert check_callback_url(url, on_loopback=False) == url
     assert url.startswith(URL + query)
     assert url.count("&&") == url.count("?&") == 0
+    assert parse_qsl(urlsplit(url).query)[-1][0] == "momo_token"
     path_and_query = url.removeprefix("https://shop.example")
     for form in (url, path_and_query, path_and_query.partition("?")[2]):
         assert signer.verify(form) == reference
@@ -49,6 +51,7 @@ PROXIES: dict[str, Callable[[str], str]] = {
     "path": lambda url: url.replace("/momo?", "/internal/prefix/momo/?"),
     "before": lambda url: url.replace("?", "?added-by-a-proxy=1&"),
     "after": lambda url: url + "&added=1",
+    "longest": lambda url: f"{url}&a=".ljust(16 * 1024, "x"),
     "order": lambda url: "&".join(reversed(url.partition("?")[2].split("&"))),
 }
 
@@ -75,11 +78,16 @@ OTHERS = token(CallbackSigner(SECRET).url(URL, reference="INV-43"))
         URL + f"?momo_token={MESSAGE}.{MAC}#",
         URL + f"?momo_token={MESSAGE}.{OTHERS.partition('.')[2]}",
         *(URL + f"?MOMO_TOKEN={MESSAGE}.{MAC}", URL + f"?x_momo_token={MESSAGE}.{MAC}"),
+        URL + f"?Xmomo_token={MESSAGE}.{MAC}",
         *(URL + f"?momo%5Ftoken={MESSAGE}.{MAC}", f"{GENUINE}&momo_token={MESSAGE}.{MAC}"),
         f"{GENUINE}&momo_token={OTHERS}",
         f"{GENUINE}&a=é",
         GENUINE.replace("a", "а"),  # noqa: RUF001  a Cyrillic letter is the test
-        *(f"{GENUINE}&a=" + "x" * 20_000, GENUINE.encode(), token(CallbackSigner(OTHER).url(URL, reference="INV-42"))),
+        *(
+            f"{GENUINE}&a=".ljust(16 * 1024 + 1, "x"),
+            GENUINE.encode(),
+            token(CallbackSigner(OTHER).url(URL, reference="INV-42")),
+        ),
         "momo_token=" + token(CallbackSigner(OTHER).url(URL, reference="INV-42")),
         "momo_token=" + MESSAGE + "." + hmac.digest(SECRET.encode(), MESSAGE.encode(), "sha256").hex(),
         "momo_token=" + MESSAGE + "." + hmac.digest(SECRET.encode(), b"INV-42", "sha256").hex(),
@@ -123,6 +131,22 @@ def test_the_token_is_the_hmac_of_the_standard_library(secret: bytes, reference:
     message = b"momopay callback URL, version 1\0" + reference.encode().hex().encode()
     assert mac == hmac.digest(secret, message, "sha256").hex()
     assert bytes.fromhex(message_part).decode() == reference
+
+
+def test_a_status_url_opens_the_status_and_no_callback_and_the_other_way_round() -> None:
+    signer = CallbackSigner([OTHER, SECRET])
+    status = signer.status_url("/status?a=1", reference="INV-42")
+    assert status.startswith("/status?a=1&momo_token=")
+    assert signer.verify_status(status) == CallbackSigner(OTHER).verify_status(status) == "INV-42"
+    forged(signer, status)
+    for url in (GENUINE, CallbackSigner(b"another" * 3).status_url("/status", reference="INV-42")):
+        with pytest.raises(ForgedCallbackError):
+            signer.verify_status(url)
+    senseless: list[Any] = ["/status#top", "", None, status]
+    for url in senseless:
+        with pytest.raises(RequestValidationError) as caught:
+            signer.status_url(url, reference="")
+        assert set(caught.value.fields) == {"url", "reference"}
 
 
 def test_text_and_bytes_are_one_secret_and_16_bytes_are_enough() -> None:
@@ -170,6 +194,8 @@ def test_what_cannot_be_signed_is_refused(signer: CallbackSigner, url: Any, refe
     with pytest.raises(RequestValidationError) as caught:
         signer.url(url, reference=reference)
     assert set(caught.value.fields) == {at_fault}
+    assert caught.value.fields[at_fault].startswith(("must", "has"))
+    assert signer.verify(signer.url("http://127.0.0.1:8000/momo", reference="A")) == "A"
     assert signer.verify(signer.url(URL, reference="x" * 1024)) == "x" * 1024
 
 

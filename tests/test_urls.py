@@ -16,7 +16,7 @@ PUBLIC = [
     *("https://xn--bcher-kva.example/momo", "https://8.8.8.8/momo", "https://172.15.255.255/momo"),
     *("https://172.32.0.1/momo", "https://192.169.0.1/momo", "https://11.0.0.1/momo"),
     *("https://[2606:4700:4700::1111]/momo", "https://localhost.example/momo", "https://10.example/momo"),
-    "HTTPS://SHOP.EXAMPLE/momo",
+    *("HTTPS://SHOP.EXAMPLE/momo", "https://shop.example:1/momo"),
 ]
 NOT_PUBLIC = [
     *("https://localhost", "https://localhost:8000/momo", "https://LocalHost/momo", "https://localhost./momo"),
@@ -37,6 +37,7 @@ NO_URLS: list[Any] = [
     *("", " ", "momo", "/momo", "//shop.example/momo", "shop.example/momo", "https:", "https://", "https:///momo"),
     *("https://:443/momo", "https:shop.example", "https:/shop.example", "https://[::1/momo"),
     *("https://[not-an-address]/momo", "https://shop.example:0x50/momo", "https://shop.example:99999/momo"),
+    "https://shop.example:0/momo",
     *("https://shop.example:-1/momo", "https://shop example/momo", "https://shop.example/mo mo"),
     *(" https://shop.example/momo", "https://shop.example/momo\n", "https://shop.example/\r\nX-Evil: 1"),
     *("https://shop.example/\tmomo", "https://shop.example/\x00", "https://shop\\.example/momo"),
@@ -138,7 +139,7 @@ PLAIN = [
         *("http://api.example/v1", "http://10.0.0.1/v1", "http://192.168.0.1/v1", "http://127.0.0.1.example/v1"),
         *("http://localhost.example/v1", "http://x.localhost/v1", "http://localhost@api.example/v1"),
         *("http://0.0.0.0/v1", "http://[::]/v1", "https://api.example/v1?key=x", "https://api.example/v1#x"),
-        "https://user:word@api.example/v1",
+        *("https://user:word@api.example/v1", "https://api.example/v1X"),
         *(each for each in NO_URLS if isinstance(each, str)),
         *OTHER_SCHEMES,
         *PLAIN,
@@ -191,3 +192,18 @@ def test_where_a_base_address_leads_to(url: str, host: str, port: int) -> None:
 def test_where_a_proxy_is() -> None:
     assert check_proxy_url("http://proxy.example") == ("proxy.example", 80, None)
     assert check_proxy_url("http://clerk:p%40ss@[::1]:3128/") == ("::1", 3128, "clerk:p@ss")
+    assert check_proxy_url("http://clerk@proxy.example:1") == ("proxy.example", 1, "clerk:")
+
+
+@in_turn(
+    ("url", "problem"),
+    [
+        *((None, "must be a URL such as"), (b"http://proxy.example", "must be a URL such as")),
+        *((f"{scheme}://proxy.example", "must be http://; for any other") for scheme in ("https", "socks5", "socks5h")),
+        *((f"http://proxy.example{end}", "must have no path") for end in ("/x", "?", "?x=1", "#", "#x", "/?x", "/#x")),
+    ],
+)
+def test_another_proxy_is_refused_and_not_shown(url: Any, problem: str) -> None:
+    with pytest.raises(ValueError, match=problem) as caught:
+        check_proxy_url(url)
+    assert "proxy.example" not in str(caught.value).replace("http://proxy.example:3128", "")

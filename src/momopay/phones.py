@@ -27,7 +27,6 @@ def normalise_phone(text: str) -> str:
         ValueError: The text is in none of the four forms. Ask for the number again. The message does not repeat it, but
             names a character that is in none of them, or the type that is no text.
     """
-    problem = ""
     if not isinstance(text, str):
         problem = f'must be text, not {type(text).__name__}: pass it in E.164 form, "+254XXXXXXXXX"'
     else:

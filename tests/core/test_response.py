@@ -84,6 +84,7 @@ KNOWN_CODES = [each for each in ERRORS_BY_CODE.items() if each[0] != "RATE_LIMIT
     [
         *((400, "INVALID_PHONE", momopay.InvalidPhoneError), (429, "STK_TEMP_BANNED", momopay.StkTempBannedError)),
         *((status, "SOMETHING_NEW", momopay.APIError) for status in (400, 402, 404, 410, 413, 415, 422)),
+        (400, "A" * 500, momopay.APIError),
         *((401, "TENANT_INACTIVE", momopay.InvalidApiKeyError), (401, "HTTP_401", momopay.InvalidApiKeyError)),
         *((403, "ACCOUNT_INACTIVE", momopay.KycNotVerifiedError), (403, "SOMETHING_NEW", momopay.KycNotVerifiedError)),
         *((401, "INVALID_PHONE", momopay.InvalidPhoneError), (403, "CHANNEL_IN_USE", momopay.ChannelInUseError)),
@@ -100,6 +101,9 @@ def test_the_code_chooses_the_error(status: int, code: str, kind: type[momopay.A
     endless = failed(response(status, refusal(code, error={"code": code, "message": "no" * 300}, requestId="r" * 600)))
     assert isinstance(endless.error, momopay.APIError)
     assert (endless.error.message, endless.error.request_id) == ("no" * 250, "r" * 500)
+    odd = failed(response(status, refusal(code, requestId=7))).error
+    assert isinstance(odd, momopay.APIError)
+    assert odd.request_id is None
 
 
 @in_turn("status", [101, 200, 201, 299, 405, 409, 425, 430, 499])
@@ -208,7 +212,7 @@ NOT_SPECIFIED = [
 @in_turn("answer", NOT_SPECIFIED)
 def test_what_is_not_specified_refuses_nothing_for_certain(answer: RawResponse) -> None:
     failure = failure_from_response(answer, URL)
-    assert failure.kind is FailureKind.INVALID_RESPONSE
+    assert (failure.kind, failure.body) == (FailureKind.INVALID_RESPONSE, answer.body)
     assert type(failure.error) is momopay.ProtocolError
     assert failure.error.status_code == answer.status
 
@@ -217,7 +221,11 @@ def test_what_is_not_specified_refuses_nothing_for_certain(answer: RawResponse) 
     ("error", "kind", "text"),
     [
         (NotSentError("refused"), FailureKind.NOT_SENT, "not sent to api.example:8443: refused"),
-        (NoReplyError("too late"), FailureKind.NO_REPLY, "no reply from api.example:8443: too late"),
+        (
+            NoReplyError("too late", partial=b'{"data"'),
+            FailureKind.NO_REPLY,
+            "no reply from api.example:8443: too late",
+        ),
         (
             NoResponseError("a body over 8 MiB"),
             FailureKind.INVALID_RESPONSE,
@@ -228,6 +236,7 @@ def test_what_is_not_specified_refuses_nothing_for_certain(answer: RawResponse) 
 def test_a_missing_response_names_where_it_was_expected(error: NoResponseError, kind: FailureKind, text: str) -> None:
     failure = failure_without_response(error, URL)
     assert (failure.kind, failure.error.__cause__) == (kind, error)
+    assert failure.body == (error.partial if isinstance(error, NoReplyError) else b"")
     assert isinstance(failure.error, momopay.APIConnectionError) is (kind is not FailureKind.INVALID_RESPONSE)
     assert str(failure.error).startswith(text)
 
@@ -237,7 +246,8 @@ def test_a_missing_response_names_where_it_was_expected(error: NoResponseError, 
     [
         (b'{"data": {"transactionId": "t-1", "status": "PEND', "t-1"),
         *((b'{"success": true, "data": {"transaction_id": "t-1"}}', "t-1"), (b'{"data": {"transactionId": "t', None)),
-        *((b'{"data": {"transactionId": "%b"}}' % each, None) for each in (b" ", b"..", b"x" * 256)),
+        *((b'{"data": {"transactionId": "%b"}}' % each, None) for each in (b" ", b".", b"..", b"x" * 256)),
+        (b'{"data": {"transactionId": "%b"}}' % (b"x" * 255), "x" * 255),
         *((b'{"data": {"transactionId": 7}}', None), (b'{"error": {"transactionId": "t-1"}}', None), (b"<html>", None)),
         (b"", None),
     ],
@@ -298,10 +308,18 @@ def test_a_point_in_time_is_compared_with_the_services_own_clock() -> None:
     assert failed(response(429, body, **date)).retry_after == 480
 
 
-@in_turn("answer", [response(404, b"<html>"), response(200, b""), response(200, [1]), response(302, refusal("X"))])
+@in_turn(
+    "answer",
+    [
+        response(404, b"<html>", content_type="text/html"),
+        response(200, b""),
+        response(200, [1]),
+        response(302, refusal("X")),
+    ],
+)
 def test_an_answer_that_is_not_the_services_names_the_address_and_asks_whether_it_is_right(answer: RawResponse) -> None:
-    error = failed(answer).error
-    assert str(error).startswith(f"{URL} answered HTTP {answer.status} with")
+    error, kind = failed(answer).error, answer.headers.get("content-type", "no content type")
+    assert str(error).startswith(f"{URL} answered HTTP {answer.status} with {len(answer.body)} bytes of {kind}: ")
     assert "is base_url right" in str(error)
 
 

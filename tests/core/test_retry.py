@@ -4,12 +4,13 @@ import subprocess
 import sys
 from datetime import UTC, datetime
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from in_turn import in_turn
 from momopay._core.response import http_date, remaining_requests, retry_after
-from momopay._core.retry import AT_MOST_ONCE, MAY_HAVE_EXECUTED, FailureKind
+from momopay._core.retry import AT_MOST_ONCE, MAY_HAVE_EXECUTED, FailureKind, load_tenacity
 
 
 def test_a_payment_is_repeated_only_where_it_surely_did_not_execute() -> None:
@@ -48,7 +49,11 @@ RESET = int(NOON.timestamp())
 @in_turn(
     ("remaining", "reset", "date", "found"),
     [
-        *(("7", str(RESET + 30), DATE, (7, 30.0)), ("0", str(RESET + 60), DATE, (0, 60.0))),
+        *(
+            ("7", str(RESET + 1), DATE, (7, 1.0)),
+            ("7", str(RESET + 30), DATE, (7, 30.0)),
+            ("0", str(RESET + 60), DATE, (0, 60.0)),
+        ),
         *(("7", str(RESET + 9999), DATE, (7, 60.0)), ("7", str(RESET), DATE, None), ("7", str(RESET - 1), DATE, None)),
         *(("7", str(RESET), {}, (7, 60.0)), ("7", "30", {"date": "soon"}, (7, 60.0)), ("7", "", DATE, None)),
         *((text, str(RESET + 30), DATE, None) for text in ("", "-1", "7.0", "NaN", "7, 8", "9" * 5000, "\u0663", " 7")),
@@ -58,7 +63,9 @@ RESET = int(NOON.timestamp())
 def test_what_is_left_of_the_services_window(
     remaining: str, reset: str, date: dict[str, str], found: tuple[int, float] | None
 ) -> None:
-    assert remaining_requests({"x-ratelimit-remaining": remaining, "x-ratelimit-reset": reset, **date}) == found
+    headers = {"x-ratelimit-remaining": remaining, "x-ratelimit-reset": reset}
+    assert remaining_requests({**headers, **date}) == found
+    assert [remaining_requests({name: text, **date}) for name, text in headers.items()] == [None, None]
 
 
 @given(st.text(), st.text(), st.text() | st.lists(st.sampled_from(WORDS.split()), max_size=9).map(" ".join))
@@ -109,3 +116,9 @@ for _ in range(2):
 def test_a_signal_during_the_first_retry_does_not_break_the_next_ones() -> None:
     done = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["request", "KeyboardInterrupt", "request", "request", "ServerError"]
+
+
+def test_tenacity_is_loaded_before_the_first_retry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "tenacity", raising=False)
+    load_tenacity()
+    assert "tenacity" in sys.modules

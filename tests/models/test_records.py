@@ -2,8 +2,7 @@
 
 import copy
 import pickle
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Any
@@ -44,8 +43,9 @@ def test_every_name_of_reference_and_phone_is_understood(sample: Sample, own: st
     data = {name: value for name, value in sample.camel.items() if name not in others}
     record = parse(sample.kind, {**data, spelling: "REF-9", phone: "07XX"})
     assert (getattr(record, own), record.phone) == ("REF-9", "07XX")
-    other = {"accountReference": "", "externalReference": "the last that counts"}
+    other = {"accountReference": "", "reference": 7, "externalReference": "the last that counts"}
     assert received(READ, **(other | {spelling: "REF-9"})).account_reference == "REF-9"
+    assert received(PAYOUT, reference="", externalReference="REF-9").reference == "REF-9"
 
 
 @each_record
@@ -58,7 +58,7 @@ def test_unknown_fields_are_kept(sample: Sample) -> None:
 
 @in_turn("name", ["customer_name", "customerName", "payer_name", "recipientFullName", "lastName"])
 def test_a_persons_name_and_the_query_of_a_callback_url_are_masked(name: str) -> None:
-    url = "https://shop.example/momo?momo_token=494e.0f9a"
+    url = "https://shop.example/momo?a=1\n&momo_token=494e.0f9a"
     for url_name in ("callback_url", "callbackUrl"):
         record = parse(STK.kind, {**STK.camel, name: "Jane", url_name: url, "provider_name": "M"})
         assert f"{name}='*****'" in repr(record)
@@ -128,15 +128,6 @@ def test_an_amount_that_is_no_number_is_refused(literal: str) -> None:
         parse(READ.kind, with_literal(READ.camel, "amount", literal))
 
 
-@pytest.fixture
-def in_nairobi() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as machine:
-        machine.setenv("TZ", "Africa/Nairobi")
-        time.tzset()
-        yield
-    time.tzset()
-
-
 @pytest.mark.usefixtures("in_nairobi")
 @in_turn(
     ("text", "instant"),
@@ -188,9 +179,12 @@ def test_problems_are_described_by_place_and_without_values() -> None:
         parse(ITEM.kind, {"transactionId": "", "amount": "254712345678x"})
     text = describe(caught.value)
     assert "data.transactionId: " in text
-    assert text.count(";") == 4  # the first five of more
+    assert [each.partition(".")[0] for each in text.split("; ")] == ["data"] * 5  # the first five of more
     with pytest.raises(pydantic.ValidationError) as alone:
         READ.kind.model_validate({"amount": "254712345678x"})
+    with pytest.raises(pydantic.ValidationError) as broken:
+        parse_json(READ.kind, b"[")
+    assert describe(broken.value).startswith("body: ")
     assert "712345678" not in f"{text}{caught.value}{caught.value!r}{alone.value}"
 
 
@@ -235,12 +229,15 @@ def test_a_phone_in_an_unknown_field_is_masked(value: Any) -> None:
     assert record.payer == value
 
 
-@in_turn("name", ["transactionId", "tenantId", "channelId", "orderId"])
+@in_turn("name", ["transactionId", "tenantId", "channelId", "orderId", "id"])
 def test_ids_are_shown_whole(name: str) -> None:
     assert f"'{PHONE}'" in repr(parse(READ.kind, {**READ.camel, name: PHONE}))
 
 
-@pytest.mark.parametrize("number", ["1E+999999999", "-1e999999999", "1E-999999999", "9" * 1000, "0." + "1" * 1000])
+@pytest.mark.parametrize(
+    "number", ["1E+999999999", "-1e999999999", "1E-999999999", "1E300", "9" * 300, f"0.{'1' * 298}"]
+)
 def test_a_number_of_absurd_size_stays_text(number: str) -> None:
     """To make an int of it, as a field for a time does, would take minutes."""
     assert parse_plain(f'{{"a": {number}, "b": 1.50}}'.encode()) == {"a": number, "b": Decimal("1.50")}
+    assert parse_plain(b"9" * 299) == 10**299 - 1

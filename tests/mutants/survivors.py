@@ -3,12 +3,13 @@
     python tests/mutants/survivors.py                  all that were tried
     python tests/mutants/survivors.py journal.rules    those of modules whose name has this word
 
-Two kinds of change need no reason, since no promise rests on them: the text of a message, and a log line. The exit
-status is 1 if a survivor has no reason.
+Some changes need no reason, since no promise rests on them: the text of a message, a log line, and the type in a
+`cast`. The exit status is 1 if another survivor has no reason.
 """
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import sys
@@ -16,13 +17,42 @@ import tomllib
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from difflib import ndiff
 from pathlib import Path
+from textwrap import dedent
 
-from mutmut.mutation.diff_apply import get_diff_for_mutant
+from mutmut.mutation.data import MutantLineSpans
+from mutmut.mutation.diff_apply import generated_function_names
 
 REASONS = Path(__file__).parent / "survivors.toml"
 NOTICED = {"killed", "timeout", "caught by type check", "segfault", "suspicious"}
 SURVIVED = {"survived", "no tests"}
+NOTHING = ast.Constant(None)
+
+
+class WithoutTexts(ast.NodeTransformer):
+    """Takes from a function's code what only people read. The expressions in an f-string stay."""
+
+    def visit_Constant(self, node: ast.Constant) -> ast.Constant:
+        is_sentence = isinstance(node.value, str) and re.search(r"\w\w[,:;.]? \w", node.value)
+        return NOTHING if is_sentence else node
+
+    def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.AST:
+        parts = [part for part in node.values if isinstance(part, ast.FormattedValue)]
+        return self.generic_visit(ast.JoinedStr(parts))
+
+    def visit_Raise(self, node: ast.Raise) -> ast.AST:
+        if isinstance(node.exc, ast.Call):
+            node.exc.args = [NOTHING if isinstance(each, ast.Constant) else each for each in node.exc.args]
+        return self.generic_visit(node)
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        name = ast.unparse(node.func)
+        if re.match(r"_?log(ger)?\.", name):
+            return NOTHING
+        if name == "cast":
+            node.args[:1] = [NOTHING]
+        return self.generic_visit(node)
 
 
 @dataclass(frozen=True)
@@ -32,16 +62,7 @@ class Change:
     function: str  # such as momopay.money.parse_amount
     removed: str
     added: str
-
-    @property
-    def is_a_text(self) -> bool:
-        """Whether only a text that is read by people differs."""
-        before, after = (_without_texts(each) for each in (self.removed, self.added))
-        return before == after or bool(re.search(r"\b_?log(ger)?\.\w+\(|raise \w+\(", self.removed))
-
-
-def _without_texts(code: str) -> str:
-    return re.sub(r"""f?(\"[^\"]*\"|'[^']*')""", '""', code)
+    is_a_text: bool
 
 
 def tried(word: str) -> Iterator[tuple[str, str]]:
@@ -54,14 +75,15 @@ def tried(word: str) -> Iterator[tuple[str, str]]:
 
 
 def change(name: str) -> Change:
-    module = Path("src", *name.rpartition(".x")[0].split(".")).with_suffix(".py")
-    lines = get_diff_for_mutant(name, path=module).splitlines()  # `mutmut show` would load the tool anew for each
-    removed, added = (
-        "\n".join(line[1:].strip() for line in lines if line.startswith(sign) and not line.startswith(sign * 3))
-        for sign in "-+"
-    )
+    # `mutmut show` would load the tool anew for each.
+    spans = MutantLineSpans.load(Path("src", *name.rpartition(".x")[0].split(".")).with_suffix(".py"))
+    sources = spans.read_function_sources(generated_function_names(name))
+    before, after = (re.sub(r"\bx(_|ǁ\w+ǁ)(\w+)__mutmut_\w+\(", r"\2(", dedent(each), count=1) for each in sources)
+    lines = list(ndiff(before.splitlines(), after.splitlines()))
+    removed, added = ("\n".join(line[2:].strip() for line in lines if line.startswith(sign)) for sign in "-+")
     function = re.sub(r"__mutmut_\d+$", "", name).replace("ǁ", ".").replace(".x.", ".").replace(".x_", ".")
-    return Change(function, removed, added)
+    left = [ast.dump(WithoutTexts().visit(ast.parse(each))) for each in (before, after)]
+    return Change(function, removed, added, is_a_text=left[0] == left[1])
 
 
 def main() -> int:

@@ -155,11 +155,15 @@ def test_what_others_sent_leaves_the_window_when_it_ends_for_the_service() -> No
     log.leave(10.0, 1, 20.0)
     assert [log.reserve(10.0, Lane.PAYMENT, 0.0) for _ in range(2)] == [0.0, 20.0]
     log.leave(10.0, 3, 20.0)  # less than is known
-    log.leave(10.0, 0, 0.0)  # a window that has ended
     assert log.slots == sorted(log.slots) == [-30.0, -30.0, 0.0, 10.0]
     assert log.reserve(10.0, Lane.PAYMENT, 20.0) == 20.0
-    log.leave(200.0, 0, 1e9)
-    assert log.reserve(200.0, Lane.PAYMENT, 0.0) == 60.0
+    known = list(log.slots)
+    log.leave(200.0, 0, 0.0)  # a window that has ended
+    assert log.slots == known
+    log.leave(200.0, 3, 0.5)
+    assert [log.reserve(200.0, Lane.PAYMENT, 0.0) for _ in range(4)] == [0.0, 0.0, 0.0, 0.5]
+    log.leave(300.0, 0, 1e9)
+    assert log.reserve(300.0, Lane.PAYMENT, 0.0) == 60.0
 
 
 def test_a_call_expects_the_slot_that_those_before_it_leave() -> None:
@@ -187,6 +191,16 @@ def test_a_poll_of_the_floor_goes_before_payments_and_reads_that_wait() -> None:
     assert [log.expect(now, Lane.POLL, crowd) for now in (90.0, 100.0)] == [0.0, 0.0]
     log.reserve(100.0, Lane.POLL, 0.0, crowd)
     assert log.expect(100.0, Lane.POLL, crowd) == 30.0
+
+
+def test_a_poll_of_the_floor_comes_when_the_floor_and_the_window_have_room() -> None:
+    log = SlotLog(16, 60.0)
+    assert [ahead(log, now, Lane.PAYMENT, count)[-1] for now, count in ((0.0, 1), (5.0, 15))] == [0.0, 0.0]
+    assert log.expect(10.0, Lane.POLL, Place(queued=True, before=100)) == 50.0
+    log = SlotLog(16, 60.0)
+    for lane, count in ((Lane.POLL, 2), (Lane.PAYMENT, 11)):
+        ahead(log, 0.0, lane, count)
+    assert log.expect(1.0, Lane.POLL) == 59.0  # the floor is of two requests
 
 
 def test_a_read_that_has_waited_leaves_the_quarter_and_no_newer_one_overtakes_it() -> None:

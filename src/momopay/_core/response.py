@@ -97,7 +97,7 @@ def _parse_partly(response: RawResponse, envelope: type[Envelope[T]], requested:
     body: Any = parse_plain(response.body)
     match body:
         case {"success": True, "data": dict()}:
-            moment = http_date(response.headers.get("date", "")) or datetime.now(UTC)
+            moment = http_date(response.headers.get("date")) or datetime.now(UTC)
             known = {**requested, "created_at": moment, "updated_at": moment}
             request_id = body.get("requestId")
             return envelope.model_construct(
@@ -105,8 +105,7 @@ def _parse_partly(response: RawResponse, envelope: type[Envelope[T]], requested:
                 data=read_partly(envelope.model_fields["data"].annotation, body["data"], known),
                 request_id=request_id if isinstance(request_id, str) else None,
             )
-        case _:
-            raise ValueError("no data")
+    raise ValueError("no data")
 
 
 def check_success(response: RawResponse, url: str) -> None:
@@ -170,10 +169,9 @@ def transaction_id_in(body: bytes) -> str | None:
     except ValueError:
         return None
     match envelope:
-        case {"data": {"transactionId": str(found)} | {"transaction_id": str(found)}}:
-            return found if is_id(found) else None
-        case _:
-            return None
+        case {"data": {"transactionId": str(found)} | {"transaction_id": str(found)}} if is_id(found):
+            return found
+    return None
 
 
 def _is_envelope(body: bytes) -> bool:
@@ -207,8 +205,7 @@ def _refusal(body: bytes) -> dict[str, Any] | None:
                 "details": others | details,
                 "request_id": request_id[:_MAX_TEXT] if isinstance(request_id, str) else None,
             }
-        case _:
-            return None
+    return None
 
 
 def _text(message: object) -> str:
@@ -253,7 +250,7 @@ def _pause(response: RawResponse, details: Mapping[str, Any]) -> float | None:
 def remaining_requests(headers: Mapping[str, str]) -> tuple[int, float] | None:
     """Return how many requests the rate limit's headers leave, and for how many seconds; None if unreadable."""
     remaining, reset = headers.get("x-ratelimit-remaining", ""), headers.get("x-ratelimit-reset", "")
-    date = http_date(headers.get("date", ""))
+    date = http_date(headers.get("date"))
     if not _COUNT.fullmatch(remaining) or not _COUNT.fullmatch(reset):
         return None
     # By the service's own clock. Without it, the window may have begun just now.
@@ -272,13 +269,13 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 
 def _seconds_until(end: datetime, headers: Mapping[str, str]) -> float:
     # By the service's own time if the response has it, because this machine's clock may be wrong.
-    return max(0.0, (end - (http_date(headers.get("date", "")) or datetime.now(UTC))).total_seconds())
+    return max(0.0, (end - (http_date(headers.get("date")) or datetime.now(UTC))).total_seconds())
 
 
-def http_date(text: str) -> datetime | None:
+def http_date(text: str | None) -> datetime | None:
     """Return the time of a header such as ``Date`` or ``Retry-After``; None if it is no HTTP date."""
     try:
-        when = parsedate_to_datetime(text)
+        when = parsedate_to_datetime(text or "")
     except (ValueError, TypeError, OverflowError):  # the last two for absurd numbers
         return None
     return when if when.tzinfo is not None else when.replace(tzinfo=UTC)  # "-0000" is UTC, and has no zone in Python

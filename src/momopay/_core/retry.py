@@ -83,7 +83,6 @@ class AttemptFailed(Exception):  # noqa: N818  an attempt failed; the call may s
     def __init__(
         self, kind: FailureKind, error: MomoPayError, *, retry_after: float | None = None, body: bytes = b""
     ) -> None:
-        super().__init__(kind)
         self.kind = kind
         self.error = error  # to raise if no retry follows
         self.retry_after = retry_after  # the pause that the service asked for, seconds

@@ -75,8 +75,7 @@ class SlotLog:
         # Two threads may read the clock in one order and get here in the other.
         now = self._now = max(now, self._now)
         for slots in (self.slots, self.polls):
-            if slots and slots[0] + self.kept_for <= now:
-                del slots[: bisect_right(slots, now, key=lambda slot: slot + self.kept_for)]
+            del slots[: bisect_right(slots, now, key=lambda slot: slot + self.kept_for)]
         self.asked[lane] = max(now, self.asked[lane])
         start, ahead = max(now, self.stopped_until), place.before + place.same
         share = self._share(start, lane, queued=place.queued)
@@ -95,9 +94,9 @@ class SlotLog:
         slot = now + min(seconds, self.window) - self.window  # one that leaves the window then
         known = len(self.slots) - bisect_right(self.slots, now, key=self._end_of)
         of_others = self.requests - known - remaining
-        if seconds > 0 and of_others > 0:
+        if seconds > 0:
             place = bisect_right(self.slots, slot)
-            self.slots[place:place] = [slot] * of_others
+            self.slots[place:place] = [slot] * of_others  # none if it is negative
 
     def stop(self, now: float, until: float) -> None:
         # If two requests are refused at the same time, the later answer may state the shorter stop.
@@ -105,7 +104,7 @@ class SlotLog:
         now = max(now, self._now)  # a slot that another thread took a moment ago was used
         for slots in (self.slots, self.polls):
             kept = bisect_right(slots, now)
-            del slots[kept : bisect_left(slots, self.stopped_until, kept)]
+            del slots[kept : bisect_left(slots, self.stopped_until)]
 
     def _end_of(self, slot: float) -> float:
         return slot + self.window

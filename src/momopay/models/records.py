@@ -155,9 +155,8 @@ def note_response(record: Record, info: ResponseInfo) -> None:
         else:
             records = [value] if isinstance(value, Record) else []
         for each in records:
-            fields = vars(each)
-            fields["_response"] = info
-            if each.model_extra and not fields.get("account_reference"):
+            vars(each)["_response"] = info
+            if each.model_extra:
                 _fill_reference(each)
 
 
@@ -255,7 +254,7 @@ def parse_incomplete(model: type[R], data: Mapping[str, Any], known: Mapping[str
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        faulty = {str(each["loc"][0]) for each in error.errors(include_url=False, include_input=False)}
+        faulty = {str(each["loc"][0]) for each in error.errors()}
     spellings = {name: _spellings(name, field.validation_alias) for name, field in model.model_fields.items()}
     identifying = {key for name in needed if name in spellings for key in spellings[name]}
     faulty = {key for key in faulty if key not in identifying or data.get(key) is None}
@@ -273,5 +272,5 @@ def _spellings(name: str, alias: object) -> set[str]:
 
 def describe(error: ValidationError) -> str:
     """Return the first problems of a validation, with their locations and without the values."""
-    problems = error.errors(include_url=False, include_context=False, include_input=False)
-    return "; ".join(f"{'.'.join(map(str, each['loc'])) or 'body'}: {each['msg']}" for each in problems[:_MAX_PROBLEMS])
+    problems = error.errors()[:_MAX_PROBLEMS]
+    return "; ".join(f"{'.'.join(map(str, each['loc'])) or 'body'}: {each['msg']}" for each in problems)
