@@ -27,17 +27,9 @@ class Scale:
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table: two sides, measured in the same rounds, in the same unit.
+    """One line of the table: two sides, with a figure for each of the same rounds, in the same unit.
 
-    Attributes:
-        work: What was done.
-        unit: What the figures count.
-        ours: A figure for each round.
-        other: Against whom.
-        theirs: A figure for each round.
-        goal: What the median of the rounds' ratios is to reach; None where nothing was promised.
-        at_least: Whether more is better.
-        is_difference: Whether the sides are subtracted, in `unit`, instead of divided.
+    The median of the rounds' ratios, ours / theirs, is to be at most `goal`.
     """
 
     work: str
@@ -45,23 +37,20 @@ class Row:
     ours: Sequence[float]
     other: str
     theirs: Sequence[float]
-    goal: float | None = None
-    at_least: bool = False
-    is_difference: bool = False
+    goal: float
 
     @property
     def ratios(self) -> list[float]:
-        """Each round's ratio, or difference."""
-        pairs = zip(self.ours, self.theirs, strict=True)
-        return [mine - its if self.is_difference else mine / its for mine, its in pairs]
+        return [mine / its for mine, its in zip(self.ours, self.theirs, strict=True)]
 
     @property
-    def reaches_its_goal(self) -> bool | None:
-        """Whether the median does; None without a goal."""
-        if self.goal is None:
-            return None
-        middle = median(self.ratios)
-        return middle >= self.goal if self.at_least else middle <= self.goal
+    def is_held(self) -> bool:
+        return median(self.ratios) <= self.goal
+
+
+def against_the_goal(work: str, unit: str, ours: Sequence[float], goal: float) -> Row:
+    """Make the row of a figure that is to be at most the goal, in its own unit."""
+    return Row(work, unit, ours, "the goal", [goal] * len(ours), 1.0)
 
 
 def take_turns(sides: Mapping[str, Callable[[], T]], scale: Scale) -> dict[str, list[T]]:
@@ -77,7 +66,7 @@ def take_turns(sides: Mapping[str, Callable[[], T]], scale: Scale) -> dict[str, 
 
 
 def cpu(work: Callable[[], object], calls: int) -> float:
-    """Microseconds of this process's CPU for each of so many calls."""
+    """Return the microseconds of this process's CPU for each of so many calls."""
     begun = time.process_time()
     for _ in range(calls):
         work()
@@ -85,7 +74,7 @@ def cpu(work: Callable[[], object], calls: int) -> float:
 
 
 async def cpu_awaited(work: Callable[[], Awaitable[object]], calls: int) -> float:
-    """Microseconds of this process's CPU for each of so many awaited calls."""
+    """Return the microseconds of this process's CPU for each of so many awaited calls."""
     begun = time.process_time()
     for _ in range(calls):
         await work()

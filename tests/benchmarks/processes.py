@@ -21,8 +21,8 @@ _ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PY
 
 
 @contextmanager
-def serving(script: str) -> Generator[list[str]]:
-    """Run a script of this folder on another core; yield the words of its first line, and end it afterwards.
+def serving(script: str) -> Generator[str]:
+    """Run a script of this folder on another core; yield the first line that it prints, and end it afterwards.
 
     Where cores cannot be chosen, or there is one only, the system places both as it likes.
     """
@@ -38,7 +38,7 @@ def serving(script: str) -> Generator[list[str]]:
             if len(cores) > 1:
                 os.sched_setaffinity(0, cores[:1])
             try:
-                told = server.stdout.readline().split()
+                told = server.stdout.readline().strip()
                 assert told, f"{script} did not start"
                 yield told
             finally:
@@ -52,12 +52,12 @@ def serving(script: str) -> Generator[list[str]]:
             os.sched_setaffinity(0, cores)
 
 
-def told_by(code: str) -> list[float]:
-    """Run code in a fresh interpreter and return the numbers that it prints."""
+def told_by(code: str) -> float:
+    """Run code in a fresh interpreter and return the number that it prints."""
     done = subprocess.run(
         [sys.executable, "-c", code], stdout=subprocess.PIPE, check=True, timeout=PATIENCE, env=_ENVIRONMENT
     )
-    return [float(word) for word in done.stdout.split()]
+    return float(done.stdout)
 
 
 def wall_and_cpu_until_told(code: str) -> tuple[float, float]:

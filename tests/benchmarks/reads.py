@@ -6,190 +6,167 @@ The SDK's records are typed, with budget and retry in force; httpx calls `json()
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
+
+import httpx
+from httpx_aiohttp import AiohttpTransport
 
 from benchmarks.answers import ID, ITEMS_ON_A_PAGE, PAGES, SLOW
-from benchmarks.clients import async_httpx_client, async_momopay_client, httpx_client, momopay_client
 from benchmarks.measure import Row, Scale, cpu, cpu_awaited, take_turns
-from benchmarks.processes import serving
+from benchmarks.processes import AUTHORIZATION, KEY, serving
+from momopay import AsyncClient, Client, RateBudget
 
-T = TypeVar("T")
-AwaitedGet = Callable[[str], Awaitable[object]]
-"""Reads the record with an id, and its JSON."""
 CALLS = 400
 REQUESTS = 2_000
 IN_FLIGHT = 100
 ROUNDS = 5
 """At most: with 100 in flight, httpx takes up to ten seconds for each."""
-CPU = "us CPU a call"
-AIOHTTP = "momopay, aiohttp extra"
+ITEMS = PAGES * ITEMS_ON_A_PAGE
+ENOUGH = 1_000_000
+"""Requests of a budget that is in force, and never empty."""
+
+
+class Side(NamedTuple):
+    """Reads the record with an id, and walks the list; the walk returns how many items it saw."""
+
+    get: Callable[[str], Awaitable[object]]
+    walk: Callable[[], Awaitable[int]]
 
 
 @asynccontextmanager
-async def _momopay(url: str, *, aiohttp: bool = False) -> AsyncGenerator[AwaitedGet]:
-    async with async_momopay_client(url, aiohttp=aiohttp) as client:
-        yield client.transactions.get
+async def _momopay(url: str, *, aiohttp: bool = False) -> AsyncGenerator[Side]:
+    transport = AiohttpTransport() if aiohttp else None
+    async with AsyncClient(KEY, base_url=url, budget=RateBudget(requests=ENOUGH), transport=transport) as client:
+
+        async def walk() -> int:
+            return sum([1 async for _ in client.transactions.iter()])
+
+        yield Side(client.transactions.get, walk)
 
 
 @asynccontextmanager
-async def _httpx(url: str) -> AsyncGenerator[AwaitedGet]:
-    async with async_httpx_client(url) as client:
+async def _httpx(url: str) -> AsyncGenerator[Side]:
+    async with httpx.AsyncClient(base_url=url, headers=AUTHORIZATION, trust_env=False) as client:
 
         async def get(identity: str) -> object:
             return (await client.get(f"/transactions/{identity}")).json()
 
-        yield get
+        async def walk() -> int:
+            count, cursor = 0, "0"
+            while cursor is not None:
+                page: dict[str, Any] = (await client.get("/transactions", params=_query(cursor))).json()["data"]
+                count += sum([1 for _ in page["items"]])
+                cursor = page["nextCursor"]
+            return count
 
-
-Opened = Callable[[str], AbstractAsyncContextManager[AwaitedGet]]
-AWAITED: dict[str, Opened] = {"momopay": _momopay, "httpx": _httpx}
-
-
-def measure(scale: Scale) -> list[Row]:
-    calls = scale.of(CALLS)
-
-    async def cost(get: AwaitedGet) -> float:
-        await get(ID)
-        return await cpu_awaited(partial(get, ID), calls)
-
-    with serving("answers.py") as (url,), ExitStack() as open_clients:
-        mine = open_clients.enter_context(momopay_client(url))
-        bare = open_clients.enter_context(httpx_client(url))
-        sides: dict[str, Callable[[], float]] = {
-            "momopay": lambda: cpu(lambda: mine.transactions.get(ID), calls),
-            "httpx": lambda: cpu(lambda: bare.get(f"/transactions/{ID}").json(), calls),
-        }
-        taken = take_turns(sides, scale)
-        clients: dict[str, Opened] = {**AWAITED, AIOHTTP: partial(_momopay, aiohttp=True)}
-        awaited = take_turns({name: partial(_run, opened, url, cost) for name, opened in clients.items()}, scale)
-    work = "GET one record, asyncio"
-    return [
-        Row("GET one record, sync", CPU, taken["momopay"], "httpx", taken["httpx"], 0.84),
-        Row(work, CPU, awaited["momopay"], "httpx", awaited["httpx"], 0.70),
-        Row(f"{work}, aiohttp extra", CPU, awaited[AIOHTTP], "httpx", awaited["httpx"], 0.40),
-    ]
-
-
-def _run(opened: Opened, url: str, work: Callable[[AwaitedGet], Awaitable[T]]) -> T:
-    async def main() -> T:
-        async with opened(url) as get:
-            return await work(get)
-
-    return asyncio.run(main())
-
-
-class Burst(NamedTuple):
-    """Wall time a request, microseconds, and two percentiles of how long one took, milliseconds."""
-
-    wall: float
-    p50: float
-    p99: float
-
-
-def measure_in_flight(scale: Scale) -> list[Row]:
-    """Time a burst on each client, against a server that takes 20 ms: wall a request, and how long single ones take."""
-    requests = scale.of(REQUESTS)
-
-    async def burst(get: AwaitedGet) -> Burst:
-        left = iter(range(requests))
-        took: list[float] = []
-
-        async def one_after_another() -> None:
-            for _ in left:
-                begun = time.perf_counter()
-                await get(SLOW)
-                took.append(time.perf_counter() - begun)
-
-        begun = time.perf_counter()
-        await asyncio.gather(*[one_after_another() for _ in range(IN_FLIGHT)])
-        wall = time.perf_counter() - begun
-        took.sort()
-        return Burst(wall / requests * 1e6, took[requests // 2] * 1e3, took[requests * 99 // 100] * 1e3)
-
-    with serving("answers.py") as (url,):
-        sides = {name: partial(_run, opened, url, burst) for name, opened in AWAITED.items()}
-        taken = take_turns(sides, replace(scale, rounds=min(scale.rounds, ROUNDS)))
-    walls = {name: [each.wall for each in bursts] for name, bursts in taken.items()}
-    p99 = {name: [each.p99 for each in bursts] for name, bursts in taken.items()}
-    work, unit = "100 in flight", "us wall a request"
-    return [
-        Row(work, unit, walls["momopay"], "httpx", walls["httpx"], 0.35),
-        Row(f"{work}: p99", "ms", p99["momopay"], "httpx", p99["httpx"]),
-        Row(f"{work}: p99", "ms", p99["momopay"], "its own p50", [each.p50 for each in taken["momopay"]]),
-    ]
-
-
-ITEMS = PAGES * ITEMS_ON_A_PAGE
-_UNIT = "us CPU an item"
-
-
-def measure_walk(scale: Scale) -> list[Row]:
-    """Time both clients; a walk is never shortened, so the scale is one of rounds alone."""
-    with serving("answers.py") as (url,):
-        return [_walk_blocking(url, scale), _walk_awaited(url, scale)]
+        yield Side(get, walk)
 
 
 def _query(cursor: str) -> dict[str, str]:
     return {"limit": str(ITEMS_ON_A_PAGE), "cursor": cursor}
 
 
-def _an_item(walk: Callable[[], int]) -> float:
-    def check() -> None:
-        assert walk() == ITEMS
+def _walk_with_httpx(client: httpx.Client) -> int:
+    count, cursor = 0, "0"
+    while cursor is not None:
+        page: dict[str, Any] = client.get("/transactions", params=_query(cursor)).json()["data"]
+        count += sum([1 for _ in page["items"]])
+        cursor = page["nextCursor"]
+    return count
 
-    return cpu(check, 1) / ITEMS
+
+Opened = Callable[[str], AbstractAsyncContextManager[Side]]
+SIDES: dict[str, Opened] = {"momopay": _momopay, "httpx": _httpx}
 
 
-def _walk_blocking(url: str, scale: Scale) -> Row:
-    with momopay_client(url) as mine, httpx_client(url) as bare:
+def _run(opened: Opened, url: str, work: Callable[[Side], Awaitable[float]]) -> float:
+    async def main() -> float:
+        async with opened(url) as side:
+            await side.get(ID)
+            return await work(side)
 
-        def with_httpx() -> int:
-            count, cursor = 0, "0"
-            while cursor is not None:
-                page: dict[str, Any] = bare.get("/transactions", params=_query(cursor)).json()["data"]
-                count += sum(1 for _ in page["items"])
-                cursor = page["nextCursor"]
-            return count
+    return asyncio.run(main())
 
-        walks: dict[str, Callable[[], int]] = {
-            "momopay": lambda: sum(1 for _ in mine.transactions.iter()),
-            "httpx": with_httpx,
+
+def _awaited(
+    sides: dict[str, Opened], work: Callable[[Side], Awaitable[float]], scale: Scale
+) -> dict[str, list[float]]:
+    with serving("answers.py") as url:
+        return take_turns({name: partial(_run, opened, url, work) for name, opened in sides.items()}, scale)
+
+
+def _blocking(work: Callable[[Callable[[], object], Callable[[], int]], float], scale: Scale) -> dict[str, list[float]]:
+    """Measure what `work` makes of each side's read and walk."""
+    with (
+        serving("answers.py") as url,
+        Client(KEY, base_url=url, budget=RateBudget(requests=ENOUGH)) as mine,
+        httpx.Client(base_url=url, headers=AUTHORIZATION, trust_env=False) as bare,
+    ):
+        sides: dict[str, Callable[[], float]] = {
+            "momopay": lambda: work(
+                lambda: mine.transactions.get(ID), lambda: sum([1 for _ in mine.transactions.iter()])
+            ),
+            "httpx": lambda: work(lambda: bare.get(f"/transactions/{ID}").json(), lambda: _walk_with_httpx(bare)),
         }
-        taken = take_turns({name: partial(_an_item, walk) for name, walk in walks.items()}, scale)
-    return Row("list, 50 pages of 100, sync", _UNIT, taken["momopay"], "httpx", taken["httpx"], 1.10)
+        return take_turns(sides, scale)
 
 
-def _walk_awaited(url: str, scale: Scale) -> Row:
-    async def with_momopay() -> float:
-        async with async_momopay_client(url) as client:
+def measure(scale: Scale) -> list[Row]:
+    calls, unit = scale.of(CALLS), "us CPU a call"
 
-            async def walk() -> None:
-                count = 0
-                async for _ in client.transactions.iter():
-                    count += 1
-                assert count == ITEMS
+    async def cost(side: Side) -> float:
+        return await cpu_awaited(partial(side.get, ID), calls)
 
-            await client.transactions.list()
-            return await cpu_awaited(walk, 1) / ITEMS
+    taken = _blocking(lambda get, _walk: cpu(get, calls), scale)
+    awaited = _awaited({**SIDES, "aiohttp": partial(_momopay, aiohttp=True)}, cost, scale)
+    return [
+        Row("GET one record, sync", unit, taken["momopay"], "httpx", taken["httpx"], 0.84),
+        Row("GET one record, asyncio", unit, awaited["momopay"], "httpx", awaited["httpx"], 0.70),
+        Row("GET one record, asyncio, aiohttp extra", unit, awaited["aiohttp"], "httpx", awaited["httpx"], 0.40),
+    ]
 
-    async def with_httpx() -> float:
-        async with async_httpx_client(url) as client:
 
-            async def walk() -> None:
-                count, cursor = 0, "0"
-                while cursor is not None:
-                    page: dict[str, Any] = (await client.get("/transactions", params=_query(cursor))).json()["data"]
-                    count += sum(1 for _ in page["items"])
-                    cursor = page["nextCursor"]
-                assert count == ITEMS
+def measure_in_flight(scale: Scale) -> list[Row]:
+    """Time a burst on each client, against a server that takes 20 ms: wall time a request."""
+    requests = scale.of(REQUESTS)
 
-            await client.get("/transactions", params=_query("0"))
-            return await cpu_awaited(walk, 1) / ITEMS
+    async def burst(side: Side) -> float:
+        left = iter(range(requests))
 
-    taken = take_turns(
-        {"momopay": lambda: asyncio.run(with_momopay()), "httpx": lambda: asyncio.run(with_httpx())}, scale
-    )
-    return Row("list, 50 pages of 100, asyncio", _UNIT, taken["momopay"], "httpx", taken["httpx"], 1.06)
+        async def one_after_another() -> None:
+            for _ in left:
+                await side.get(SLOW)
+
+        begun = time.perf_counter()
+        await asyncio.gather(*[one_after_another() for _ in range(IN_FLIGHT)])
+        return (time.perf_counter() - begun) / requests * 1e6
+
+    taken = _awaited(SIDES, burst, replace(scale, rounds=min(scale.rounds, ROUNDS)))
+    return [Row("100 in flight", "us wall a request", taken["momopay"], "httpx", taken["httpx"], 0.35)]
+
+
+def measure_walk(scale: Scale) -> list[Row]:
+    """Time both clients; a walk is never shortened, so the scale is one of rounds alone."""
+
+    def an_item(walk: Callable[[], int]) -> float:
+        def check() -> None:
+            assert walk() == ITEMS
+
+        return cpu(check, 1) / ITEMS
+
+    async def an_item_awaited(side: Side) -> float:
+        async def check() -> None:
+            assert await side.walk() == ITEMS
+
+        return await cpu_awaited(check, 1) / ITEMS
+
+    taken = _blocking(lambda _get, walk: an_item(walk), scale)
+    awaited = _awaited(SIDES, an_item_awaited, scale)
+    unit = "us CPU an item"
+    return [
+        Row("list, 50 pages of 100, sync", unit, taken["momopay"], "httpx", taken["httpx"], 1.10),
+        Row("list, 50 pages of 100, asyncio", unit, awaited["momopay"], "httpx", awaited["httpx"], 1.06),
+    ]

@@ -3,8 +3,8 @@
 How to read the table: both sides of a row were measured in turn, in the same rounds of one run on this machine.
 Absolute figures move from machine to machine and from hour to hour; the ratios count, and of those the median.
 Where their spread (min, max) is wide, the machine was busy: run it again. A ratio of 0.8 means four fifths of
-the other side's cost; of reads a second, four fifths of its speed. Memory is a difference, in MB. CPU is this process's
-alone: servers run in processes of their own, on another core where cores can be chosen.
+the other side's cost. CPU is this process's alone: servers run in processes of their own, on another core where cores
+can be chosen.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from statistics import median
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks import at_scale, callback_bodies, imports, pay_once, rate_budget, reads, sandbox_reads
+from benchmarks import at_scale, callback_bodies, imports, pay_once, rate_budget, reads
 from benchmarks.measure import Row, Scale
 
 BENCHMARKS: dict[str, Callable[[Scale], list[Row]]] = {
@@ -27,25 +27,20 @@ BENCHMARKS: dict[str, Callable[[Scale], list[Row]]] = {
     "list": reads.measure_walk,
     "in_flight": reads.measure_in_flight,
     "callback": callback_bodies.measure,
-    "events": pay_once.measure_events,
     "pay_once": pay_once.measure,
     "sweep": at_scale.measure_sweep,
     "rate_budget": rate_budget.measure,
     "waits": at_scale.measure_waits,
     "soak": at_scale.measure_soak,
-    "sandbox": sandbox_reads.measure,
 }
 HEADINGS = ("work", "against", "goal", "median", "min", "max", "", "ours", "theirs", "unit")
 
 
 def cells(row: Row) -> tuple[str, ...]:
-    bound = ">=" if row.at_least else "<="
-    goal = "" if row.goal is None else f"{bound} {row.goal:.2f}"
-    verdict = {None: "", True: "held", False: "MISSED"}[row.reaches_its_goal]
     ratios = row.ratios
     figures = (f"{figure:.{2 if abs(figure) >= 0.1 else 3}f}" for figure in (median(ratios), min(ratios), max(ratios)))
     sides = (f"{median(side):.1f}" for side in (row.ours, row.theirs))
-    return row.work, row.other, goal, *figures, verdict, *sides, row.unit
+    return row.work, row.other, f"<= {row.goal:.2f}", *figures, "held" if row.is_held else "MISSED", *sides, row.unit
 
 
 def table(rows: Iterable[Row]) -> str:
