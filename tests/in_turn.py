@@ -5,13 +5,15 @@ from collections.abc import Callable, Iterable
 from functools import wraps
 from typing import Any
 
+import pytest
+
 
 def in_turn(
     names: str | tuple[str, ...], values: Iterable[Any]
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Run a test with one value after another, as `pytest.mark.parametrize` does, but as one test.
 
-    It is for tests that a value cannot leave different for the next one. A failure names the value.
+    It is for tests that a value cannot leave different for the next one. The test fails with every value that fails.
     """
     table, places = list(values), (names,) if isinstance(names, str) else names
 
@@ -19,13 +21,18 @@ def in_turn(
         @wraps(test)
         def run(**others: Any) -> None:
             assert table, "a test without a value tests nothing"
+            failures = list[BaseException]()
             for value in table:
                 given = dict(zip(places, value if len(places) > 1 else (value,), strict=True))
                 try:
                     test(**others, **given)
-                except BaseException as error:
+                except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001  raised below
                     error.add_note(f"with {given!r:.500}")
-                    raise
+                    failures.append(error)
+            if len(failures) > 1:
+                raise BaseExceptionGroup(f"{len(failures)} of {len(table)} values fail", failures)
+            for failure in failures:
+                raise failure
 
         signature = inspect.signature(test)
         left = [each for each in signature.parameters.values() if each.name not in places]
