@@ -286,14 +286,27 @@ class Shop:
 
 def simulate(plan: Plan) -> Shop:
     """Run payments to the end of the last one."""
+    (shop,) = simulate_keys(plan, RateBudget())
+    return shop
+
+
+def simulate_keys(plan: Plan, *budgets: RateBudget) -> list[Shop]:
+    """Run payments with a key for each budget, side by side."""
     logging.getLogger("momopay").setLevel(logging.CRITICAL)
+    shops = list[Shop]()
 
-    async def main() -> Shop:
-        async with AsyncClient("pk_test_scale", base_url=BASE, budget=RateBudget()) as client, trio.open_nursery() as n:
-            shop = Shop(plan, client, n)
-            install_backend(client, TrioIO(httpx.MockTransport(shop.service)))
+    async def run(number: int) -> None:
+        key = f"pk_test_scale_{number}"
+        async with AsyncClient(key, base_url=BASE, budget=budgets[number]) as client, trio.open_nursery() as nursery:
+            shops.append(Shop(plan, client, nursery))
+            install_backend(client, TrioIO(httpx.MockTransport(shops[-1].service)))
             for _ in range(plan.payers):
-                n.start_soon(shop.pay)
-        return shop
+                nursery.start_soon(shops[-1].pay)
 
-    return in_virtual_time(main)
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            for number in range(len(budgets)):
+                nursery.start_soon(run, number)
+
+    in_virtual_time(main)
+    return shops

@@ -1,6 +1,5 @@
-"""Waits, confirmations, lanes, keys and journals keep their promises at scale: bounded runs, most in virtual time."""
+"""Waits, confirmations, lanes, keys and journals keep their promises at scale: bounded runs in virtual time."""
 
-import asyncio
 import tracemalloc
 from functools import partial
 from pathlib import Path
@@ -9,15 +8,17 @@ from typing import Any
 import pytest
 
 from journal.kit import fill
-from momopay import Journal, RateBudget
+from momopay import Journal, RateBudget, Transaction
 from momopay._polling.wait import ConfirmCall
 from momopay._ratelimit.budget import Slots
 from momopay._ratelimit.slot_log import Lane, SlotLog
-from scale import accounts, confirmations, lanes, simulation
-from scale.simulation import Plan, simulate
+from scale import lanes, simulation
+from scale.simulation import Plan, simulate, simulate_keys
 
 KEY = 60.0
 """What the service takes of one key in a minute: what a key could settle if nothing had to be read."""
+CEILING = 58.0
+"""Payments a minute: what a key could begin if nothing had to be read."""
 WINDOW = 61.0
 ENTRIES = 25_000
 MOST = 20_000_000
@@ -41,14 +42,19 @@ def test_with_a_larger_budget_the_service_refuses(monkeypatch: pytest.MonkeyPatc
 )
 def test_a_key_settles_what_it_can_begin_with_every_callback_confirmed(kind: str, payers: int, *, waits: bool) -> None:
     shop = simulate(Plan(payers, kind, waits, confirms=True, minutes=10.0))
-    assert shop.settled >= 0.8 * confirmations.CEILING
+    assert shop.settled >= 0.8 * CEILING
     assert shop.left_waiting == shop.unconfirmed == shop.service.refused == 0
     assert len(shop.told) == len(shop.service.lives)
 
 
+async def one_by_one(confirmation: ConfirmCall) -> Transaction:
+    (wait,) = confirmation.waits.values()
+    return await confirmation.read_by_id(wait.transaction_id, wait.deadline)
+
+
 def test_without_sharing_a_key_settles_half(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ConfirmCall, "read", confirmations.one_by_one)
-    assert simulate(Plan(200, one_by_one=True, confirms=True, minutes=10.0)).settled <= 0.5 * confirmations.CEILING
+    monkeypatch.setattr(ConfirmCall, "read", one_by_one)
+    assert simulate(Plan(200, one_by_one=True, confirms=True, minutes=10.0)).settled <= 0.5 * CEILING
     assert simulate(Plan(confirms=True, minutes=10.0)).unconfirmed > 0
 
 
@@ -82,21 +88,14 @@ def test_without_what_reads_leave_payments_wait(monkeypatch: pytest.MonkeyPatch)
     assert lanes.simulate(50, 50, minutes=5.0).p95 > 5.0
 
 
-def test_what_is_settled_grows_with_the_keys_and_not_with_one_budget_for_all(tmp_path: Path) -> None:
-    async def run() -> list[accounts.Report]:
-        plans = [
-            accounts.Plan(4, f"sqlite:///{tmp_path / name}", speed=10.0, windows=1, shared=shared, margin=4.0)
-            for name, shared in (("together.db", False), ("shared.db", True))
-        ]
-        return await asyncio.gather(*map(accounts.measure, plans))
-
-    reports = asyncio.run(run())
-    for report in reports:
-        assert report.refused == report.paid_twice == report.unknown == 0
-    together, shared = (report.a_minute for report in reports)
-    # One window is measured in real time, beside other tests; it could settle 4 * 56, and 56.
-    assert together >= 1.5 * shared
-    assert shared <= 1.5 * KEY
+def test_what_is_settled_grows_with_the_keys_and_not_with_one_budget_for_all() -> None:
+    one_budget, settled = RateBudget(), list[float]()
+    for budgets in ([RateBudget() for _ in range(4)], [one_budget] * 4):
+        shops = simulate_keys(Plan(minutes=5.0, lost=1.0), *budgets)
+        assert [(shop.left_waiting, shop.service.refused) for shop in shops] == [(0, 0)] * 4
+        settled.append(sum(shop.settled for shop in shops))
+    assert settled[0] >= 2.5 * KEY
+    assert settled[1] <= KEY
 
 
 def test_the_memory_for_a_journal_is_bounded_by_a_page(tmp_path: Path) -> None:
