@@ -120,12 +120,15 @@ class Evidence:
     def confirmed(cls, read: ServiceRecord, stated: CallbackTransaction, service_now: datetime | None = None) -> Self:
         """Return what the record says that confirmed a callback, and what it lacks of the callback's own."""
         found = cls.of(read, service_now, "callback")
-        has_all = found.receipt and found.result_code and found.fee
-        if has_all or end_of(read.status) is not end_of(stated.status):
+        if end_of(read.status) is not end_of(stated.status):
             return found
-        said = cls.of(stated)
-        code, fee = found.result_code or said.result_code, found.fee or said.fee
-        return replace(found, receipt=found.receipt or said.receipt, result_code=code, fee=fee)
+        fee = None if stated.transaction_fee is None else format_amount(stated.transaction_fee)
+        return replace(
+            found,
+            receipt=found.receipt or _kept(stated, "receipt", stated.receipt),
+            result_code=found.result_code or _kept(stated, "result_code", stated.result_code),
+            fee=found.fee or fee,
+        )
 
 
 def payout_key(scope: str, reference: str, amount: Decimal, phone: str, number: int) -> str:

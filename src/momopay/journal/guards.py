@@ -140,7 +140,7 @@ class Watermark:
         # Read before the database, so that a payment that begins in between does not look like a loss.
         kept = self._kept()
         highest = max(kept, self._highest)
-        mark = _read(connection)
+        mark = Mark(*connection.execute(_MARK).one())
         if mark < highest or mark.restored in self._refusals:
             raise self._gone_back(connection, mark, highest)
         if kept < mark:
@@ -170,7 +170,7 @@ class Watermark:
         """Accept the journal as it is; see `Journal.accept_restored`."""
         with self._database.transaction() as connection:
             highest = max(self._kept(), self._highest)
-            mark, days = _read(connection), self._days(connection)
+            mark, days = Mark(*connection.execute(_MARK).one()), self._days(connection)
             # Beside a server there is no file: a new process has seen no mark, so the person's word counts.
             can_know = self._file is not None or highest > Mark()
             if can_know and highest <= mark and mark.restored not in self._refusals:
@@ -235,7 +235,3 @@ class Watermark:
             f" journal.accept_restored(by=...){start_over}"
         )
         return ConfigurationError(self._refusals.setdefault(mark.restored, refusal))
-
-
-def _read(connection: Connection) -> Mark:
-    return Mark(*connection.execute(_MARK).one())
