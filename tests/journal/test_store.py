@@ -565,6 +565,19 @@ def test_what_is_another_payment_is_no_transaction_of_this_one(journal: Journal,
     assert (found(journal).state, found(journal).transactions) == (UNKNOWN, ())
 
 
+@pytest.mark.both_databases
+@pytest.mark.parametrize("owner", EntryKind)
+def test_a_contradiction_that_was_found_twice_takes_no_transaction_from_its_owner(
+    journal: Journal, owner: EntryKind
+) -> None:
+    read = put(journal, "r", ACCEPTED, transaction_id="a")
+    store = store_of(journal)
+    assert store.mark_contradicted(read, "a"), "the answer had named the payment of another reference"
+    owned = put(journal, "owner", ACCEPTED, owner, transaction_id="a", status="SUCCESS")
+    assert not store.mark_contradicted(read, "a"), "a second sweep had read the entry before that"
+    assert found(journal, "owner") == owned
+
+
 def test_a_sighting_of_what_was_sent_again_meanwhile_changes_nothing(journal: Journal) -> None:
     read = put(journal, "r", REFUSED)
     put(journal, "r", REFUSED)

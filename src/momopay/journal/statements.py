@@ -138,4 +138,6 @@ ADVANCE: Final[Mapping[Stage, Update]] = {
 }
 # Replaces what is known of an end without success, as that is not true of a payment.
 MARK_PAID: Final = update(transactions).where(IS_TRANSACTION, _IS_NOT_PAID).values(_shown)
-DELETE_TRANSACTION: Final = delete(transactions).where(IS_TRANSACTION)
+# Only if it is this row's: another call may have deleted it before, and it may belong to another payment since.
+_IS_OF_ROW: Final = and_(*(TRANSACTION[name] == bindparam(f"the_{name}") for name in ("kind", "reference")))
+DELETE_TRANSACTION: Final = delete(transactions).where(IS_TRANSACTION, _IS_OF_ROW)
