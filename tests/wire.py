@@ -135,11 +135,6 @@ def html(status: int) -> Step:
     return answers(status, b"<html><body>Bad gateway</body></html>", headers={"Content-Type": "text/html"})
 
 
-def redirects(location: str | None = None) -> Step:
-    """307, to the same place unless another is given."""
-    return sends(lambda exchange: whole(307, b"", {"Location": location or exchange.request.path}), commits=False)
-
-
 def resets_before_reading() -> Step:
     return Step(Exchange.reset, reads=False)
 

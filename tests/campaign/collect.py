@@ -16,7 +16,7 @@ from unittest.mock import patch
 from campaign.judge import Finding, Payment, by_order
 from campaign.parent import Parent
 from campaign.settings import Settings, repeated
-from campaign.storm import Service, Storm
+from campaign.storm import Storm, Witness
 from momopay.sandbox import Refusal, Sandbox, _lifecycle
 from momopay.sandbox._records import COMPLETED, Kind, Status, Transaction
 from postgresql import PostgresqlServer
@@ -38,7 +38,7 @@ CAUGHT = frozenset({Finding.TWO_OPEN, Finding.DOUBLE, Finding.READS_UNPAID, Find
 """What a control must be caught at."""
 
 
-class Till(Service):
+class Till(Witness):
     def __init__(self, sandbox: Sandbox, storm: Storm) -> None:
         super().__init__(sandbox, storm)
         self._account.switches.health_rule = False
@@ -142,7 +142,7 @@ class Customers:
                 self.events[way] += 1
 
 
-class Shop(Parent):
+class Collections(Parent):
     caught = CAUGHT
 
     def __init__(self, settings: Settings, till: Till, server: PostgresqlServer | None) -> None:

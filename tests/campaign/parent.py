@@ -22,7 +22,7 @@ from campaign.herd import BY, Child, Freezer, Herd, Human
 from campaign.judge import Finding, Order, Said, Verdict, Word, judge
 from campaign.orders import asking, heard, orders_of
 from campaign.settings import DEADLINE, LANES, PRESSED, SPEED, TIMEOUT, Result, Settings, read_log, repeated
-from campaign.storm import LIST_CATCHES_UP, Service, Troubles
+from campaign.storm import LIST_CATCHES_UP, Troubles, Witness
 from momopay import Client, EntryKind, Journal, JournalEntry, JournalError, JournalState, OutcomeUnknownError
 from postgresql import PostgresqlServer
 
@@ -54,7 +54,7 @@ class Parent:
     caught = controls.CAUGHT - {Finding.LOST}
     """What ends a control at once; what is lost may only be late."""
 
-    def __init__(self, settings: Settings, service: Service, server: PostgresqlServer | None) -> None:
+    def __init__(self, settings: Settings, service: Witness, server: PostgresqlServer | None) -> None:
         self.plan = settings.plan
         self.settings = settings
         self.service = service

@@ -21,10 +21,10 @@ from typing import Literal
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from campaign import controls, worker
-from campaign.collect import Shop, Till
+from campaign.collect import Collections, Till
 from campaign.parent import STORM, Parent
 from campaign.settings import LANES, PRESSED, Plan, Result, Settings
-from campaign.storm import Service, Storm, service_in_storm
+from campaign.storm import Storm, Witness, service_in_storm
 from namespaces import enter_namespace
 from postgresql import running_postgresql
 
@@ -42,7 +42,7 @@ def campaign(plan: Plan, *, network: bool) -> Result:
         server = None if plan.database == "sqlite" else stack.enter_context(running_postgresql())
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="momopay-campaign-")))
         storm = Storm(plan.seed, plan.kind, fierce=plan.control is not None, late=plan.fault in PRESSED)
-        service = stack.enter_context(service_in_storm(storm, Service if pays else Till))
+        service = stack.enter_context(service_in_storm(storm, Witness if pays else Till))
         service.use_keys(plan.keys)
         dead = stack.enter_context(socket.socket())  # bound, and nobody listens: it refuses connections
         dead.bind(("127.0.0.1", 0))
@@ -64,7 +64,7 @@ def campaign(plan: Plan, *, network: bool) -> Result:
             cuts=CUTS if network else 0.0,
         )
         if isinstance(service, Till):
-            return Shop(settings, service, server).run()
+            return Collections(settings, service, server).run()
         return Parent(settings, service, server).run()
 
 

@@ -112,7 +112,7 @@ NORMAL: dict[str, object] = {
 """What troubles change of the account and of its switches."""
 
 
-class Service:
+class Witness:
     """The service, the only witness."""
 
     def __init__(self, sandbox: Sandbox, storm: Storm) -> None:
@@ -173,7 +173,7 @@ class Service:
             self.change(name, value)
 
 
-S = TypeVar("S", bound=Service)
+S = TypeVar("S", bound=Witness)
 
 
 @contextmanager
@@ -218,7 +218,7 @@ class Troubles:
     """Troubles of the account, the network and the database, each in its own time."""
 
     def __init__(
-        self, service: Service, server: PostgresqlServer | None, settings: Settings, rng: random.Random
+        self, service: Witness, server: PostgresqlServer | None, settings: Settings, rng: random.Random
     ) -> None:
         self.events: Counter[str] = Counter()
         self._service = service

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from drivers import PROFILE, unique_key
-from examples.runs import Service
+from examples.runs import Merchant
 from momopay.sandbox import Sandbox
 
 
@@ -17,11 +17,11 @@ def examples_sandbox() -> Iterator[Sandbox]:
 
 
 @pytest.fixture
-def service(examples_sandbox: Sandbox) -> Service:
+def merchant(examples_sandbox: Sandbox) -> Merchant:
     key = unique_key()
     account = examples_sandbox.account(key)
     account.rate_limit = None
-    return Service(examples_sandbox, key, account)
+    return Merchant(examples_sandbox, key, account)
 
 
 @pytest.fixture

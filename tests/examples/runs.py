@@ -118,7 +118,7 @@ def serving(
 
 
 @dataclass
-class Service:
+class Merchant:
     """An account of the sandbox and its money."""
 
     sandbox: Sandbox

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from examples.runs import Service, Web, free_port, run, serving
+from examples.runs import Merchant, Web, free_port, run, serving
 from momopay.sandbox import Outcome, phone_for
 from patience import until
 from sandbox.browser import new_page
@@ -27,15 +27,15 @@ def reaches(web: Web, order: str, state: str) -> None:
     until(lambda: state_of(web, order) == state, f"{order} is {state}")
 
 
-def test_orders_are_paid_once_and_paid_back_once(service: Service, tmp_path: Path) -> None:
+def test_orders_are_paid_once_and_paid_back_once(merchant: Merchant, tmp_path: Path) -> None:
     port = free_port()
-    env = service.env(SHOP_URL=f"http://127.0.0.1:{port}", DJANGO_SECRET_KEY="only-for-this-test-0123")
+    env = merchant.env(SHOP_URL=f"http://127.0.0.1:{port}", DJANGO_SECRET_KEY="only-for-this-test-0123")
 
     def refund(order: str, **given: object) -> None:
         call = f"client.payouts.refund(**{ {'of': order, **given} })"
         twice = f"from momopay.integrations.django import client; [{call} for _ in '12']"
         run("django_shop.py", "shell", "--no-imports", "-c", twice, env=env, cwd=tmp_path)
-        service.sandbox.advance(60)
+        merchant.sandbox.advance(60)
         run("django_shop.py", "momopay_sweep", env=env, cwd=tmp_path)
 
     with serving("django_shop.py", tmp_path, port=port, env=env) as web:
@@ -44,7 +44,7 @@ def test_orders_are_paid_once_and_paid_back_once(service: Service, tmp_path: Pat
         assert pay(web, "0723000001", f"/orders/{cancelled}") == cancelled
         unheard = pay(web, phone_for(Outcome.callback_lost))
         reaches(web, cancelled, "PAID")
-        service.sandbox.advance(60)
+        merchant.sandbox.advance(60)
         assert state_of(web, unheard) == "WAITING"
         run("django_shop.py", "momopay_sweep", env=env, cwd=tmp_path)
         assert state_of(web, unheard) == "PAID"
@@ -53,11 +53,11 @@ def test_orders_are_paid_once_and_paid_back_once(service: Service, tmp_path: Pat
         assert state_of(web, cancelled) == "PAID"
         refund(cancelled, reference=f"{cancelled}-R2")
         reaches(web, cancelled, "REFUNDED")
-        service.sandbox.end_next("reversed", kind="payout")
+        merchant.sandbox.end_next("reversed", kind="payout")
         refund(unheard)
         assert state_of(web, unheard) == "REFUND CAME BACK"
-    assert service.moved("stk") == {cancelled: 1, unheard: 1}
-    assert service.moved("payout") == {f"{cancelled}-R1": 1, f"{cancelled}-R2": 1, f"{unheard}-R1": 1}
+    assert merchant.moved("stk") == {cancelled: 1, unheard: 1}
+    assert merchant.moved("payout") == {f"{cancelled}-R1": 1, f"{cancelled}-R2": 1, f"{unheard}-R1": 1}
 
 
 def test_the_plain_command(tmp_path: Path) -> None:

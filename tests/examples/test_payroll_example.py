@@ -8,7 +8,7 @@ from decimal import Decimal
 from pathlib import Path
 
 from durable.kit import long_ago
-from examples.runs import Service, command, run
+from examples.runs import Merchant, command, run
 from momopay import Client, Journal
 from momopay.sandbox import Fault
 from patience import until
@@ -45,24 +45,24 @@ def arguments(tmp_path: Path) -> list[str]:
     ]
 
 
-def kill_while_a_payout_hangs(service: Service, tmp_path: Path, dice: random.Random) -> None:
+def kill_while_a_payout_hangs(merchant: Merchant, tmp_path: Path, dice: random.Random) -> None:
     """Kill the payroll at the worst moment: the service has paid, and nobody reads the response."""
     paid_before = dice.randrange(2, PEOPLE - 4)
-    service.sandbox.fail_next("POST", "/b2c/payouts", Fault.callback_lost, times=paid_before)  # changes nothing here
-    service.sandbox.fail_next("POST", "/b2c/payouts", Fault.hang_after_commit)
+    merchant.sandbox.fail_next("POST", "/b2c/payouts", Fault.callback_lost, times=paid_before)  # changes nothing here
+    merchant.sandbox.fail_next("POST", "/b2c/payouts", Fault.hang_after_commit)
     with subprocess.Popen(
-        command("payroll.py", *arguments(tmp_path)), env=service.env(), stdout=subprocess.DEVNULL, text=True
+        command("payroll.py", *arguments(tmp_path)), env=merchant.env(), stdout=subprocess.DEVNULL, text=True
     ) as process:
-        until(lambda: service.moved("payout").total() > paid_before, "the payout that hangs is made")
+        until(lambda: merchant.moved("payout").total() > paid_before, "the payout that hangs is made")
         assert process.poll() is None, "the payroll ended though a payout hangs"
         os.kill(process.pid, signal.SIGKILL)
-    assert service.moved("payout").total() == paid_before + 1
+    assert merchant.moved("payout").total() == paid_before + 1
 
 
-def test_a_killed_run_resumes_and_pays_nobody_twice(service: Service, tmp_path: Path, dice: random.Random) -> None:
-    kill_while_a_payout_hangs(service, tmp_path, dice)
-    resumed = run("payroll.py", *arguments(tmp_path), env=service.env())
-    assert service.moved("payout") == all_once()
+def test_a_killed_run_resumes_and_pays_nobody_twice(merchant: Merchant, tmp_path: Path, dice: random.Random) -> None:
+    kill_while_a_payout_hangs(merchant, tmp_path, dice)
+    resumed = run("payroll.py", *arguments(tmp_path), env=merchant.env())
+    assert merchant.moved("payout") == all_once()
     assert "was sent before" in resumed.stdout
     rows = report(tmp_path / "kept")
     assert rows.keys() == all_once().keys()
@@ -70,40 +70,40 @@ def test_a_killed_run_resumes_and_pays_nobody_twice(service: Service, tmp_path: 
     changed = arguments(tmp_path)
     path = Path(changed[0])
     path.write_text(path.read_text().replace(",1000.50", ",2000.50"))
-    run("payroll.py", *changed, env=service.env(), code=1)
+    run("payroll.py", *changed, env=merchant.env(), code=1)
     assert "was used with another amount" in report(tmp_path / "kept")["SALARY-2026-11-E00"]["note"]
-    assert service.moved("payout") == all_once()
+    assert merchant.moved("payout") == all_once()
 
 
-def test_without_its_journal_it_would_pay_twice(service: Service, tmp_path: Path, dice: random.Random) -> None:
-    kill_while_a_payout_hangs(service, tmp_path, dice)
+def test_without_its_journal_it_would_pay_twice(merchant: Merchant, tmp_path: Path, dice: random.Random) -> None:
+    kill_while_a_payout_hangs(merchant, tmp_path, dice)
     shutil.rmtree(tmp_path / "kept")
-    run("payroll.py", *arguments(tmp_path), env=service.env())
+    run("payroll.py", *arguments(tmp_path), env=merchant.env())
     # A service that honours keys knows the second one, which is the same from any journal.
-    honoured = service.account.switches.payout_keys == "honoured"
-    assert max(service.moved("payout").values()) == (1 if honoured else 2)
+    honoured = merchant.account.switches.payout_keys == "honoured"
+    assert max(merchant.moved("payout").values()) == (1 if honoured else 2)
 
 
-def test_after_missing_funds_and_an_unknown_outcome_it_resumes(service: Service, tmp_path: Path) -> None:
-    enough = service.account.b2c_balance
-    service.account.b2c_balance = Decimal(5_000)
-    service.sandbox.fail_next("POST", "/b2c/payouts", Fault.error_before_commit)
-    assert "Stopped" in run("payroll.py", *arguments(tmp_path), env=service.env(), code=3).stdout
+def test_after_missing_funds_and_an_unknown_outcome_it_resumes(merchant: Merchant, tmp_path: Path) -> None:
+    enough = merchant.account.b2c_balance
+    merchant.account.b2c_balance = Decimal(5_000)
+    merchant.sandbox.fail_next("POST", "/b2c/payouts", Fault.error_before_commit)
+    assert "Stopped" in run("payroll.py", *arguments(tmp_path), env=merchant.env(), code=3).stdout
     unknown = "SALARY-2026-11-E00"
     assert report(tmp_path / "kept")[unknown]["state"] == "UNKNOWN"
-    assert service.moved("payout") == {f"SALARY-2026-11-E{number:02}": 1 for number in range(1, 5)}
-    service.account.b2c_balance = enough
+    assert merchant.moved("payout") == {f"SALARY-2026-11-E{number:02}": 1 for number in range(1, 5)}
+    merchant.account.b2c_balance = enough
     with (
         Journal(f"sqlite:///{tmp_path / 'kept' / 'payouts.db'}") as journal,
-        Client(service.key, base_url=service.sandbox.base_url) as client,
+        Client(merchant.key, base_url=merchant.sandbox.base_url) as client,
     ):
         long_ago(journal)
         client.payouts.release(journal=journal, reference=unknown, by="Wanjiku")
-    run("payroll.py", *arguments(tmp_path), env=service.env())
-    assert service.moved("payout") == all_once()
+    run("payroll.py", *arguments(tmp_path), env=merchant.env())
+    assert merchant.moved("payout") == all_once()
 
 
-def test_an_invalid_file_pays_nobody_and_lists_every_fault(service: Service, tmp_path: Path) -> None:
+def test_an_invalid_file_pays_nobody_and_lists_every_fault(merchant: Merchant, tmp_path: Path) -> None:
     faulty = {
         "E01,0712345678,1.005": "line 3: the amount must be KES 10 or more",
         "E02,0712345678,NaN": "line 4: the amount must be KES 10 or more",
@@ -114,9 +114,9 @@ def test_an_invalid_file_pays_nobody_and_lists_every_fault(service: Service, tmp
     }
     path = tmp_path / "bad.csv"
     path.write_text("\n".join(["employee,phone,amount", "E00,0712345678,100", *faulty]))
-    refused = run("payroll.py", str(path), "--folder", str(tmp_path), "--yes", env=service.env(), code=1)
+    refused = run("payroll.py", str(path), "--folder", str(tmp_path), "--yes", env=merchant.env(), code=1)
     assert [fault for fault in faulty.values() if fault not in refused.stderr] == []
-    assert service.moved("payout").total() == 0
+    assert merchant.moved("payout").total() == 0
 
 
 def test_the_plain_command_pays_on_the_embedded_sandbox(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from examples.runs import EXAMPLES, Service, Web, environment, free_port, run, serving
+from examples.runs import EXAMPLES, Merchant, Web, environment, free_port, run, serving
 from momopay import CallbackSigner
 from momopay.sandbox import CallbackRecord, Fault, Outcome, phone_for
 from patience import until
@@ -16,8 +16,8 @@ from patience import until
 SECRET = "only-for-this-test-0123"
 
 
-def settings(service: Service, port: int, **more: str) -> dict[str, str]:
-    return service.env(MOMOPAY_CALLBACK_SECRET=SECRET, SHOP_URL=f"http://127.0.0.1:{port}", **more)
+def settings(merchant: Merchant, port: int, **more: str) -> dict[str, str]:
+    return merchant.env(MOMOPAY_CALLBACK_SECRET=SECRET, SHOP_URL=f"http://127.0.0.1:{port}", **more)
 
 
 def pay(web: Web, phone: str = "0712345678", order: str = "") -> str:
@@ -39,38 +39,38 @@ def times_paid(web: Web, order: str) -> int:
     return web.log.read_text().count(f"order {order}: PAID")
 
 
-def ends(service: Service, order: str) -> list[CallbackRecord]:
+def ends(merchant: Merchant, order: str) -> list[CallbackRecord]:
     """Return the callbacks about the ends of an order's payments."""
     found: list[CallbackRecord] = []
-    for record in service.sandbox.callbacks:
+    for record in merchant.sandbox.callbacks:
         transaction: Any = record.payload["transaction"]
         if transaction["external_reference"] == order and transaction["status"] != "PROCESSING":
             found.append(record)
     return found
 
 
-def callbacks(service: Service, order: str) -> list[int | None]:
-    return [record.status for record in ends(service, order)]
+def callbacks(merchant: Merchant, order: str) -> list[int | None]:
+    return [record.status for record in ends(merchant, order)]
 
 
 @pytest.fixture
-def web(service: Service, tmp_path: Path) -> Iterator[Web]:
+def web(merchant: Merchant, tmp_path: Path) -> Iterator[Web]:
     port = free_port()
-    with serving("shop.py", tmp_path, port=port, env=settings(service, port)) as web:
+    with serving("shop.py", tmp_path, port=port, env=settings(merchant, port)) as web:
         yield web
 
 
-def test_two_clicks_and_a_callback_that_comes_twice_are_one_payment(web: Web, service: Service) -> None:
-    service.sandbox.fail_next("POST", "/payments/stk", Fault.callback_duplicate)
+def test_two_clicks_and_a_callback_that_comes_twice_are_one_payment(web: Web, merchant: Merchant) -> None:
+    merchant.sandbox.fail_next("POST", "/payments/stk", Fault.callback_duplicate)
     order = re.findall(r'order = "([0-9a-f]{12})"', web.http.get("/").text)[0]
     pay(web, order=order)
     pay(web, order=order)
-    until(lambda: callbacks(service, order) == [200, 200], "the callback came twice")
+    until(lambda: callbacks(merchant, order) == [200, 200], "the callback came twice")
     assert (state_of(web, order), times_paid(web, order)) == ("PAID", 1)
-    assert service.moved("fee")[order] == service.moved("stk")[order] == 1
+    assert merchant.moved("fee")[order] == merchant.moved("stk")[order] == 1
 
 
-def test_without_either_guard_it_would_be_paid_twice(service: Service, tmp_path: Path) -> None:
+def test_without_either_guard_it_would_be_paid_twice(merchant: Merchant, tmp_path: Path) -> None:
     """The journal hands each end to one, and the condition on the state is the second line."""
     careless = (EXAMPLES / "shop.py").read_text()
     for guard, instead in [
@@ -81,45 +81,45 @@ def test_without_either_guard_it_would_be_paid_twice(service: Service, tmp_path:
         assert guard in careless
         careless = careless.replace(guard, instead)
     (tmp_path / "careless.py").write_text(careless)
-    service.sandbox.fail_next("POST", "/payments/stk", Fault.callback_duplicate)
+    merchant.sandbox.fail_next("POST", "/payments/stk", Fault.callback_duplicate)
     port = free_port()
-    with serving(tmp_path / "careless.py", tmp_path, port=port, env=settings(service, port)) as web:
+    with serving(tmp_path / "careless.py", tmp_path, port=port, env=settings(merchant, port)) as web:
         order = pay(web)
         until(lambda: times_paid(web, order) > 1, "it is paid twice")
 
 
-def test_the_sweep_makes_up_for_a_lost_callback_and_a_lost_answer(service: Service, tmp_path: Path) -> None:
+def test_the_sweep_makes_up_for_a_lost_callback_and_a_lost_answer(merchant: Merchant, tmp_path: Path) -> None:
     port = free_port()
-    with serving("shop.py", tmp_path, port=port, env=settings(service, port, SHOP_SWEEP_SECONDS="0.2")) as web:
+    with serving("shop.py", tmp_path, port=port, env=settings(merchant, port, SHOP_SWEEP_SECONDS="0.2")) as web:
         unheard = pay(web, phone_for(Outcome.callback_lost))
-        service.sandbox.fail_next("POST", "/payments/stk", Fault.reset_after_commit)
+        merchant.sandbox.fail_next("POST", "/payments/stk", Fault.reset_after_commit)
         neither = pay(web, phone_for(Outcome.callback_lost))
-        service.sandbox.advance(600)
+        merchant.sandbox.advance(600)
         # The shop prints after it has stored the state.
         until(lambda: times_paid(web, unheard) > 0 and times_paid(web, neither) > 0, "both are paid")
         time.sleep(0.5)  # two more sweeps
         for order in (unheard, neither):
-            assert times_paid(web, order) == service.moved("stk")[order] == 1
+            assert times_paid(web, order) == merchant.moved("stk")[order] == 1
 
 
-def test_forged_callbacks_pay_nothing(web: Web, service: Service) -> None:
+def test_forged_callbacks_pay_nothing(web: Web, merchant: Merchant) -> None:
     paid, unpaid = pay(web), pay(web, phone_for(Outcome.by_hand))
-    until(lambda: callbacks(service, paid) == [200], "the callback is acknowledged")
-    (genuine,) = ends(service, paid)
+    until(lambda: callbacks(merchant, paid) == [200], "the callback is acknowledged")
+    (genuine,) = ends(merchant, paid)
     signed = httpx.URL(genuine.url).raw_path.decode()
     payload: Any = genuine.payload
     forged = {**payload, "transaction": {**payload["transaction"], "external_reference": unpaid}}
-    before = len(service.sandbox.requests)
+    before = len(merchant.sandbox.requests)
     assert web.http.post("/momo", json=genuine.payload).status_code == 403
     assert web.http.post(signed, json=forged).status_code == 403
     assert web.http.post(signed, content=b"garbage").status_code == 400
-    assert len(service.sandbox.requests) == before, "none of these sends a request to the service"
+    assert len(merchant.sandbox.requests) == before, "none of these sends a request to the service"
     leaked = CallbackSigner(SECRET).url("http://shop/momo", reference=unpaid).removeprefix("http://shop")
     assert web.http.post(leaked, json=forged).status_code == 503, "the service's own record says otherwise"
     assert (state_of(web, paid), state_of(web, unpaid)) == ("PAID", "WAITING")
 
 
-def test_what_the_customer_hears_when_no_prompt_is_sent(web: Web, service: Service) -> None:
+def test_what_the_customer_hears_when_no_prompt_is_sent(web: Web, merchant: Merchant) -> None:
     order = pay(web, phone_for(Outcome.by_hand))
     for sent, status, said in [
         ({"order": order, "phone": "0723000001"}, 409, "on the other phone"),
@@ -130,7 +130,7 @@ def test_what_the_customer_hears_when_no_prompt_is_sent(web: Web, service: Servi
         assert (answer.status_code, said in answer.text) == (status, True), answer.text
     assert (state_of(web, order), state_of(web, "0123456789ab")) == ("WAITING", "NOT PAID")
     assert web.http.get("/orders/nowhere").status_code == 404
-    assert service.moved("fee").total() == 1
+    assert merchant.moved("fee").total() == 1
 
 
 def test_the_plain_command_plays_every_step(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from datetime import datetime, time, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
-from examples.runs import EXAMPLES, Service, run
+from examples.runs import EXAMPLES, Merchant, run
 from momopay import Client, Journal
 
 
@@ -20,39 +20,39 @@ def test_the_plain_command_collects_once_and_pays_back() -> None:
     assert (lines["Again"], lines["Wallet"]) == ("no second prompt; INV-42 is SUCCESS", "KES 9998 left for fees")
 
 
-def test_on_a_real_service_it_asks_before_money_moves(service: Service) -> None:
-    assert "nothing was sent" in run("quickstart.py", env=service.env(), typed="\n", code=1).stderr
-    assert service.moved("fee").total() == 0
+def test_on_a_real_service_it_asks_before_money_moves(merchant: Merchant) -> None:
+    assert "nothing was sent" in run("quickstart.py", env=merchant.env(), typed="\n", code=1).stderr
+    assert merchant.moved("fee").total() == 0
 
 
 BRANCHES = tomllib.loads((EXAMPLES / "branches.toml").read_text())
 
 
-def test_a_branch_without_a_channel_stops_the_program_at_its_start(service: Service) -> None:
-    ended = run("branches.py", env=service.env(), code=1)
+def test_a_branch_without_a_channel_stops_the_program_at_its_start(merchant: Merchant) -> None:
+    ended = run("branches.py", env=merchant.env(), code=1)
     assert "LookupError: no channel on the account for: westlands, mombasa" in ended.stderr
 
 
-def test_a_sale_uses_the_channel_and_the_credentials_of_its_branch(service: Service, monkeypatch: Any) -> None:
+def test_a_sale_uses_the_channel_and_the_credentials_of_its_branch(merchant: Merchant, monkeypatch: Any) -> None:
     monkeypatch.syspath_prepend(str(EXAMPLES))
     branches: Any = __import__("branches")
-    with Client(service.key, base_url=service.sandbox.base_url) as client:
+    with Client(merchant.key, base_url=merchant.sandbox.base_url) as client:
         for name in ("westlands", "mombasa"):
             client.channels.create(name=name, type="TILL_NUMBER", shortcode=BRANCHES[name]["shortcode"])
         routes = branches.Branches(client, EXAMPLES / "branches.toml")
         for number, name in enumerate(BRANCHES):
             routes.sell(name, amount=100 + number, phone="0712345678", reference=f"SALE-{number}")
-        service.sandbox.advance(60)
+        merchant.sandbox.advance(60)
         channels = {channel.shortcode: channel.id for channel in client.channels.list()}
     sent: list[Any] = [
         request.json
-        for request in service.sandbox.requests
+        for request in merchant.sandbox.requests
         if request.path == "/payments/stk" and b"SALE-" in request.body
     ]
     expected = [(channels[branch["shortcode"]], branch.get("credential_id")) for branch in BRANCHES.values()]
     assert [(body["channelId"], body.get("credential_id")) for body in sent] == expected
-    assert service.moved("stk") == {"SALE-0": 1, "SALE-1": 1, "SALE-2": 1}
-    shown = run("branches.py", env=service.env())
+    assert merchant.moved("stk") == {"SALE-0": 1, "SALE-1": 1, "SALE-2": 1}
+    shown = run("branches.py", env=merchant.env())
     assert "westlands    1 sales, KES 100" in shown.stdout, shown.stderr
     assert "head-office  1 sales, KES 102" in shown.stdout, shown.stderr
 
@@ -65,28 +65,28 @@ def differences(path: Path) -> dict[str, tuple[str, str]]:
         return {row["reference"]: (row["theirs"], row["remedy"]) for row in csv.DictReader(file)}
 
 
-def test_books_that_agree_and_books_that_differ(service: Service, tmp_path: Path) -> None:
+def test_books_that_agree_and_books_that_differ(merchant: Merchant, tmp_path: Path) -> None:
     journal = tmp_path / "payouts.db"
-    noon = datetime.combine(service.sandbox.now.astimezone(NAIROBI) + timedelta(days=1), time(12), NAIROBI)
-    service.sandbox.advance((noon - service.sandbox.now).total_seconds())  # a day on which no other test makes sales
-    with Client(service.key, base_url=service.sandbox.base_url) as client, Journal(f"sqlite:///{journal}") as payouts:
+    noon = datetime.combine(merchant.sandbox.now.astimezone(NAIROBI) + timedelta(days=1), time(12), NAIROBI)
+    merchant.sandbox.advance((noon - merchant.sandbox.now).total_seconds())  # a day on which no other test makes sales
+    with Client(merchant.key, base_url=merchant.sandbox.base_url) as client, Journal(f"sqlite:///{journal}") as payouts:
         for reference in ("GOOD", "LOST"):
             client.stk.initiate(amount=500, phone="0712345678", account_reference=reference)
         client.payouts.pay_once(journal=payouts, reference="RENT", amount=900, phone="0712345678")
-        service.sandbox.advance(60)
+        merchant.sandbox.advance(60)
         orders, out = tmp_path / "orders.csv", tmp_path / "differences.csv"
         arguments = [str(orders), "--day", str(noon.date()), "--journal", str(journal), "--out", str(out)]
         orders.write_text("reference,amount,state\nGOOD,500,PAID\nLOST,500,PAID\n")
-        run("reconcile.py", *arguments, env=service.env())
+        run("reconcile.py", *arguments, env=merchant.env())
         assert differences(out) == {}
         orders.write_text("reference,amount,state\nGOOD,500,PAID\nLOST,500,WAITING\n")
         client.payouts.initiate(amount=10, phone="0712345678", reference="STRANGER")
-        run("reconcile.py", *arguments, env=service.env(), code=1)
+        run("reconcile.py", *arguments, env=merchant.env(), code=1)
     found = differences(out)
     assert found.keys() == {"LOST", "STRANGER"}
     assert found["LOST"] == ("SUCCESS 500", "paid and not shipped: ship")
     assert found["STRANGER"][1].startswith("not in our journal")
-    assert service.moved("payout") == {"RENT": 1, "STRANGER": 1}, "the comparison pays nobody"
+    assert merchant.moved("payout") == {"RENT": 1, "STRANGER": 1}, "the comparison pays nobody"
 
 
 def test_the_plain_command_finds_one_of_everything() -> None:

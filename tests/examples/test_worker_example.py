@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from celery import Celery
 
-from examples.runs import EXAMPLES, LONGEST, Service, run
+from examples.runs import EXAMPLES, LONGEST, Merchant, run
 from momopay import Journal, JournalState
 from momopay.sandbox import Fault
 from patience import until
@@ -68,10 +68,12 @@ class Workers:
 
 
 @contextmanager
-def application(service: Service, redis_url: str, journal_url: str, folder: Path) -> Generator[tuple[Workers, Celery]]:
+def application(
+    merchant: Merchant, redis_url: str, journal_url: str, folder: Path
+) -> Generator[tuple[Workers, Celery]]:
     """Yield the workers, with beat running, and the application as a producer uses it."""
     seconds = {"WORKER_SWEEP_SECONDS": "4", "WORKER_VISIBILITY_SECONDS": "3"}
-    workers = Workers(service.env(REDIS_URL=redis_url, JOURNAL_URL=journal_url, **seconds), folder)
+    workers = Workers(merchant.env(REDIS_URL=redis_url, JOURNAL_URL=journal_url, **seconds), folder)
     workers.start("beat", "--schedule", str(folder / "beat"))
     producer = Celery("producer", broker=redis_url)
     try:
@@ -90,16 +92,16 @@ def send(producer: Celery, *arguments: Any) -> None:
 
 
 def test_killed_workers_pay_everybody_once(
-    service: Service, postgresql: PostgresqlServer, tmp_path: Path, dice: random.Random
+    merchant: Merchant, postgresql: PostgresqlServer, tmp_path: Path, dice: random.Random
 ) -> None:
-    service.account.rate_limit = 60
+    merchant.account.rate_limit = 60
     references = [f"WIN-{number}" for number in range(24)]
-    begun = len(service.sandbox.requests)
+    begun = len(merchant.sandbox.requests)
     journal_url = postgresql.new_schema()
     with (
         RedisServer() as server,
         connect(server.url, decode_responses=True) as redis,
-        application(service, server.url, journal_url, tmp_path) as (workers, producer),
+        application(merchant, server.url, journal_url, tmp_path) as (workers, producer),
         Journal(journal_url) as journal,
     ):
         for reference in [*references, *dice.sample(references, 6)]:
@@ -107,13 +109,13 @@ def test_killed_workers_pay_everybody_once(
         for invalid in (("X", "x", "0712345678"), ("Y", "1", "0712345678"), ("Z",)):
             send(producer, *invalid)
         # The first payout is made, and its answer never comes.
-        service.sandbox.fail_next("POST", "/b2c/payouts", Fault.hang_after_commit)
+        merchant.sandbox.fail_next("POST", "/b2c/payouts", Fault.hang_after_commit)
         first = workers.start_worker()
-        until(lambda: service.moved("payout").total() >= 1, "the first payout is made")
+        until(lambda: merchant.moved("payout").total() >= 1, "the first payout is made")
         workers.kill(first)
         second = workers.start_worker()
         enough = dice.randrange(4, 20)
-        until(lambda: service.moved("payout").total() >= enough, "the second worker pays")
+        until(lambda: merchant.moved("payout").total() >= enough, "the second worker pays")
         os.kill(dice.choice(children(second.pid)), signal.SIGKILL)
 
         def ended() -> bool:
@@ -135,10 +137,10 @@ def test_killed_workers_pay_everybody_once(
         assert told() == {reference: 1 for reference in references if reference not in left}
         assert redis.keys("*momopay*"), "the log of the shared budget is in Redis"
     assert len(left) <= 2, "only what a killed process was about to send needs a person, and two were killed"
-    paid = service.moved("payout")
+    paid = merchant.moved("payout")
     assert max(paid.values()) == 1, log
     assert set(references) - paid.keys() == left - paid.keys(), log
-    assert {request.status for request in service.sandbox.requests[begun:]} <= {200, None}, "no response was 429"
+    assert {request.status for request in merchant.sandbox.requests[begun:]} <= {200, None}, "no response was 429"
 
 
 def test_the_plain_command(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from polling.kit import MakeSdk, Sdk, Service
+from polling.kit import MakeSdk, Sdk, TimedService
 
 
 @pytest.fixture
@@ -15,7 +15,7 @@ def sdk(client_kind: str) -> Iterator[MakeSdk]:
     """Make a client of each kind: ``sdk(service, **options)``."""
     made = list[Sdk]()
 
-    def make(service: Service, **options: Any) -> Sdk:
+    def make(service: TimedService, **options: Any) -> Sdk:
         made.append(Sdk(client_kind, service, **options))
         return made[-1]
 

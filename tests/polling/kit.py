@@ -24,7 +24,7 @@ MakeSdk = Callable[..., "Sdk"]
 WINDOW = 61.0  # the window of a `RateBudget`, seconds
 
 
-class Service:
+class TimedService:
     """Transactions whose status is a function of time. Each one is a second newer than the one before."""
 
     def __init__(self) -> None:
@@ -91,7 +91,7 @@ class Service:
         )
 
 
-def waiting_client(service: Service, **options: Any) -> tuple[Client, VirtualIO]:
+def waiting_client(service: TimedService, **options: Any) -> tuple[Client, VirtualIO]:
     """Return a blocking client in virtual time that begins at 0; without a budget unless one is given."""
     client, backend = virtual_client(service, **options)
     service.clock = lambda: backend.clock - 1000.0
@@ -110,7 +110,7 @@ class AsyncVirtualIO(VirtualIO):
 class Sdk(Driver):
     """A client of either kind, in virtual time that begins at 0."""
 
-    def __init__(self, client_kind: str, service: Service, **options: Any) -> None:
+    def __init__(self, client_kind: str, service: TimedService, **options: Any) -> None:
         super().__init__(client_kind, api_key=unique_key(), **options)
         self._backend = VirtualIO(service) if client_kind == "blocking" else AsyncVirtualIO(service)
         self._clock = service.clock = lambda: self._backend.clock - 1000.0
@@ -138,7 +138,7 @@ class Sdk(Driver):
 
 
 def in_trio(
-    service: Service,
+    service: TimedService,
     work: Callable[[AsyncClient], Awaitable[Any]],
     budget: RateBudget | None = None,
     transport: httpx.AsyncBaseTransport | None = None,
@@ -186,7 +186,7 @@ def callback(identity: str, status: str) -> bytes:
 class Concurrent:
     """Calls of one asynchronous client, each in a task of its own: what each came to, and when."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: TimedService) -> None:
         self.service = service
         self.seen: dict[str, Transaction] = {}
         self.errors: dict[str, Exception] = {}

@@ -9,7 +9,7 @@ import pytest
 
 import momopay
 from momopay import APIConnectionError, AsyncClient, Callback, RateBudget, TransactionNotFoundError, parse_callback
-from polling.kit import Concurrent, MakeSdk, Service, callback, callers, in_trio, wait_for_each
+from polling.kit import Concurrent, MakeSdk, TimedService, callback, callers, in_trio, wait_for_each
 from virtual import refusal
 
 LIST = "/transactions"
@@ -24,7 +24,7 @@ def reported(identity: str, status: str = "SUCCESS", **fields: Any) -> Callback:
 class Outcomes(Concurrent):
     """What each of some confirmations came to, begun at the same time unless a later one is given."""
 
-    def __init__(self, service: Service, *callbacks: Callback) -> None:
+    def __init__(self, service: TimedService, *callbacks: Callback) -> None:
         super().__init__(service)
         self.callbacks = list(callbacks)
         self.client: AsyncClient
@@ -46,7 +46,7 @@ class Outcomes(Concurrent):
         return callers(self.client, "confirmations") == []
 
 
-def held(service: Service, path: str, seconds: float, count: int = 1) -> httpx.MockTransport:
+def held(service: TimedService, path: str, seconds: float, count: int = 1) -> httpx.MockTransport:
     """Answer at once, but for the first so many requests of that path, which take so long."""
     holds = [seconds] * count
 
@@ -60,12 +60,12 @@ def held(service: Service, path: str, seconds: float, count: int = 1) -> httpx.M
     return httpx.MockTransport(respond)
 
 
-def slow(service: Service) -> httpx.MockTransport:
+def slow(service: TimedService) -> httpx.MockTransport:
     return held(service, "", 0.0)
 
 
-def ended(count: int, status: str = "SUCCESS") -> tuple[Service, list[str]]:
-    service = Service()
+def ended(count: int, status: str = "SUCCESS") -> tuple[TimedService, list[str]]:
+    service = TimedService()
     return service, service.add_many(count, (0.0, status))
 
 
@@ -160,7 +160,7 @@ def test_a_mismatch_is_claimed_only_after_a_read_by_id() -> None:
 
 
 def test_a_callback_that_tells_no_end_is_read_by_id() -> None:
-    service = Service()
+    service = TimedService()
     identities = service.add_many(3)
     held_back = [reported(identity, "PENDING") for identity in identities]
     outcomes = Outcomes(service, *(each.model_copy(update={"event_type": "transaction.held"}) for each in held_back))

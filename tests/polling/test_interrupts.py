@@ -10,7 +10,7 @@ import pytest
 
 from momopay import Client, MomoPayError, PollSchedule, parse_callback
 from momopay._polling.loop import PollLoop
-from polling.kit import BASE, Service, callback
+from polling.kit import BASE, TimedService, callback
 from strikes import MARKS, Striker
 
 pytestmark = MARKS
@@ -21,7 +21,7 @@ AT_ONCE = PollSchedule(first=0.0, every=0.05, limit=2.0)
 
 def struck_client(count: int) -> tuple[bool, int]:
     """Strike calls of this thread while another one waits, too; return whether all others end, and the strikes."""
-    service = Service()
+    service = TimedService()
     identities = service.add_many(3, (0.0, "SUCCESS"))
     others_end, stop = True, threading.Event()
     with Client("pk_test_struck", base_url=BASE, budget=None, transport=httpx.MockTransport(service.respond)) as client:

@@ -19,14 +19,14 @@ from momopay.events import BudgetWaited
 from momopay.types import Lane
 from patience import until
 from polling import kit
-from polling.kit import BASE, WINDOW, Concurrent, Service, callback, in_trio, wait_for_each, waiting_client
+from polling.kit import BASE, WINDOW, Concurrent, TimedService, callback, in_trio, wait_for_each, waiting_client
 from virtual import refusal
 
 LIST = "/transactions"
 
 
 def test_many_waits_share_one_page(sdk: kit.MakeSdk) -> None:
-    service = Service()
+    service = TimedService()
     for number in range(50):
         service.add(f"t{number}", (float(number), "SUCCESS"))
     driver = sdk(service)
@@ -38,7 +38,7 @@ def test_many_waits_share_one_page(sdk: kit.MakeSdk) -> None:
 
 
 def test_one_that_is_due_shares_a_page_with_those_due_within_an_interval() -> None:
-    service = Service()
+    service = TimedService()
     service.add_many(2, (0.0, "SUCCESS"))
 
     async def work(client: AsyncClient) -> None:
@@ -53,7 +53,7 @@ def test_one_that_is_due_shares_a_page_with_those_due_within_an_interval() -> No
 
 @pytest.mark.parametrize(("notified_at", "read_at"), [(99.0, 15.0), (2.0, 2.0)])
 def test_many_waits_for_one_transaction_are_one_read(notified_at: float, read_at: float) -> None:
-    service = Service()
+    service = TimedService()
     service.add("a", (0.0, "SUCCESS"))
 
     async def work(client: AsyncClient) -> None:
@@ -69,7 +69,7 @@ def test_many_waits_for_one_transaction_are_one_read(notified_at: float, read_at
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 @pytest.mark.parametrize("call", ["wait", "confirm"])
 def test_the_child_of_a_fork_does_not_wait_for_the_poll_of_its_parent(call: str) -> None:
-    service, parent = Service(), os.getpid()
+    service, parent = TimedService(), os.getpid()
     service.add("t0", (0.0, "SUCCESS"))
     under_way, forked = threading.Event(), threading.Event()
 
@@ -106,7 +106,7 @@ def test_the_child_of_a_fork_does_not_wait_for_the_poll_of_its_parent(call: str)
 def test_the_walk_goes_down_to_the_oldest_and_no_further(
     count: int, wanted: Sequence[int], pages: int, by_id: list[int]
 ) -> None:
-    service = Service()
+    service = TimedService()
     service.add_many(count, (0.0, "SUCCESS"))
     client, _ = waiting_client(service)
     assert len(list(client.transactions.wait_all([f"t{number}" for number in wanted]))) == len(wanted)
@@ -120,7 +120,7 @@ def test_the_walk_goes_down_to_the_oldest_and_no_further(
     ids=["a repeated cursor", "an empty page", "a cursor that is always new, and nothing else"],
 )
 def test_a_list_that_leads_nowhere_ends_the_walk(items: int, cursors: list[str], pages: int) -> None:
-    service = Service()
+    service = TimedService()
     service.add_many(150, (0.0, "SUCCESS"))
     client, backend = waiting_client(service)
 
@@ -137,7 +137,7 @@ def test_a_list_that_leads_nowhere_ends_the_walk(items: int, cursors: list[str],
 
 
 def test_an_item_of_the_list_that_cannot_be_read_is_read_by_id(sdk: kit.MakeSdk) -> None:
-    service = Service()
+    service = TimedService()
     service.add("damaged", (0.0, "SUCCESS"), phone=None)
     service.add_many(150, (0.0, "SUCCESS"))
     ends = sdk(service).ends("damaged", "t0", "t149")
@@ -146,7 +146,7 @@ def test_an_item_of_the_list_that_cannot_be_read_is_read_by_id(sdk: kit.MakeSdk)
 
 
 def test_one_whose_reads_always_fail_holds_back_the_others_for_one_interval_at_most() -> None:
-    service = Service()
+    service = TimedService()
     service.add("broken")
     service.add("good", (0.0, "SUCCESS"))
     service.unlisted.update({"broken", "good"})
@@ -157,7 +157,7 @@ def test_one_whose_reads_always_fail_holds_back_the_others_for_one_interval_at_m
 
 
 def test_a_refusal_of_the_page_ends_every_wait() -> None:
-    service = Service()
+    service = TimedService()
     service.add_many(3)
     service.failures = [(401, refusal("INVALID_API_KEY"))] * 3
 
@@ -168,7 +168,7 @@ def test_a_refusal_of_the_page_ends_every_wait() -> None:
 
 @pytest.mark.parametrize("failed", [False, True], ids=["success", "failure"])
 def test_one_notified_wait_reads_its_transaction_and_no_other(*, failed: bool) -> None:
-    service = Service()
+    service = TimedService()
     service.add("a", (1.0, "FAILED" if failed else "SUCCESS"))
     service.add("b")
     ends = list[momopay.Transaction]()
@@ -191,7 +191,7 @@ def test_one_notified_wait_reads_its_transaction_and_no_other(*, failed: bool) -
 
 @pytest.mark.parametrize(("count", "used"), [(2, 0), (20, 58)], ids=["together", "while a request queues"])
 def test_waits_that_are_notified_share_a_page(count: int, used: int) -> None:
-    service, budget = Service(), RateBudget()
+    service, budget = TimedService(), RateBudget()
     service.add_many(count, (1.0, "SUCCESS"))
     service.add("other", (70.0, "SUCCESS"))
 
@@ -212,7 +212,7 @@ def test_waits_that_are_notified_share_a_page(count: int, used: int) -> None:
 
 
 def test_a_notification_that_comes_during_the_request_causes_another() -> None:
-    service = Service()
+    service = TimedService()
     service.add("a", (3.0, "SUCCESS"))
 
     async def respond(request: httpx.Request) -> httpx.Response:
@@ -232,7 +232,7 @@ def test_a_notification_that_comes_during_the_request_causes_another() -> None:
 
 
 def test_a_cancelled_poll_keeps_the_notifications() -> None:
-    service, who, polls = Service(), ContextVar[str]("who"), list[str]()
+    service, who, polls = TimedService(), ContextVar[str]("who"), list[str]()
     service.add_many(3, (1.0, "SUCCESS"))
     waits = Concurrent(service)
 
@@ -262,7 +262,7 @@ def test_a_cancelled_poll_keeps_the_notifications() -> None:
 
 def test_polls_use_the_lane_that_gives_way(sdk: kit.MakeSdk) -> None:
     """One request fits into the window, so that each has to wait for its slot, and tells its lane."""
-    service, seen = Service(), list[Any]()
+    service, seen = TimedService(), list[Any]()
     service.add_many(120, (0.0, "FAILED"))
     driver = sdk(service, budget=RateBudget(requests=1), on_event=seen.append)
     driver.ends("t0", "t1", "t119", schedule=PollSchedule(every=100.0, limit=1000.0))
@@ -274,7 +274,7 @@ def test_polls_use_the_lane_that_gives_way(sdk: kit.MakeSdk) -> None:
 
 
 def test_a_wait_is_woken_by_the_first_page_while_the_search_goes_on() -> None:
-    service, ended = Service(), list[float]()
+    service, ended = TimedService(), list[float]()
     service.add_many(150, (0.0, "SUCCESS"))
 
     async def respond(request: httpx.Request) -> httpx.Response:

@@ -32,7 +32,7 @@ from momopay import (
 )
 from momopay._polling.loop import is_transient
 from momopay.events import Event, WaitEnded
-from polling.kit import START, Concurrent, MakeSdk, Service, callback, in_trio, waiting_client
+from polling.kit import START, Concurrent, MakeSdk, TimedService, callback, in_trio, waiting_client
 from virtual import envelope, refusal, transaction
 
 HTML = (200, b"<html>")
@@ -40,7 +40,7 @@ LIST = "/transactions"
 
 
 def test_one_wait_reads_by_id_on_the_schedule_of_the_service(sdk: MakeSdk) -> None:
-    service = Service()
+    service = TimedService()
     service.add("a", (50.0, "PROCESSING"), (60.0, "SUCCESS"))
     ended = sdk(service)(lambda client: client.transactions.wait("a"))
     assert (ended.status, ended.result_desc) == ("SUCCESS", "done")
@@ -48,7 +48,7 @@ def test_one_wait_reads_by_id_on_the_schedule_of_the_service(sdk: MakeSdk) -> No
 
 
 def test_an_unknown_status_never_ends_a_wait_and_the_limit_does(sdk: MakeSdk) -> None:
-    service = Service()
+    service = TimedService()
     service.add("a", (0.0, "HELD"))
     with pytest.raises(WaitTimeoutError, match="transaction a has not ended after 300 s") as caught:
         sdk(service)(lambda client: client.transactions.wait("a"))
@@ -64,7 +64,7 @@ def test_an_unknown_status_never_ends_a_wait_and_the_limit_does(sdk: MakeSdk) ->
 
 
 def test_an_error_of_the_predicate_reaches_its_caller_and_no_other_wait() -> None:
-    service = Service()
+    service = TimedService()
     service.add_many(2, (0.0, "SUCCESS"))
 
     events = list[Event]()
@@ -85,7 +85,7 @@ def test_an_error_of_the_predicate_reaches_its_caller_and_no_other_wait() -> Non
 
 
 def test_transient_failures_and_429s_do_not_end_a_wait(sdk: MakeSdk) -> None:
-    service = Service()
+    service = TimedService()
     service.add("a", (0.0, "SUCCESS"))
     service.failures = [
         *(HTML, (503, b""), (429, refusal("RATE_LIMIT_EXCEEDED", resetInSeconds=4000))),
@@ -99,7 +99,7 @@ def test_transient_failures_and_429s_do_not_end_a_wait(sdk: MakeSdk) -> None:
     "between", [[(503, b"")], [(429, refusal("TOO_MANY_REQUESTS"))], []], ids=["5xx", "429", "a record"]
 )
 def test_malformed_answers_that_are_not_in_a_row_do_not_end_a_wait(between: list[Any]) -> None:
-    service = Service()
+    service = TimedService()
     service.add("a", (40.0, "SUCCESS"))
     record = [(200, {"success": True, "data": service.record("a"), "requestId": "r"})]
     service.failures = [HTML, *(between or record), HTML]
@@ -109,7 +109,7 @@ def test_malformed_answers_that_are_not_in_a_row_do_not_end_a_wait(between: list
 
 @pytest.mark.parametrize("of", ["pages", "one transaction", "another transaction"])
 def test_malformed_answers_end_the_waits_that_they_were_read_for(of: str) -> None:
-    service = Service()
+    service = TimedService()
     waits = Concurrent(service)
     service.add_many(3, (60.0, "SUCCESS"))
     if of == "pages":
@@ -127,7 +127,7 @@ def test_malformed_answers_end_the_waits_that_they_were_read_for(of: str) -> Non
 
 def test_a_known_end_is_returned_even_if_its_reason_cannot_be_read(sdk: MakeSdk) -> None:
     """As where the read fails, or lags behind the list."""
-    service = Service()
+    service = TimedService()
     service.add_many(3, (0.0, "FAILED"))
     service.broken = {"t0": HTML, "t1": (503, b""), "t2": (200, envelope(transaction("t2", "PENDING")))}
     ends = sdk(service, max_attempts=1).ends("t0", "t1", "t2")
@@ -140,7 +140,7 @@ def test_a_known_end_is_returned_even_if_its_reason_cannot_be_read(sdk: MakeSdk)
 def test_a_read_after_a_callback_that_shows_no_end_leaves_the_wait_to_its_schedule(
     sdk: MakeSdk, status: str, failures: list[tuple[int, Any]]
 ) -> None:
-    service = Service()
+    service = TimedService()
     service.add("a", (4.5, status))
     service.failures = failures
     driver = sdk(service)
@@ -151,7 +151,7 @@ def test_a_read_after_a_callback_that_shows_no_end_leaves_the_wait_to_its_schedu
 
 @pytest.mark.parametrize("status", ["FAILED", "CANCELLED", "EXPIRED"])
 def test_an_end_without_success_costs_one_read_more_for_its_result_code(sdk: MakeSdk, status: str) -> None:
-    service = Service()
+    service = TimedService()
     service.add("a", (0.0, "SUCCESS"))
     service.add("b", (0.0, status))
     ends = {ended.transaction_id: ended for _, ended in sdk(service).ends("a", "b")}
@@ -160,7 +160,7 @@ def test_an_end_without_success_costs_one_read_more_for_its_result_code(sdk: Mak
 
 
 def test_without_a_slot_in_time_an_end_without_success_has_the_fields_of_the_list(sdk: MakeSdk) -> None:
-    service = Service()
+    service = TimedService()
     service.add_many(2, (0.0, "FAILED"))
     ends = sdk(service, budget=momopay.RateBudget(requests=1)).ends("t0", "t1")
     assert [(when, each.status, each.result_desc) for when, each in ends] == [(15.0, "FAILED", None)] * 2
@@ -172,7 +172,7 @@ def test_an_end_waits_three_intervals_for_its_result_code_and_never_beyond_the_l
     limit: float, ended_at: float
 ) -> None:
     """Also if it is one of many, and another call has the turn to poll."""
-    service = Service()
+    service = TimedService()
     waits = Concurrent(service)
     for identity in ("t0", "t1", "slow", "pending"):
         service.add(identity, (0.0, "PENDING" if identity == "pending" else "FAILED"))
@@ -195,7 +195,7 @@ def test_an_end_waits_three_intervals_for_its_result_code_and_never_beyond_the_l
 
 
 def test_a_predicate_may_depend_on_fields_that_only_a_full_read_has() -> None:
-    service = Service()
+    service = TimedService()
     service.add("a", (20.0, "FAILED"))
     service.add("b")
     client, _ = waiting_client(service)
@@ -210,7 +210,7 @@ def test_a_predicate_may_depend_on_fields_that_only_a_full_read_has() -> None:
 @pytest.mark.parametrize("failing_until", [0.0, 50.0])
 def test_a_failed_payout_is_read_in_full_once_for_each_status_and_not_after_every_page(failing_until: float) -> None:
     """A full read that failed is made again when a page shows that end again."""
-    service = Service()
+    service = TimedService()
     service.add("a", (0.0, "FAILED"), (60.0, "REVERSED"), type="B2C")
     service.add("b")
     client, backend = waiting_client(service, max_attempts=1)
@@ -226,7 +226,7 @@ def test_a_failed_payout_is_read_in_full_once_for_each_status_and_not_after_ever
 @pytest.mark.parametrize("kind", ["payment", "entry"])
 def test_a_failed_payout_has_not_settled_where_a_read_leaves_its_type_out(sdk: MakeSdk, kind: str) -> None:
     """The journal's payment or entry says that it is a payout, which may still be REVERSED."""
-    service = Service()
+    service = TimedService()
     service.add("a", (0.0, "FAILED"), (60.0, "REVERSED"), type=None)
     given: Payment | JournalEntry = Payment(
         kind=EntryKind.PAYOUT,
@@ -244,7 +244,7 @@ def test_a_failed_payout_has_not_settled_where_a_read_leaves_its_type_out(sdk: M
 
 
 def test_what_ends_one_wait_does_not_end_the_others_and_one_error_names_each(sdk: MakeSdk) -> None:
-    service, seen = Service(), list[Event]()
+    service, seen = TimedService(), list[Event]()
     service.add("a", (0.0, "SUCCESS"))
     service.add("late", (40.0, "FAILED"))
     service.add_many(2)
@@ -270,7 +270,7 @@ def test_what_ends_one_wait_does_not_end_the_others_and_one_error_names_each(sdk
 
 @pytest.mark.parametrize("answer", [(404, refusal("TRANSACTION_NOT_FOUND")), (400, refusal("INVALID_UUID"))])
 def test_a_single_transaction_that_is_not_found_is_named(sdk: MakeSdk, answer: tuple[int, Any]) -> None:
-    service = Service()
+    service = TimedService()
     service.add("a", (40.0, "SUCCESS"))
     service.broken["gone"] = answer
     driver = sdk(service)
@@ -286,7 +286,7 @@ def test_a_single_transaction_that_is_not_found_is_named(sdk: MakeSdk, answer: t
 def test_what_the_service_has_accepted_may_be_missing_for_a_minute(
     sdk: MakeSdk, found_from: float, ends: float, *, by_record: bool
 ) -> None:
-    service = Service()
+    service = TimedService()
     service.unlisted.add(service.add(f"t-{found_from}-{by_record}", (0.0, "SUCCESS")))
     service.broken = dict.fromkeys([*service.moves, "typed"], (404, refusal("TRANSACTION_NOT_FOUND")))
     driver = sdk(service)
@@ -304,7 +304,7 @@ def test_what_the_service_has_accepted_may_be_missing_for_a_minute(
 
 @pytest.mark.parametrize("wrong", ["", "..", "x" * 300, 7, None])
 def test_what_is_not_an_id_is_refused_at_once(wrong: Any) -> None:
-    service = Service()
+    service = TimedService()
     client, _ = waiting_client(service)
     for call in (lambda: client.transactions.wait_all(["a", wrong]), lambda: client.transactions.wait(wrong)):
         with pytest.raises(RequestValidationError, match="transaction_id"):
@@ -328,7 +328,7 @@ def begun(client: momopay.Client, identity: str, **schedule: float) -> Iterator[
 
 
 def test_each_wait_keeps_its_own_interval() -> None:
-    service = Service()
+    service = TimedService()
     service.add("slow")
     service.add("quick", (0.5, "SUCCESS"))
     client, _ = waiting_client(service)
@@ -341,7 +341,7 @@ def test_each_wait_keeps_its_own_interval() -> None:
 
 
 def test_waits_that_are_over_cost_no_request() -> None:
-    service = Service()
+    service = TimedService()
     service.add("abandoned")
     service.add("a", (100.0, "SUCCESS"))
     client, backend = waiting_client(service)
@@ -363,7 +363,7 @@ def test_waits_that_are_over_cost_no_request() -> None:
 
 @pytest.mark.parametrize("status", ["SUCCESS", "FAILED"])
 def test_what_has_already_ended_is_returned_at_once(status: str) -> None:
-    service = Service()
+    service = TimedService()
     service.add("a", (0.0, status))
     service.add("b")
     client, backend = waiting_client(service)
@@ -377,7 +377,7 @@ def test_what_has_already_ended_is_returned_at_once(status: str) -> None:
 @pytest.mark.parametrize("leave", ["break", "an error", "the end"])
 def test_an_iteration_that_is_left_costs_nobody_a_request(leave: str) -> None:
     """Without a ResourceWarning of trio's, which would be an error here."""
-    service = Service()
+    service = TimedService()
     service.add("a", (20.0, "SUCCESS"))
     service.add("b", (200.0, "SUCCESS") if leave != "the end" else (20.0, "SUCCESS"))
     service.add("c", (100.0, "SUCCESS"))

@@ -1,6 +1,5 @@
 """What the tests of the probe share: an account with a history, and a client whose sleeps move the sandbox's clock."""
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +10,7 @@ from momopay import Client
 from momopay._transport.sync_backend import SyncBackend
 from momopay.probe import Profile, probe
 from momopay.sandbox import Account, Outcome, ReceivedRequest, Sandbox, phone_for
-from virtual import VirtualSignal, install_backend
+from virtual import VirtualSignal, install_backend, refusal
 
 OTHER: dict[str, Any] = {
     "naming": "snake_case",
@@ -166,5 +165,5 @@ class Scene:
         return [channel.name for channel in self.account.live_channels()]
 
 
-def refusal(status: int, code: str) -> httpx.Response:
-    return httpx.Response(status, content=json.dumps({"success": False, "error": {"code": code, "message": "No."}}))
+def error_response(status: int, code: str) -> httpx.Response:
+    return httpx.Response(status, json=refusal(code))

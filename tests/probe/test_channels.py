@@ -8,7 +8,7 @@ import pytest
 from in_turn import in_turn
 from momopay import InvalidApiKeyError
 from momopay.sandbox import Channel, Fault
-from probe.kit import Scene, refusal
+from probe.kit import Scene, error_response
 from probe.other_service import OtherService, probed
 
 pytestmark = pytest.mark.usefixtures("few_requests")
@@ -86,14 +86,14 @@ def test_a_channel_that_cannot_be_deleted_is_named(scene: Scene) -> None:
     assert scene.notes[-1].startswith(f"The channel {scene.channels[1]!r} may be left, or")
     assert len(scene.channels) == 2
     # The same with a key that is revoked meanwhile.
-    scene.service.instead = lambda _request: refusal(401, "INVALID_API_KEY") if scene.channels[2:] else None
+    scene.service.instead = lambda _request: error_response(401, "INVALID_API_KEY") if scene.channels[2:] else None
     with pytest.raises(InvalidApiKeyError):
         scene.probe(write=True)
     assert scene.notes[-1].startswith(f"The channel {scene.channels[2]!r} may be left, or")
 
 
 def test_nothing_is_created_where_nothing_can_be_listed(scene: Scene) -> None:
-    scene.answer("GET", CHANNELS, lambda: refusal(401, "NO_RIGHT"))
+    scene.answer("GET", CHANNELS, lambda: error_response(401, "NO_RIGHT"))
     assert (scene.probe(write=True).facts["channels_read"], scene.methods) == ("401 NO_RIGHT", {"GET"})
     assert scene.notes[0].startswith("The channels cannot be listed")
 

@@ -11,7 +11,7 @@ import pytest
 from momopay import ConfigurationError, EntryKind, Journal, OutcomeUnknownError, TransactionStatus
 from momopay.probe import Spend
 from momopay.sandbox import Fault, MovementKind, Outcome, phone_for
-from probe.kit import Scene, refusal
+from probe.kit import Scene, error_response
 
 pytestmark = pytest.mark.usefixtures("few_requests")
 
@@ -73,7 +73,7 @@ def test_a_second_prompt_with_the_same_reference(scene: Scene, journal: Journal)
 def test_a_second_prompt_that_is_refused(scene: Scene, journal: Journal, status: int) -> None:
     def refuse_the_second(request: httpx.Request) -> httpx.Response | None:
         sent = [each.method for each in scene.sandbox.requests].count("POST")
-        return refusal(status, "DUPLICATE") if request.method == "POST" and sent else None
+        return error_response(status, "DUPLICATE") if request.method == "POST" and sent else None
 
     scene.service.instead = refuse_the_second
     is_unknown = status == 409  # the SDK takes an unknown code with this status for an unknown outcome
@@ -110,7 +110,7 @@ def test_a_prompt_that_is_not_shown_at_once(scene: Scene, journal: Journal) -> N
         if request.method == "GET" and "/transactions" in request.url.path and response.is_success and seconds < 12:
             is_list = request.url.path.endswith("/transactions")
             empty: dict[str, Any] = {"success": True, "data": {"items": [], "nextCursor": None, "overview": {}}}
-            return httpx.Response(200, json=empty) if is_list else refusal(404, "TRANSACTION_NOT_FOUND")
+            return httpx.Response(200, json=empty) if is_list else error_response(404, "TRANSACTION_NOT_FOUND")
         return None
 
     scene.service.edit = hide
@@ -223,7 +223,7 @@ def test_a_payout_that_is_refused_is_not_sent_again(scene: Scene, journal: Journ
 
 @pytest.mark.parametrize(("status", "seen"), [(409, "409 DUPLICATE_IDEMPOTENCY_KEY"), (502, None), (429, None)])
 def test_a_repeat_that_shows_no_id(scene: Scene, journal: Journal, status: int, seen: str | None) -> None:
-    refuse = refusal(status, "DUPLICATE_IDEMPOTENCY_KEY")
+    refuse = error_response(status, "DUPLICATE_IDEMPOTENCY_KEY")
     scene.service.instead = lambda request: refuse if request.method == "POST" and paid_out(scene) else None
     found = scene.probe(spend=spend(journal, Outcome.success, 20)).findings["payout_keys"]
     assert (found.value, found.unnamed, paid_out(scene)) == ("unknown", seen, [10])

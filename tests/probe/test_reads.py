@@ -11,7 +11,7 @@ from in_turn import in_turn
 from momopay import ProtocolError
 from momopay.probe import Profile
 from momopay.sandbox import Outcome
-from probe.kit import OTHER, Scene, refusal
+from probe.kit import OTHER, Scene, error_response
 from probe.other_service import PHONE, OtherService, probed
 
 KEY = "pk_live_secretkey"
@@ -199,13 +199,13 @@ def test_other_kinds_of_answers_are_found(scene: Scene) -> None:
     scene.prompt(Outcome.success)
     before = scene.probe()
     for path, answer, name in (
-        ("-4", refusal(500, "INTERNAL"), "transaction_not_found"),
-        ("/momopay-probe", refusal(500, "INTERNAL"), "malformed_transaction_id"),
-        ("limit=100", refusal(403, "FORBIDDEN"), "list_read"),
+        ("-4", error_response(500, "INTERNAL"), "transaction_not_found"),
+        ("/momopay-probe", error_response(500, "INTERNAL"), "malformed_transaction_id"),
+        ("limit=100", error_response(403, "FORBIDDEN"), "list_read"),
         ("limit=100", httpx.Response(200, json={"success": True, "data": {"transactions": []}}), "page_fields"),
         ("limit=100", httpx.Response(200, content=b"<html>Please log in</html>"), "list_read"),
         ("/balance", httpx.Response(200, json={"success": True, "result": {}}), "envelope_fields"),
-        ("cursor=", refusal(500, "INTERNAL"), "invalid_cursor"),
+        ("cursor=", error_response(500, "INTERNAL"), "invalid_cursor"),
         ("limit=101", httpx.Response(200, json={"success": True, "data": {"items": []}}), "limit_above_100"),
     ):
         scene.answer("GET", path, lambda: httpx.Response(answer.status_code, content=answer.content))  # noqa: B023  used at once

@@ -13,7 +13,7 @@ from momopay.probe import ROWS, Cost, Spend, probe
 from momopay.sandbox import Fault, Outcome, Sandbox, phone_for
 from momopay.sandbox._accounts import load_profile
 from momopay.types import Lane
-from probe.kit import Scene, refusal
+from probe.kit import Scene, error_response
 
 SWITCHES = {row.name: row for row in ROWS if row.is_switch}
 MOST_VALUES = max(len(row.values) for row in SWITCHES.values())
@@ -141,7 +141,7 @@ def test_a_refused_key_ends_it(scene: Scene) -> None:
     ],
 )
 def test_a_401_on_one_path_is_a_fact_about_it(scene: Scene, path: str, name: str) -> None:
-    scene.answer("GET", path, lambda: refusal(401, "NO_RIGHT"))
+    scene.answer("GET", path, lambda: error_response(401, "NO_RIGHT"))
     found = scene.probe()
     assert (found.facts[name], found.switches["transaction_not_found_status"]) == ("401 NO_RIGHT", 404)
 
@@ -151,7 +151,7 @@ def test_a_key_that_is_revoked_meanwhile_keeps_what_was_found(scene: Scene) -> N
 
     def revoked(_request: httpx.Request) -> httpx.Response | None:
         asked = any("cursor" in str(request.query) for request in scene.sandbox.requests)
-        return refusal(401, "INVALID_API_KEY") if asked else None
+        return error_response(401, "INVALID_API_KEY") if asked else None
 
     scene.service.instead = revoked
     with pytest.raises(InvalidApiKeyError):

@@ -9,7 +9,7 @@ from in_turn import in_turn
 from momopay import Client, RateBudget
 from momopay.probe import Profile, probe
 from momopay.types import Lane
-from probe.kit import OtherTime, Scene, refusal
+from probe.kit import OtherTime, Scene, error_response
 from probe.other_service import OtherService
 from virtual import install_backend
 
@@ -58,7 +58,7 @@ class Counting(OtherService):
         passed, reset = getattr(self, self.rule)() if self.is_counting else (True, 0)
         if passed:
             return super().handle_request(request)
-        refused = refusal(429, "RATE_LIMIT_EXCEEDED").json()
+        refused = error_response(429, "RATE_LIMIT_EXCEEDED").json()
         refused["error"]["details"] = self.details
         return httpx.Response(429, json=refused, headers={"retry-after": str(reset)})
 

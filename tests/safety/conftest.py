@@ -10,7 +10,7 @@ from drivers import Drive
 from durable.conftest import account, client_kind, empty, sdk, url
 from momopay import Journal
 from momopay.sandbox import Account, Sandbox
-from safety.kit import Between, DatabaseClock, Shop
+from safety.kit import Between, DatabaseClock, FragileShop
 
 __all__ = ["account", "client_kind", "empty", "sdk", "url"]  # fixtures that the tests of durable calls have too
 
@@ -39,6 +39,6 @@ def shop(
     journal: Journal,
     database_clock: DatabaseClock,
     between: Between,
-) -> Shop:
+) -> FragileShop:
     sdk = drive(api_key=key, base_url=sandbox.base_url, transport=between, deadline=3.0)
-    return Shop(sandbox, key, account, journal, sdk, database_clock, between)
+    return FragileShop(sandbox, key, account, journal, sdk, database_clock, between)

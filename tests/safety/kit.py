@@ -18,8 +18,7 @@ import httpx
 import pytest
 from sqlalchemy import Engine, event
 
-from durable.kit import Call, collect, pay, refund, release, sweep
-from durable.kit import Shop as DurableShop
+from durable.kit import Call, Shop, collect, pay, refund, release, sweep
 from journal.kit import COLLECTION, execute
 from momopay import Journal, JournalEntry, OutcomeUnknownError
 from momopay.sandbox import Sandbox
@@ -149,7 +148,7 @@ class DatabaseClock:
 
 
 @dataclass
-class Shop(DurableShop):
+class FragileShop(Shop):
     """A shop whose connection and clocks a test may disturb."""
 
     clock: DatabaseClock

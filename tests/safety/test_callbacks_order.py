@@ -12,7 +12,7 @@ from durable.kit import BY_HAND, Handler
 from journal.kit import callback_body
 from momopay import CallbackSigner, EntryKind, OutcomeUnknownError, RequestValidationError, parse_callback
 from momopay.sandbox import Fault, Outcome
-from safety.kit import SEARCH_AGAIN, Shop, records_of
+from safety.kit import SEARCH_AGAIN, FragileShop, records_of
 
 
 def to_prompt(identity: str) -> dict[str, Any]:
@@ -20,7 +20,7 @@ def to_prompt(identity: str) -> dict[str, Any]:
     return body
 
 
-def webhook(shop: Shop) -> Callable[[dict[str, Any]], object]:
+def webhook(shop: FragileShop) -> Callable[[dict[str, Any]], object]:
     """Return what receives a callback at the URL that was signed for o."""
     signer = CallbackSigner("a secret that is long enough to be kept")
     signed = signer.url("http://127.0.0.1/momo", reference="o")
@@ -39,7 +39,7 @@ def webhook(shop: Shop) -> Callable[[dict[str, Any]], object]:
 
 @pytest.mark.parametrize(("kind", "status"), [(EntryKind.PAYOUT, "PENDING"), (EntryKind.COLLECTION, "FAILED")])
 def test_what_a_callback_paid_stays_paid_whatever_reads_a_stale_record(
-    shop: Shop, kind: EntryKind, status: str
+    shop: FragileShop, kind: EntryKind, status: str
 ) -> None:
     """By the same call again, sweeps, a day's reconciliation and `settle`: no second prompt, and no other status."""
     made = shop.pay() if kind is EntryKind.PAYOUT else shop.collect()
@@ -75,7 +75,7 @@ def test_what_a_callback_paid_stays_paid_whatever_reads_a_stale_record(
     assert shop.payouts + shop.prompts == 1
 
 
-def test_an_invented_transaction_pays_no_order_and_raises_no_cap(shop: Shop) -> None:
+def test_an_invented_transaction_pays_no_order_and_raises_no_cap(shop: FragileShop) -> None:
     """A valid token proves the order and not the id: no prompt until a read of the service shows it."""
     deliver = webhook(shop)
     prompt = shop.collect()
@@ -94,7 +94,7 @@ def test_an_invented_transaction_pays_no_order_and_raises_no_cap(shop: Shop) -> 
     assert not shop.order().paid_twice
 
 
-def test_a_true_callback_about_a_prompt_whose_answer_was_lost_counts(shop: Shop) -> None:
+def test_a_true_callback_about_a_prompt_whose_answer_was_lost_counts(shop: FragileShop) -> None:
     """The control of the one above: what the service shows is recorded, whether the callback or a sweep is first."""
     deliver = webhook(shop)
     shop.sandbox.fail_next("POST", "/payments/stk", Fault.error_after_commit)
@@ -120,7 +120,7 @@ ODD: list[dict[str, str]] = [
 
 
 @pytest.mark.parametrize("url", ["sqlite", pytest.param("postgresql", marks=pytest.mark.whole)], indirect=True)
-def test_a_sweep_settles_everything_else(shop: Shop) -> None:
+def test_a_sweep_settles_everything_else(shop: FragileShop) -> None:
     """Payouts are paid, and the records of all but one have a value that cannot be kept, as has a stranger's.
 
     It is left out with a WARNING: the rest of its payment, and all others, settle.

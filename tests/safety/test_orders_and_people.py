@@ -8,16 +8,16 @@ import pytest
 from journal.kit import PHONE, callback
 from momopay import DuplicateCollectionError, JournalState, OutcomeUnknownError, RequestValidationError
 from momopay.sandbox import Fault
-from safety.kit import HOUR, OTHER_PHONE, SEARCH_AGAIN, Shop
+from safety.kit import HOUR, OTHER_PHONE, SEARCH_AGAIN, FragileShop
 
 METER = "METER-7"
 
 
-def phones(shop: Shop, kind: str) -> list[str]:
+def phones(shop: FragileShop, kind: str) -> list[str]:
     return [each.phone for each in shop.sandbox.ledger if str(each.kind) == kind]
 
 
-def test_a_customer_may_pay_from_another_phone_and_never_another_amount(shop: Shop) -> None:
+def test_a_customer_may_pay_from_another_phone_and_never_another_amount(shop: FragileShop) -> None:
     """Once the first prompt has ended, the second goes to the new phone, and a refund to the one that paid."""
     shop.sandbox.end_next("by_hand", times=9)
     shop.sandbox.cancel(shop.collect(phone=PHONE).transaction_id)
@@ -36,7 +36,7 @@ def test_a_customer_may_pay_from_another_phone_and_never_another_amount(shop: Sh
 
 
 @pytest.mark.parametrize("answer_is_lost", [False, True])
-def test_while_a_prompt_is_open_another_phone_is_refused(shop: Shop, answer_is_lost: bool) -> None:
+def test_while_a_prompt_is_open_another_phone_is_refused(shop: FragileShop, answer_is_lost: bool) -> None:
     """Also while it is unresolved. Once it is known, the error says which phone, masked, and since when."""
     shop.sandbox.end_next("by_hand", times=9)
     if answer_is_lost:
@@ -57,7 +57,7 @@ def test_while_a_prompt_is_open_another_phone_is_refused(shop: Shop, answer_is_l
     assert phones(shop, "stk") == [PHONE]
 
 
-def test_what_belongs_to_another_order_is_not_taken(shop: Shop) -> None:
+def test_what_belongs_to_another_order_is_not_taken(shop: FragileShop) -> None:
     """The second order's prompt was never sent; the first order's payment of the same amount is not its own."""
     first = shop.collect("o", account_reference=METER)
     shop.settle(first)
@@ -76,14 +76,14 @@ def test_what_belongs_to_another_order_is_not_taken(shop: Shop) -> None:
     assert shop.prompts == 2
 
 
-def lose(shop: Shop, reference: str, fault: Fault, amount: int = 10) -> None:
+def lose(shop: FragileShop, reference: str, fault: Fault, amount: int = 10) -> None:
     shop.sandbox.fail_next("POST", "/payments/stk", fault)
     with pytest.raises(OutcomeUnknownError):
         shop.collect(reference, account_reference=METER, amount=amount)
 
 
 @pytest.fixture
-def released(shop: Shop) -> Shop:
+def released(shop: FragileShop) -> FragileShop:
     """The order "o" of the meter was not made, and was released, ten minutes ago."""
     lose(shop, "o", Fault.error_before_commit)
     shop.later(HOUR)
@@ -93,7 +93,7 @@ def released(shop: Shop) -> Shop:
 
 
 @pytest.mark.parametrize("shown_to", ["collect_once", "settle", "sweep"])
-def test_what_may_be_an_unresolved_orders_is_not_taken_for_another_one(released: Shop, shown_to: str) -> None:
+def test_what_may_be_an_unresolved_orders_is_not_taken_for_another_one(released: FragileShop, shown_to: str) -> None:
     lose(released, "O-2", Fault.error_after_commit)
     (made,) = released(lambda client: client.transactions.list())
     released.settle(made)
@@ -107,7 +107,7 @@ def test_what_may_be_an_unresolved_orders_is_not_taken_for_another_one(released:
     assert made.transaction_id not in released.order().transaction_ids
 
 
-def test_an_order_waits_for_an_unresolved_one_whose_prompt_would_be_a_near_match(released: Shop) -> None:
+def test_an_order_waits_for_an_unresolved_one_whose_prompt_would_be_a_near_match(released: FragileShop) -> None:
     """It has another amount. Once it is found, the first order goes on."""
     released.send_unresolved(released.collect, "O-2", account_reference=METER, amount=25)
     with pytest.raises(RequestValidationError, match="that of another order"):
@@ -117,14 +117,14 @@ def test_an_order_waits_for_an_unresolved_one_whose_prompt_would_be_a_near_match
     assert released.collect("o", account_reference=METER).is_new
 
 
-def test_unresolved_orders_do_not_wait_for_each_other(shop: Shop) -> None:
+def test_unresolved_orders_do_not_wait_for_each_other(shop: FragileShop) -> None:
     for reference, amount in (("o", 10), ("O-2", 25)):
         lose(shop, reference, Fault.error_after_commit, amount)
     shop.sweep()
     assert shop.order().state is shop.order("O-2").state is JournalState.ACCEPTED
 
 
-def test_a_refund_reads_an_order_whose_callback_was_lost(shop: Shop) -> None:
+def test_a_refund_reads_an_order_whose_callback_was_lost(shop: FragileShop) -> None:
     prompt = shop.collect()
     with pytest.raises(RequestValidationError):  # the control: the customer has not paid yet
         shop.refund()
@@ -135,7 +135,7 @@ def test_a_refund_reads_an_order_whose_callback_was_lost(shop: Shop) -> None:
 
 
 @pytest.mark.parametrize("known_by", ["callback", "sweep"])
-def test_an_answer_with_a_foreign_id_takes_nothing_from_its_owner(shop: Shop, known_by: str) -> None:
+def test_an_answer_with_a_foreign_id_takes_nothing_from_its_owner(shop: FragileShop, known_by: str) -> None:
     """The owner's answer was lost, so its id is nobody's yet when a broken answer names it for another payout."""
     shop.send_unresolved(shop.pay, "OWNER")
     shop.between.deliver()

@@ -11,13 +11,13 @@ import pytest
 
 import momopay
 from momopay.sandbox import Fault
-from safety.kit import HOUR, OTHER_PHONE, SEARCH_AGAIN, Shop, criticals
+from safety.kit import HOUR, OTHER_PHONE, SEARCH_AGAIN, FragileShop, criticals
 from virtual import refusal
 
 _CALL = re.compile(r"client\.payouts\.refund\(([^()]*(?:\([^()]*\)[^()]*)*)\)")
 
 
-def two_prompts(shop: Shop) -> tuple[str, str]:
+def two_prompts(shop: FragileShop) -> tuple[str, str]:
     """Send a prompt that the customer cancels, and another one that is paid; return their ids."""
     shop.account.switches.late_pin = True
     first = shop.collect()
@@ -27,7 +27,7 @@ def two_prompts(shop: Shop) -> tuple[str, str]:
     return first.transaction_id, second.transaction_id
 
 
-def pay_late(shop: Shop, identity: str) -> None:
+def pay_late(shop: FragileShop, identity: str) -> None:
     """Let the customer enter the PIN for a prompt that had ended, and the service confirm it."""
     shop.sandbox.enter_pin(identity)
     shop.later(60)
@@ -46,7 +46,7 @@ def critical_calls(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("refunded", [True, False])
-def test_the_call_in_the_message_pays_back(shop: Shop, caplog: pytest.LogCaptureFixture, refunded: bool) -> None:
+def test_the_call_in_the_message_pays_back(shop: FragileShop, caplog: pytest.LogCaptureFixture, refunded: bool) -> None:
     """Also if the second payment was refunded as o-R1 before the first came late: it needs another reference."""
     first, second = two_prompts(shop)
     shop.sweep()
@@ -67,7 +67,7 @@ def test_the_call_in_the_message_pays_back(shop: Shop, caplog: pytest.LogCapture
     assert shop.journal.check().paid_twice == ()
 
 
-def test_an_old_refund_is_not_returned_while_more_is_to_be_paid_back(shop: Shop) -> None:
+def test_an_old_refund_is_not_returned_while_more_is_to_be_paid_back(shop: FragileShop) -> None:
     """`refund(of=...)` names the free reference, and does not call the old refund a success."""
     first, _second = two_prompts(shop)
     shop.sweep()
@@ -93,7 +93,9 @@ MINUTES = timedelta(minutes=10)
         (MINUTES, timedelta(0)),  # Date is ahead of updatedAt
     ],
 )
-def test_the_second_look_comes_late_enough_by_every_clock(shop: Shop, date: timedelta | None, times: timedelta) -> None:
+def test_the_second_look_comes_late_enough_by_every_clock(
+    shop: FragileShop, date: timedelta | None, times: timedelta
+) -> None:
     """A sweep at once after the end must not use up the second look at the prompt that ended; there is no third."""
     shop.between.date_shift, shop.between.time_shift = date, times
     first, second = two_prompts(shop)
@@ -114,7 +116,7 @@ def test_the_second_look_comes_late_enough_by_every_clock(shop: Shop, date: time
 
 # A lease ends after the client's deadline of 3 s at the earliest, and the wait begins then.
 @pytest.mark.parametrize(("waited", "how"), [(3.0 + 50.0, {}), (0.0, {"searched_elsewhere": True})])
-def test_what_is_executed_late_cannot_be_released_early(shop: Shop, waited: float, how: dict[str, Any]) -> None:
+def test_what_is_executed_late_cannot_be_released_early(shop: FragileShop, waited: float, how: dict[str, Any]) -> None:
     """The wait counts from the latest attempt, although its own call reported UNKNOWN. What was made is never free."""
     shop.send_unresolved(shop.pay)
     shop.later(waited)
@@ -132,7 +134,7 @@ def test_what_is_executed_late_cannot_be_released_early(shop: Shop, waited: floa
 
 
 @pytest.mark.parametrize("ahead", [0.0, 24 * HOUR])
-def test_a_payout_that_follows_its_release_is_recorded_by_a_later_sweep(shop: Shop, ahead: float) -> None:
+def test_a_payout_that_follows_its_release_is_recorded_by_a_later_sweep(shop: FragileShop, ahead: float) -> None:
     """A sweep searches once more, ten minutes after the release, and not sooner for good, by whatever clock."""
     shop.send_unresolved(shop.pay)
     shop.later(HOUR)
@@ -149,7 +151,7 @@ def test_a_payout_that_follows_its_release_is_recorded_by_a_later_sweep(shop: Sh
     assert shop.paid_out == {"r": 10}
 
 
-def test_a_payout_made_twice_after_a_release_is_critical(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_payout_made_twice_after_a_release_is_critical(shop: FragileShop, caplog: pytest.LogCaptureFixture) -> None:
     shop.send_unresolved(shop.pay)
     shop.later(HOUR)
     shop.release()
@@ -169,7 +171,7 @@ def test_a_payout_made_twice_after_a_release_is_critical(shop: Shop, caplog: pyt
 
 
 def test_a_second_attempt_that_was_lost_too_is_searched_for_once_the_first_is_found(
-    shop: Shop, caplog: pytest.LogCaptureFixture
+    shop: FragileShop, caplog: pytest.LogCaptureFixture
 ) -> None:
     shop.send_unresolved(shop.pay)
     shop.later(HOUR)
@@ -188,7 +190,9 @@ def test_a_second_attempt_that_was_lost_too_is_searched_for_once_the_first_is_fo
     assert set(shop.entry().transaction_ids) == {first, shop.newest()}
 
 
-def test_what_only_looks_like_a_released_prompt_is_a_warning(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_only_looks_like_a_released_prompt_is_a_warning(
+    shop: FragileShop, caplog: pytest.LogCaptureFixture
+) -> None:
     """The order went on with another phone, so nothing proves that the first prompt was its own."""
     shop.send_unresolved(shop.collect)
     shop.later(HOUR)
@@ -201,7 +205,7 @@ def test_what_only_looks_like_a_released_prompt_is_a_warning(shop: Shop, caplog:
     assert shop.order().transaction_ids == (second.transaction_id,)
 
 
-def test_the_list_is_searched_once_more_and_not_for_ever(shop: Shop) -> None:
+def test_the_list_is_searched_once_more_and_not_for_ever(shop: FragileShop) -> None:
     shop.send_unresolved(shop.pay)
     shop.later(HOUR)
     shop.release()
@@ -212,7 +216,7 @@ def test_the_list_is_searched_once_more_and_not_for_ever(shop: Shop) -> None:
         assert len(shop.between.requests) - before == requests
 
 
-def crowd(shop: Shop) -> None:
+def crowd(shop: FragileShop) -> None:
     """Make a page of other people's payouts, newer than all there is."""
     with httpx.Client(base_url=shop.sandbox.base_url, auth=(shop.key, ""), trust_env=False, verify=False) as others:
         for number in range(100):
@@ -224,7 +228,7 @@ AHEAD, BEHIND = timedelta(hours=3), timedelta(hours=-3)
 
 
 @pytest.mark.parametrize(("payer", "has_date"), [(AHEAD, True), (BEHIND, False)])
-def test_a_payer_whose_clock_is_hours_off_pays_once(shop: Shop, payer: timedelta, has_date: bool) -> None:
+def test_a_payer_whose_clock_is_hours_off_pays_once(shop: FragileShop, payer: timedelta, has_date: bool) -> None:
     """The payout was made and its answer lost. With a `Date` header it is found; without one, never sent again.
 
     The control: what was refused for good is sent again, hours later and behind a crowd.

@@ -8,15 +8,15 @@ from cli.kit import Shell
 from drivers import Drive, Driver, unique_key
 from durable.kit import KEY_CHECK, pay, pay_all
 from momopay import ConfigurationError, EntryKind, JournalState
-from safety.kit import DURABLE, Shop, moved
+from safety.kit import DURABLE, FragileShop, moved
 
 
-def stranger(shop: Shop, drive: Drive) -> Driver:
+def stranger(shop: FragileShop, drive: Drive) -> Driver:
     """Make a client with the key of another account, which no journal has seen."""
     return drive(api_key=unique_key(), base_url=shop.sandbox.base_url, transport=shop.between, deadline=3.0)
 
 
-def prepare(shop: Shop) -> None:
+def prepare(shop: FragileShop) -> None:
     """Give the journal a past: an order that was paid, a payout, and an unresolved one."""
     prompt = shop.collect()
     shop.settle(prompt)
@@ -27,7 +27,7 @@ def prepare(shop: Shop) -> None:
     shop.between.requests.clear()
 
 
-def test_the_key_of_another_account_is_refused(shop: Shop, drive: Drive) -> None:
+def test_the_key_of_another_account_is_refused(shop: FragileShop, drive: Drive) -> None:
     """An unknown key is asked for its tenant before anything else. A payroll stops before its first row."""
     prepare(shop)
     before = shop.sandbox.ledger
@@ -42,7 +42,7 @@ def test_the_key_of_another_account_is_refused(shop: Shop, drive: Drive) -> None
     assert shop.sandbox.ledger == before
 
 
-def test_the_right_key_goes_on_after_a_wrong_one(shop: Shop, drive: Drive) -> None:
+def test_the_right_key_goes_on_after_a_wrong_one(shop: FragileShop, drive: Drive) -> None:
     """The control: the wrong key binds nothing, and blocks no reference of the right one."""
     prepare(shop)
     with pytest.raises(ConfigurationError):
@@ -54,7 +54,7 @@ def test_the_right_key_goes_on_after_a_wrong_one(shop: Shop, drive: Drive) -> No
     assert shop.paid_out == {"MADE": 10, "NEW": 10, "LAST": 10}
 
 
-def test_every_command_that_checks_tells(shop: Shop, url: str, tmp_path: Path) -> None:
+def test_every_command_that_checks_tells(shop: FragileShop, url: str, tmp_path: Path) -> None:
     """`payouts run`, `doctor` and `journal check` fail with the wrong key; the right one pays."""
     prepare(shop)
     shop.journal.close()

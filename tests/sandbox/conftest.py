@@ -7,7 +7,7 @@ import pytest
 
 from momopay.sandbox import Sandbox
 from sandbox.browser import Page, new_page
-from sandbox.kit import KEY, Service, client
+from sandbox.kit import KEY, Routes, client
 
 
 @pytest.fixture
@@ -41,8 +41,8 @@ def control(sandbox: Sandbox, shared_control: httpx.Client) -> httpx.Client:
 
 
 @pytest.fixture
-def service(api: httpx.Client) -> Service:
-    return Service(api)
+def service(api: httpx.Client) -> Routes:
+    return Routes(api)
 
 
 @pytest.fixture(scope="session")

@@ -63,7 +63,7 @@ class BusyReceiver:
         receiver.answer = answer
 
 
-class Service:
+class Routes:
     """The endpoints, with bodies that are valid unless changed."""
 
     def __init__(self, api: httpx.Client) -> None:
@@ -96,9 +96,9 @@ def client(base_url: str, key: str = KEY) -> httpx.Client:
 
 
 @contextmanager
-def own_sandbox(**options: Any) -> Generator[tuple[Sandbox, Service]]:
+def own_sandbox(**options: Any) -> Generator[tuple[Sandbox, Routes]]:
     with Sandbox(**options) as sandbox, client(sandbox.base_url) as api:
-        yield sandbox, Service(api)
+        yield sandbox, Routes(api)
 
 
 def payouts(sandbox: Sandbox) -> int:
@@ -125,7 +125,7 @@ def data(response: httpx.Response) -> Any:
     return envelope["data"]
 
 
-def refusal(response: httpx.Response) -> tuple[int, str]:
+def error_of(response: httpx.Response) -> tuple[int, str]:
     """Status and code of an error, once the envelope around it is right."""
     envelope = response.json()
     assert (set(envelope), envelope["success"]) == ({"success", "error", "requestId"}, False)

@@ -12,10 +12,10 @@ import pytest
 from in_turn import in_turn
 from momopay.sandbox import Refusal, Sandbox, Switches
 from momopay.sandbox._accounts import key_of, mask_key
-from sandbox.kit import KEY, Service, client, data, refusal
+from sandbox.kit import KEY, Routes, client, data, error_of
 
 
-def test_reset_restores_accounts_in_place(sandbox: Sandbox, service: Service) -> None:
+def test_reset_restores_accounts_in_place(sandbox: Sandbox, service: Routes) -> None:
     account = sandbox.account(KEY)
     for target, name, value in ((account, "fee", -1), (account, "typo", 1), (account.switches, "naming", "kebab")):
         with pytest.raises(ValueError, match=name):
@@ -63,9 +63,9 @@ def test_a_wrong_change_changes_nothing(control: httpx.Client, sandbox: Sandbox)
     changes += [{"kyc_approved": False, "switches": each} for each in switches]
     bodies: list[Any] = [[], {}, {"key": 5}, {"tenant_id": "nope"}, *({"key": KEY, "change": each} for each in changes)]
     for body in bodies:
-        assert refusal(control.post("/sandbox/account", content=json.dumps(body))) == (400, "VALIDATION_ERROR")
+        assert error_of(control.post("/sandbox/account", content=json.dumps(body))) == (400, "VALIDATION_ERROR")
         assert sandbox.account(KEY).model_dump() == before
-    assert refusal(control.post("/sandbox/account", json={"key": "pk_live_a"})) == (401, "INVALID_API_KEY")
+    assert error_of(control.post("/sandbox/account", json={"key": "pk_live_a"})) == (401, "INVALID_API_KEY")
     with pytest.raises(ValueError, match="pk_test_"):
         sandbox.account("pk_live_a")
 
@@ -130,7 +130,7 @@ def test_a_key_is_the_user_name_and_shown_by_its_last_four_characters_at_most() 
 def test_any_other_key_than_a_test_key_is_refused(sandbox: Sandbox, key: str | None) -> None:
     auth = None if key is None else (key, "")
     response = httpx.post(f"{sandbox.base_url}/payments/stk", auth=auth, trust_env=False, verify=False)
-    assert (refusal(response), "www-authenticate" in response.headers) == ((401, "INVALID_API_KEY"), key is None)
+    assert (error_of(response), "www-authenticate" in response.headers) == ((401, "INVALID_API_KEY"), key is None)
 
 
 def test_each_key_is_an_account_with_a_rate_limit_of_its_own(sandbox: Sandbox, api: httpx.Client) -> None:
@@ -140,7 +140,7 @@ def test_each_key_is_an_account_with_a_rate_limit_of_its_own(sandbox: Sandbox, a
         data(api.get("/transactions"))
     sandbox.advance(20)
     response = api.get("/wallets/service/balance")
-    assert refusal(response) == (429, "RATE_LIMIT_EXCEEDED")
+    assert error_of(response) == (429, "RATE_LIMIT_EXCEEDED")
     assert response.json()["error"]["details"] == {"limit": 60, "remaining": 0, "resetInSeconds": 40}
     assert response.headers["retry-after"] == "40"
     with client(sandbox.base_url, "pk_test_other") as other:

@@ -14,14 +14,14 @@ from starlette.types import ASGIApp
 from in_turn import in_turn
 from momopay.sandbox import Fault, Sandbox
 from momopay.sandbox._control_api import ACTIONS, VIEWS
-from sandbox.kit import Service, client, data, refusal
+from sandbox.kit import Routes, client, data, error_of
 
 
 def test_unknown_paths_and_methods_get_an_envelope(api: httpx.Client, control: httpx.Client) -> None:
     ids = set[str]()
     for asked, path in ((api, "/nope"), (control, "/nope"), (control, "/v1"), (api, "/transactions/")):
         answer = asked.get(path)
-        assert refusal(answer) == (404, "NOT_FOUND")
+        assert error_of(answer) == (404, "NOT_FOUND")
         ids.add(answer.json()["requestId"])
     assert len(ids) == 4
     assert api.head("/transactions").status_code == 405
@@ -32,7 +32,7 @@ def test_a_defect_of_the_sandbox_is_an_envelope_too(control: httpx.Client, sandb
     vars(engine)["catch_up"] = None
     response = control.get("/sandbox/state")
     del vars(engine)["catch_up"]
-    assert refusal(response) == (500, "INTERNAL_ERROR")
+    assert error_of(response) == (500, "INTERNAL_ERROR")
 
 
 def test_a_page_may_run_its_own_script_only(control: httpx.Client) -> None:
@@ -68,14 +68,14 @@ def test_other_sites_are_refused(control: httpx.Client, sandbox: Sandbox, header
     routes = [("POST", f"/sandbox/{name}") for name in ACTIONS]
     routes += [("GET", f"/sandbox/{name}") for name in (*VIEWS, "events")]
     for method, path in routes if headers == EVIL_HOST else (routes[0], routes[-1]):
-        assert refusal(control.request(method, path, headers=headers)) == (403, "FORBIDDEN")
+        assert error_of(control.request(method, path, headers=headers)) == (403, "FORBIDDEN")
     assert len(data(control.get("/sandbox/state"))["outcomes"]) == 1
 
 
 def test_a_link_may_lead_to_a_page_but_not_under_another_name(control: httpx.Client) -> None:
     for path in ("/", "/docs"):
         assert control.get(path, headers={"Sec-Fetch-Site": "cross-site"}).status_code == 200
-        assert refusal(control.get(path, headers={"Host": "evil.example"})) == (403, "FORBIDDEN")
+        assert error_of(control.get(path, headers={"Host": "evil.example"})) == (403, "FORBIDDEN")
 
 
 def test_a_name_that_was_allowed_is_the_sandboxs_own_and_another_site_stays_another() -> None:
@@ -96,9 +96,9 @@ def test_a_name_that_was_allowed_is_the_sandboxs_own_and_another_site_stays_anot
             {"Host": named, "Origin": "http://sandbox:1"},
             {"Host": named, "Sec-Fetch-Site": "cross-site"},
         ):
-            assert refusal(control.get("/sandbox/state", headers=headers)) == (403, "FORBIDDEN")
+            assert error_of(control.get("/sandbox/state", headers=headers)) == (403, "FORBIDDEN")
         for path in ("/", "/docs", "/openapi.json", "/v1/transactions"):  # as other machines can reach it
-            assert refusal(control.get(path, headers={"Host": "other"})) == (403, "FORBIDDEN")
+            assert error_of(control.get(path, headers={"Host": "other"})) == (403, "FORBIDDEN")
 
 
 GLOBAL = """
@@ -148,10 +148,10 @@ def test_middleware_that_is_added_to_the_application() -> None:
     fresh.app.add_middleware(GZipMiddleware, minimum_size=10)
     fresh.app.add_middleware(ReadsBodies, bodies=bodies)
     with fresh, client(fresh.base_url) as api:
-        service = Service(api)
+        service = Routes(api)
         data(service.payout())
         fresh.fail_next("POST", "/b2c/payouts", Fault.error_after_commit)
-        assert refusal(service.payout()) == (500, "INTERNAL_ERROR")
+        assert error_of(service.payout()) == (500, "INTERNAL_ERROR")
         fresh.fail_next("POST", "/b2c/payouts", Fault.reset_after_commit)
         with pytest.raises(httpx.ReadError):
             service.payout()

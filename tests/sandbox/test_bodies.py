@@ -24,7 +24,7 @@ from momopay.sandbox._bodies import (
     parse_json,
     read_body,
 )
-from sandbox.kit import KEY, Service, data, refusal
+from sandbox.kit import KEY, Routes, data, error_of
 
 VALID: dict[type[Body], dict[str, Any]] = {
     StkBody: {"amount": 1, "phone": "x"},
@@ -96,19 +96,19 @@ def test_limits_are_inclusive() -> None:
                 read_body(model, json.dumps(body).encode(), Switches())
 
 
-def test_with_strict_fields_everything_not_called_optional_is_required(service: Service, sandbox: Sandbox) -> None:
+def test_with_strict_fields_everything_not_called_optional_is_required(service: Routes, sandbox: Sandbox) -> None:
     sandbox.account(KEY).switches.strict_fields = True
     url = "https://shop.example/momo"
     response = service.stk()
-    assert refusal(response) == (400, "VALIDATION_ERROR")
+    assert error_of(response) == (400, "VALIDATION_ERROR")
     assert response.json()["error"]["details"] == {"fields": {"callbackUrl": "is required"}}
-    assert refusal(service.payout(callbackUrl=url)) == (400, "VALIDATION_ERROR")
+    assert error_of(service.payout(callbackUrl=url)) == (400, "VALIDATION_ERROR")
     data(service.stk(callbackUrl=url))
     data(service.payout(currency="KES", callbackUrl=url))
 
 
 def test_a_body_over_1_mib_is_refused(api: httpx.Client, sandbox: Sandbox) -> None:
-    assert refusal(api.post("/payments/stk", content=b" " * (1 << 21))) == (413, "PAYLOAD_TOO_LARGE")
+    assert error_of(api.post("/payments/stk", content=b" " * (1 << 21))) == (413, "PAYLOAD_TOO_LARGE")
     # Kept to one byte over the limit, so that a client cannot fill the memory.
     assert len(sandbox.requests[0].body) == (1 << 20) + 1
 

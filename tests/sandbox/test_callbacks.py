@@ -7,7 +7,7 @@ import pytest
 
 from momopay.sandbox import Fault, Outcome, Sandbox, phone_for
 from momopay.sandbox._records import Delivery, PostResult
-from sandbox.kit import KEY, Receiver, Service, client, own_sandbox, transaction_id
+from sandbox.kit import KEY, Receiver, Routes, client, own_sandbox, transaction_id
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -21,7 +21,7 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
     ],
 )
 def test_the_payload_of_an_end_without_success(
-    service: Service, sandbox: Sandbox, receiver: Receiver, outcome: Outcome, says: tuple[str, str, str]
+    service: Routes, sandbox: Sandbox, receiver: Receiver, outcome: Outcome, says: tuple[str, str, str]
 ) -> None:
     service.stk(callbackUrl=receiver.url, phone=phone_for(outcome))
     sandbox.advance(60)
@@ -40,7 +40,7 @@ def test_the_payload_of_an_end_without_success(
     assert (again["event_type"], again["transaction"]["status"]) == (says[0], shown)
 
 
-def test_when_a_failed_payout_calls_back(service: Service, sandbox: Sandbox, receiver: Receiver) -> None:
+def test_when_a_failed_payout_calls_back(service: Routes, sandbox: Sandbox, receiver: Receiver) -> None:
     service.payout(callbackUrl=receiver.url, phone=phone_for(Outcome.reversed))
     sandbox.advance(60)
     assert [body["transaction"]["status"] for body in receiver.bodies] == ["FAILED"]
@@ -55,7 +55,7 @@ def test_when_a_failed_payout_calls_back(service: Service, sandbox: Sandbox, rec
 
 @pytest.mark.parametrize(("posts", "expected"), [(6, [0, 10, 40, 100, 220, 520]), (5, [0, 10, 40, 100, 220])])
 def test_a_refused_callback_is_retried(
-    service: Service, sandbox: Sandbox, receiver: Receiver, posts: Any, expected: list[float]
+    service: Routes, sandbox: Sandbox, receiver: Receiver, posts: Any, expected: list[float]
 ) -> None:
     sandbox.account(KEY).switches.callback_posts = posts
     receiver.answer = lambda _body: 500
@@ -78,7 +78,7 @@ def test_a_refused_callback_is_retried(
     assert sandbox.callbacks[-1].acknowledged
 
 
-def test_a_callback_to_another_host_is_recorded_and_not_sent(service: Service, sandbox: Sandbox) -> None:
+def test_a_callback_to_another_host_is_recorded_and_not_sent(service: Routes, sandbox: Sandbox) -> None:
     service.stk(callbackUrl="https://shop.example/momo")
     sandbox.advance(10_000)
     assert [record.error for record in sandbox.callbacks] == ["not sent: not loopback"] * 6
@@ -92,7 +92,7 @@ def test_a_callback_to_a_host_that_was_named_is_sent(receiver: Receiver) -> None
     assert [body["event_type"] for body in receiver.bodies] == ["transaction.success"]
 
 
-def test_lost_by_the_number_by_a_plan_or_by_a_fault(service: Service, sandbox: Sandbox, receiver: Receiver) -> None:
+def test_lost_by_the_number_by_a_plan_or_by_a_fault(service: Routes, sandbox: Sandbox, receiver: Receiver) -> None:
     sandbox.fail_next("POST", "/payments/stk", Fault.callback_lost)
     service.stk(callbackUrl=receiver.url)
     sandbox.end_next(Outcome.callback_lost)
@@ -104,7 +104,7 @@ def test_lost_by_the_number_by_a_plan_or_by_a_fault(service: Service, sandbox: S
     assert service.read(lost)["status"] == "SUCCESS"
 
 
-def test_duplicate_and_late(service: Service, sandbox: Sandbox, receiver: Receiver) -> None:
+def test_duplicate_and_late(service: Routes, sandbox: Sandbox, receiver: Receiver) -> None:
     sandbox.fail_next("POST", "/payments/stk", Fault.callback_duplicate)
     service.stk(callbackUrl=receiver.url)
     sandbox.advance(36)
@@ -118,7 +118,7 @@ def test_duplicate_and_late(service: Service, sandbox: Sandbox, receiver: Receiv
     assert len(receiver.bodies) == 3
 
 
-def test_a_reordered_callback_is_held_once(service: Service, sandbox: Sandbox, receiver: Receiver) -> None:
+def test_a_reordered_callback_is_held_once(service: Routes, sandbox: Sandbox, receiver: Receiver) -> None:
     receiver.answer = lambda _body: 500
     sandbox.fail_next("POST", "/payments/stk", Fault.callback_reordered)
     held = transaction_id(service.stk(callbackUrl=receiver.url))
@@ -129,7 +129,7 @@ def test_a_reordered_callback_is_held_once(service: Service, sandbox: Sandbox, r
         assert [record.attempt for record in sandbox.callbacks if record.transaction_id == held] == attempts
 
 
-def test_reordered_arrives_after_the_next_one(service: Service, sandbox: Sandbox, receiver: Receiver) -> None:
+def test_reordered_arrives_after_the_next_one(service: Routes, sandbox: Sandbox, receiver: Receiver) -> None:
     sandbox.fail_next("POST", "/payments/stk", Fault.callback_reordered, times=2)
     first = service.stk(callbackUrl=receiver.url)
     sandbox.advance(1)
@@ -139,7 +139,7 @@ def test_reordered_arrives_after_the_next_one(service: Service, sandbox: Sandbox
     alone = transaction_id(service.stk(callbackUrl=receiver.url))
     sandbox.advance(35)
     with client(sandbox.base_url, "pk_test_other") as other:
-        Service(other).stk(callbackUrl=receiver.url)
+        Routes(other).stk(callbackUrl=receiver.url)
     sandbox.advance(59)
     assert alone not in {record.transaction_id for record in sandbox.callbacks}, "another account's releases nothing"
     sandbox.advance(1)

@@ -12,14 +12,14 @@ from momopay.sandbox._bodies import PayoutBody
 from momopay.sandbox._control_api import choices
 from momopay.sandbox._payments import Call, initiate_payout
 from momopay.sandbox._records import KEPT, RequestLog
-from sandbox.kit import KEY, Receiver, Service, client, data, refusal, transaction_id
+from sandbox.kit import KEY, Receiver, Routes, client, data, error_of, transaction_id
 
 
 def act(control: httpx.Client, name: str, **body: Any) -> Any:
     return data(control.post(f"/sandbox/{name}", json=body))
 
 
-def test_a_whole_test_without_python(service: Service, control: httpx.Client, receiver: Receiver) -> None:
+def test_a_whole_test_without_python(service: Routes, control: httpx.Client, receiver: Receiver) -> None:
     sent = transaction_id(service.stk(phone=phone_for(Outcome.by_hand), callbackUrl=receiver.url))
     assert act(control, "enter_pin", id=sent)["status"] == "PROCESSING"
     state = act(control, "advance", seconds=30)
@@ -33,26 +33,26 @@ def test_a_whole_test_without_python(service: Service, control: httpx.Client, re
     assert data(control.get("/sandbox/state"))["transactions"] == []
 
 
-def test_the_other_two_actions_on_a_prompt(service: Service, control: httpx.Client) -> None:
+def test_the_other_two_actions_on_a_prompt(service: Routes, control: httpx.Client) -> None:
     cancelled, ignored = (transaction_id(service.stk(phone=phone_for(Outcome.by_hand))) for _ in range(2))
     assert act(control, "cancel", id=cancelled)["status"] == "CANCELLED"
     assert act(control, "ignore", id=ignored)["next_step_at"] is not None
-    assert refusal(control.post("/sandbox/cancel", json={"id": cancelled})) == (409, "NOT_PENDING")
+    assert error_of(control.post("/sandbox/cancel", json={"id": cancelled})) == (409, "NOT_PENDING")
     for seconds in (-1, None, True):
-        assert refusal(control.post("/sandbox/advance", json={"seconds": seconds})) == (400, "VALIDATION_ERROR")
-    assert refusal(control.post("/sandbox/account", content=b" " * (1 << 21))) == (413, "PAYLOAD_TOO_LARGE")
+        assert error_of(control.post("/sandbox/advance", json={"seconds": seconds})) == (400, "VALIDATION_ERROR")
+    assert error_of(control.post("/sandbox/account", content=b" " * (1 << 21))) == (413, "PAYLOAD_TOO_LARGE")
     act(control, "ban_stk", key=KEY)
-    assert refusal(service.stk()) == (429, "STK_TEMP_BANNED")
+    assert error_of(service.stk()) == (429, "STK_TEMP_BANNED")
 
 
-def test_a_fault_from_any_language(service: Service, control: httpx.Client) -> None:
+def test_a_fault_from_any_language(service: Routes, control: httpx.Client) -> None:
     act(control, "fail_next", method="POST", path="/payments/stk", fault=Fault.html_502, times=2)
     assert [service.stk().status_code for _ in range(3)] == [502, 502, 200]
     act(control, "fail_next", method="POST", path="/payments/stk", fault="refused_after_commit", status=499)
-    assert refusal(service.stk()) == (499, "REQUEST_CONFLICT")
+    assert error_of(service.stk()) == (499, "REQUEST_CONFLICT")
     valid = {"method": "GET", "path": "/transactions", "fault": "refuse"}
     for wrong in ({"status": 204}, {"times": 1.5}, {"method": 5}):
-        assert refusal(control.post("/sandbox/fail_next", json={**valid, **wrong})) == (400, "VALIDATION_ERROR")
+        assert error_of(control.post("/sandbox/fail_next", json={**valid, **wrong})) == (400, "VALIDATION_ERROR")
 
 
 @in_turn(
@@ -76,7 +76,7 @@ def test_a_refusal_explains_itself_in_words_of_json(
     assert error["details"]["fields"][field] == reason
 
 
-def test_outcomes_and_faults_are_shown_until_they_happen_or_go(service: Service, control: httpx.Client) -> None:
+def test_outcomes_and_faults_are_shown_until_they_happen_or_go(service: Routes, control: httpx.Client) -> None:
     act(control, "end_next", outcome="cancelled", phone="0712 345 678", kind="prompt", times=2)
     act(control, "fail_next", method="POST", path="/payments/stk", fault="html_502", times=2)
     service.stk()
@@ -87,13 +87,13 @@ def test_outcomes_and_faults_are_shown_until_they_happen_or_go(service: Service,
     act(control, "clear_planned", id=fault["id"])
     shown = data(control.get("/sandbox/state"))
     assert (len(shown["faults"]), len(shown["outcomes"])) == (0, 1)
-    assert refusal(control.post("/sandbox/clear_planned", json={"id": "x"})) == (400, "VALIDATION_ERROR")
+    assert error_of(control.post("/sandbox/clear_planned", json={"id": "x"})) == (400, "VALIDATION_ERROR")
     data(control.post("/sandbox/clear_planned"))
     assert data(control.get("/sandbox/state"))["outcomes"] == []
-    assert refusal(control.post("/sandbox/end_next", json={"outcome": "nope"})) == (400, "VALIDATION_ERROR")
+    assert error_of(control.post("/sandbox/end_next", json={"outcome": "nope"})) == (400, "VALIDATION_ERROR")
 
 
-def test_a_callback_is_resent(service: Service, control: httpx.Client, sandbox: Sandbox, receiver: Receiver) -> None:
+def test_a_callback_is_resent(service: Routes, control: httpx.Client, sandbox: Sandbox, receiver: Receiver) -> None:
     service.stk(callbackUrl=receiver.url, phone=phone_for(Outcome.callback_lost))
     sandbox.advance(35)
     assert receiver.bodies == []
@@ -103,10 +103,10 @@ def test_a_callback_is_resent(service: Service, control: httpx.Client, sandbox: 
     assert [record.status for record in sandbox.callbacks] == [None, 500]
     sandbox.resend(sandbox.callbacks[0])
     assert receiver.bodies == [sandbox.callbacks[0].payload] * 2
-    assert refusal(control.post("/sandbox/resend", json={"id": "x"})) == (404, "NOT_FOUND")
+    assert error_of(control.post("/sandbox/resend", json={"id": "x"})) == (404, "NOT_FOUND")
 
 
-def test_events_show_every_change_and_the_time(control: httpx.Client, service: Service, sandbox: Sandbox) -> None:
+def test_events_show_every_change_and_the_time(control: httpx.Client, service: Routes, sandbox: Sandbox) -> None:
     with control.stream("GET", "/sandbox/events") as response:
         assert response.headers["content-type"].startswith("text/event-stream")
         lines = response.iter_lines()
@@ -140,7 +140,7 @@ def state(control: httpx.Client) -> Any:
     return data(control.get("/sandbox/state"))
 
 
-def test_only_an_open_prompt_is_a_prompt(service: Service, control: httpx.Client, sandbox: Sandbox) -> None:
+def test_only_an_open_prompt_is_a_prompt(service: Routes, control: httpx.Client, sandbox: Sandbox) -> None:
     sent = [service.stk(phone=phone_for(Outcome.by_hand)), service.stk(), service.payout(), service.top_up()]
     newest_first = [transaction_id(one) for one in sent][::-1]
     prompts = [(one["id"], one["prompt"]) for one in state(control)["transactions"]]
@@ -152,9 +152,9 @@ def test_only_an_open_prompt_is_a_prompt(service: Service, control: httpx.Client
     assert (len(shown), shown[-1]["id"], shown[-1]["prompt"]) == (101, newest_first[-1], True)
 
 
-def test_each_account_has_its_newest_100(service: Service, control: httpx.Client, sandbox: Sandbox) -> None:
+def test_each_account_has_its_newest_100(service: Routes, control: httpx.Client, sandbox: Sandbox) -> None:
     with client(sandbox.base_url, "pk_test_quiet") as api:
-        quiet = transaction_id(Service(api).stk(callbackUrl="https://shop.example/momo"))
+        quiet = transaction_id(Routes(api).stk(callbackUrl="https://shop.example/momo"))
         sandbox.advance(35)
     pay_out(sandbox, 101, "https://shop.example/momo")
     for _ in range(101):
@@ -168,7 +168,7 @@ def test_each_account_has_its_newest_100(service: Service, control: httpx.Client
     assert [one["phones"] for one in shown["accounts"] if one["tenant_id"] == tenant] == [["254712345678"]]
 
 
-def test_the_request_log_masks_keys_and_cuts_bodies(service: Service, control: httpx.Client, sandbox: Sandbox) -> None:
+def test_the_request_log_masks_keys_and_cuts_bodies(service: Routes, control: httpx.Client, sandbox: Sandbox) -> None:
     service.payout(reference="R" * 5000)
     service.api.get("/transactions", auth=("pk_live_secret", ""))
     shown = state(control)
@@ -182,7 +182,7 @@ def test_the_request_log_masks_keys_and_cuts_bodies(service: Service, control: h
         assert KEY not in log
 
 
-def test_a_search_goes_through_everything(service: Service, control: httpx.Client, sandbox: Sandbox) -> None:
+def test_a_search_goes_through_everything(service: Routes, control: httpx.Client, sandbox: Sandbox) -> None:
     first = transaction_id(service.payout(reference="FIRST", phone="0798765432"))
     pay_out(sandbox, 110)
     sandbox.advance(35)
@@ -193,7 +193,7 @@ def test_a_search_goes_through_everything(service: Service, control: httpx.Clien
     assert data(control.get("/sandbox/transactions", params={"q": "first", "tenant_id": "other"})) == []
 
 
-def test_a_transaction_in_detail(service: Service, control: httpx.Client, sandbox: Sandbox, receiver: Receiver) -> None:
+def test_a_transaction_in_detail(service: Routes, control: httpx.Client, sandbox: Sandbox, receiver: Receiver) -> None:
     receiver.answer = lambda _body: 500
     sent = transaction_id(service.payout(callbackUrl=receiver.url))
     sandbox.advance(50)
@@ -201,7 +201,7 @@ def test_a_transaction_in_detail(service: Service, control: httpx.Client, sandbo
     assert [(one["attempt"], one["status"]) for one in detail["callbacks"]] == [(1, 500), (0, 500)]
     assert detail["callback_due_at"] > detail["updated_at"]
     assert ([one["kind"] for one in detail["ledger"]], detail["callback_url"]) == (["payout", "fee"], receiver.url)
-    assert refusal(control.get("/sandbox/transactions/x")) == (404, "TRANSACTION_NOT_FOUND")
+    assert error_of(control.get("/sandbox/transactions/x")) == (404, "TRANSACTION_NOT_FOUND")
 
 
 def test_every_fault_that_is_offered_for_a_route_can_be_planned(control: httpx.Client) -> None:

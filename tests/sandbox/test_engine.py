@@ -13,7 +13,7 @@ from momopay.sandbox import Sandbox
 from momopay.sandbox._engine import CallbackSender
 from momopay.sandbox._records import PostResult
 from patience import beside, until
-from sandbox.kit import KEY, BusyReceiver, Receiver, Service, data, own_sandbox, transaction_id
+from sandbox.kit import KEY, BusyReceiver, Receiver, Routes, data, own_sandbox, transaction_id
 
 
 def test_advance_is_exact_and_refuses_to_go_back(sandbox: Sandbox) -> None:
@@ -35,7 +35,7 @@ def test_without_advance_time_runs_by_itself_and_callbacks_go_out(receiver: Rece
         assert service.read(sent)["status"] == "SUCCESS"
 
 
-def test_a_handler_may_read_while_time_is_advanced(service: Service, sandbox: Sandbox, receiver: Receiver) -> None:
+def test_a_handler_may_read_while_time_is_advanced(service: Routes, sandbox: Sandbox, receiver: Receiver) -> None:
     seen: list[str] = []
 
     def handle(body: dict[str, Any]) -> int:
@@ -62,7 +62,7 @@ def test_advance_waits_for_a_callback_that_is_under_way_already(receiver: Receiv
         assert [record.status for record in sandbox.callbacks] == [200]
 
 
-def test_a_request_takes_nothing_from_an_advance(service: Service, sandbox: Sandbox, receiver: Receiver) -> None:
+def test_a_request_takes_nothing_from_an_advance(service: Routes, sandbox: Sandbox, receiver: Receiver) -> None:
     busy = BusyReceiver(receiver)
     sent = [service.stk(callbackUrl=receiver.url) for _ in range(2)]
     with beside(sandbox.advance, 35):
@@ -74,7 +74,7 @@ def test_a_request_takes_nothing_from_an_advance(service: Service, sandbox: Sand
     assert [body["transaction"]["id"] for body in receiver.bodies] == [transaction_id(one) for one in sent]
 
 
-def test_one_advance_at_a_time(service: Service, sandbox: Sandbox, receiver: Receiver) -> None:
+def test_one_advance_at_a_time(service: Routes, sandbox: Sandbox, receiver: Receiver) -> None:
     busy = BusyReceiver(receiver)
     service.stk(callbackUrl=receiver.url)
     before = sandbox.now
@@ -84,7 +84,7 @@ def test_one_advance_at_a_time(service: Service, sandbox: Sandbox, receiver: Rec
     assert (sandbox.now - before).total_seconds() == 80
 
 
-def test_reset_forgets_a_callback_under_way(service: Service, sandbox: Sandbox, receiver: Receiver) -> None:
+def test_reset_forgets_a_callback_under_way(service: Routes, sandbox: Sandbox, receiver: Receiver) -> None:
     busy = BusyReceiver(receiver, status=500)
     service.stk(callbackUrl=receiver.url)
     with beside(sandbox.advance, 35):

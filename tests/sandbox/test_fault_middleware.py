@@ -11,7 +11,7 @@ import pytest
 from in_turn import in_turn
 from momopay.sandbox import Fault, MovementKind, Sandbox, _fault_middleware
 from patience import beside, until
-from sandbox.kit import KEY, Receiver, Service, client, connected, data, own_sandbox, payouts, refusal, transaction_id
+from sandbox.kit import KEY, Receiver, Routes, client, connected, data, error_of, own_sandbox, payouts, transaction_id
 
 PAYOUT = ("POST", "/b2c/payouts")
 BROKEN = (httpx.ReadError, httpx.RemoteProtocolError)
@@ -31,7 +31,7 @@ HALF_A_PAYOUT = (
         (Fault.truncated, httpx.RemoteProtocolError, 1),
     ],
 )
-def test_faults_that_disconnect(service: Service, sandbox: Sandbox, fault: Fault, error: Any, committed: int) -> None:
+def test_faults_that_disconnect(service: Routes, sandbox: Sandbox, fault: Fault, error: Any, committed: int) -> None:
     sandbox.fail_next(*PAYOUT, fault)
     with pytest.raises(error):
         service.payout()
@@ -47,18 +47,18 @@ def test_faults_that_disconnect(service: Service, sandbox: Sandbox, fault: Fault
         *((Fault.refused_after_commit, status, 1) for status in (200, 409, 499)),
     ],
 )
-def test_faults_that_answer(service: Service, sandbox: Sandbox, fault: Fault, status: int, committed: int) -> None:
+def test_faults_that_answer(service: Routes, sandbox: Sandbox, fault: Fault, status: int, committed: int) -> None:
     sandbox.fail_next(*PAYOUT, fault, status=status)  # which the other faults do without
     response = service.payout()
     assert response.status_code == status
     if fault is Fault.html_502:
         assert response.headers["content-type"] == "text/html"
     else:
-        assert refusal(response) == (status, "INTERNAL_ERROR" if status == 500 else "REQUEST_CONFLICT")
+        assert error_of(response) == (status, "INTERNAL_ERROR" if status == 500 else "REQUEST_CONFLICT")
     assert (payouts(sandbox), sandbox.requests[-1].status) == (committed, status)
 
 
-def test_responses_are_dated_by_the_virtual_clock(sandbox: Sandbox, service: Service, control: httpx.Client) -> None:
+def test_responses_are_dated_by_the_virtual_clock(sandbox: Sandbox, service: Routes, control: httpx.Client) -> None:
     sandbox.advance(86_400)
     sandbox.fail_next("GET", "/transactions", Fault.error_after_commit)
     sandbox.fail_next("GET", "/transactions", Fault.error_before_commit)
@@ -67,7 +67,7 @@ def test_responses_are_dated_by_the_virtual_clock(sandbox: Sandbox, service: Ser
         assert answer.headers.get_list("date") == [format_datetime(sandbox.now, usegmt=True)]
 
 
-def test_truncated_without_length_is_a_whole_answer_with_broken_json(service: Service, sandbox: Sandbox) -> None:
+def test_truncated_without_length_is_a_whole_answer_with_broken_json(service: Routes, sandbox: Sandbox) -> None:
     sandbox.fail_next(*PAYOUT, Fault.truncated, content_length=False)
     response = service.payout()
     assert (response.status_code, "content-length" in response.headers) == (200, False)
@@ -75,12 +75,12 @@ def test_truncated_without_length_is_a_whole_answer_with_broken_json(service: Se
         response.json()
 
 
-def test_hanging_after_commit_ends_with_the_client(sandbox: Sandbox, service: Service) -> None:
+def test_hanging_after_commit_ends_with_the_client(sandbox: Sandbox, service: Routes) -> None:
     sandbox.fail_next(*PAYOUT, "hang_after_commit")
     with client(sandbox.base_url) as hasty:
         hasty.timeout = httpx.Timeout(30, read=0.1)
         with pytest.raises(httpx.ReadTimeout):
-            Service(hasty).payout()
+            Routes(hasty).payout()
     until(lambda: payouts(sandbox) == 1, "the payout was made")
     assert sandbox.requests[-1].status is None
     data(service.payout())
@@ -90,7 +90,7 @@ def test_hanging_after_commit_ends_with_the_client(sandbox: Sandbox, service: Se
 def test_a_slow_drip_is_a_whole_answer(api: httpx.Client, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_fault_middleware, "DRIP_INTERVAL", 0)
     sandbox.fail_next("DELETE", "/payment-wallet/channels/{id}", Fault.slow_drip)
-    assert refusal(api.delete("/payment-wallet/channels/nope")) == (404, "CHANNEL_NOT_FOUND")
+    assert error_of(api.delete("/payment-wallet/channels/nope")) == (404, "CHANNEL_NOT_FOUND")
 
 
 @in_turn("fault", [Fault.hang_after_commit, Fault.slow_drip])
@@ -118,12 +118,12 @@ def test_closing_ends_what_a_fault_holds_and_half_a_request(caplog: pytest.LogCa
 def test_an_encoded_segment_is_matched_and_logged_as_sent(api: httpx.Client, sandbox: Sandbox) -> None:
     sandbox.fail_next("GET", "/transactions/{id}", Fault.html_502)
     assert (api.get("/transactions/a%2Fb").status_code, sandbox.requests[-1].path) == (502, "/transactions/a%2Fb")
-    assert refusal(api.get("/transactions/a%2Fb")) == (404, "TRANSACTION_NOT_FOUND")
+    assert error_of(api.get("/transactions/a%2Fb")) == (404, "TRANSACTION_NOT_FOUND")
 
 
-def test_a_refused_payment_uses_up_its_fault(service: Service, sandbox: Sandbox, receiver: Receiver) -> None:
+def test_a_refused_payment_uses_up_its_fault(service: Routes, sandbox: Sandbox, receiver: Receiver) -> None:
     sandbox.fail_next(*PAYOUT, Fault.callback_late)
-    assert refusal(service.payout(amount=1)) == (400, "VALIDATION_ERROR")
+    assert error_of(service.payout(amount=1)) == (400, "VALIDATION_ERROR")
     service.payout(callbackUrl=receiver.url)
     sandbox.advance(35)
     assert len(receiver.bodies) == 1
@@ -142,7 +142,7 @@ def difference(shown: dict[str, Any], true: dict[str, Any]) -> set[str]:
 
 
 @pytest.mark.parametrize("fault", NAMED)
-def test_an_acceptance_of_another_was_executed_as_asked(service: Service, sandbox: Sandbox, fault: Fault) -> None:
+def test_an_acceptance_of_another_was_executed_as_asked(service: Routes, sandbox: Sandbox, fault: Fault) -> None:
     earlier = transaction_id(service.payout(reference="SAL-1"))
     sandbox.fail_next("POST", "/b2c/payouts", fault)
     shown = data(service.payout())
@@ -165,7 +165,7 @@ def test_an_acceptance_of_another_was_executed_as_asked(service: Service, sandbo
         assert service.read(initiated) == read
 
 
-def test_what_shows_no_transaction_stays_as_it_is(service: Service, sandbox: Sandbox) -> None:
+def test_what_shows_no_transaction_stays_as_it_is(service: Routes, sandbox: Sandbox) -> None:
     sandbox.fail_next("POST", "/b2c/payouts", Fault.other_amount)
     assert service.payout(amount=1).status_code == 400
     sandbox.fail_next("GET", "/transactions", Fault.other_amount)

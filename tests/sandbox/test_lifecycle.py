@@ -17,7 +17,7 @@ from momopay.sandbox._bodies import PayoutBody, StkBody
 from momopay.sandbox._payments import Call, initiate_payout, initiate_stk, initiate_top_up
 from momopay.sandbox._records import Kind, PostResult, Status, Transaction
 from momopay.sandbox._state import AccountState, ServiceState
-from sandbox.kit import KEY, Receiver, Service, transaction_id
+from sandbox.kit import KEY, Receiver, Routes, transaction_id
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 ARROWS = {
@@ -93,7 +93,7 @@ def test_money_adds_up_and_states_follow_the_arrows(steps: list[tuple[str, Outco
     assert not state.deliveries
 
 
-def test_a_customer_pays_cancels_or_ignores_the_prompt(service: Service, sandbox: Sandbox, receiver: Receiver) -> None:
+def test_a_customer_pays_cancels_or_ignores_the_prompt(service: Routes, sandbox: Sandbox, receiver: Receiver) -> None:
     def prompt() -> httpx.Response:
         return service.stk(phone=phone_for(Outcome.by_hand), callbackUrl=receiver.url)
 
@@ -111,7 +111,7 @@ def test_a_customer_pays_cancels_or_ignores_the_prompt(service: Service, sandbox
     assert called == [("transaction.cancelled", "1032"), ("transaction.success", "0"), ("transaction.expired", "1037")]
 
 
-def test_an_action_overrides_the_outcome_of_the_number(service: Service, sandbox: Sandbox) -> None:
+def test_an_action_overrides_the_outcome_of_the_number(service: Routes, sandbox: Sandbox) -> None:
     ordinary = service.stk()
     sandbox.cancel(sandbox.ledger[0])  # any object that has the transaction's id
     poor = service.stk(phone=phone_for(Outcome.insufficient_funds))
@@ -124,7 +124,7 @@ def test_an_action_overrides_the_outcome_of_the_number(service: Service, sandbox
 
 
 @pytest.mark.parametrize("outcome", [Outcome.cancelled, Outcome.expired, Outcome.timeout])
-def test_a_late_pin_pays_what_has_ended_only_by_a_switch(service: Service, sandbox: Sandbox, outcome: Outcome) -> None:
+def test_a_late_pin_pays_what_has_ended_only_by_a_switch(service: Routes, sandbox: Sandbox, outcome: Outcome) -> None:
     prompt = service.stk(phone=phone_for(outcome))
     sandbox.advance(90)
     with pytest.raises(Refusal, match="NOT_PENDING"):

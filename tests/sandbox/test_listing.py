@@ -8,7 +8,7 @@ import pytest
 from in_turn import in_turn
 from momopay.sandbox import Fault, Outcome, Refusal, Sandbox, phone_for
 from momopay.sandbox._listing import parse_filters
-from sandbox.kit import KEY, Service, data, refusal, transaction_id
+from sandbox.kit import KEY, Routes, data, error_of, transaction_id
 
 
 def listed(api: httpx.Client, **query: Any) -> Any:
@@ -19,7 +19,7 @@ def ids_of(page: Any) -> list[str]:
     return [item["transactionId"] for item in page["items"]]
 
 
-def test_pages_are_newest_first_and_stay_put_under_new_arrivals(service: Service, api: httpx.Client) -> None:
+def test_pages_are_newest_first_and_stay_put_under_new_arrivals(service: Routes, api: httpx.Client) -> None:
     ids = [transaction_id(service.stk()) for _ in range(25)][::-1]
     first = listed(api)
     assert ids_of(first) == ids[:20]
@@ -38,7 +38,7 @@ def test_pages_are_newest_first_and_stay_put_under_new_arrivals(service: Service
     assert walked == ids_of(exact)
 
 
-def test_every_filter(service: Service, api: httpx.Client, sandbox: Sandbox) -> None:
+def test_every_filter(service: Routes, api: httpx.Client, sandbox: Sandbox) -> None:
     channel = data(service.channel())["id"]
     stk = transaction_id(service.stk(amount=100, channelId=channel, accountReference="Älpha"))
     sandbox.advance(3600)
@@ -75,10 +75,10 @@ def test_every_filter(service: Service, api: httpx.Client, sandbox: Sandbox) -> 
     assert found(**{"from": day}) >= {payout, top_up}
     assert found(to=day) == found(to="9999-12-31") == {stk, payout, top_up}
     assert found(to="2020-01-01") == set()
-    assert refusal(api.get("/transactions?limit=101")) == (400, "VALIDATION_ERROR")
+    assert error_of(api.get("/transactions?limit=101")) == (400, "VALIDATION_ERROR")
 
 
-def test_the_overview_counts_what_the_filters_leave(service: Service, api: httpx.Client, sandbox: Sandbox) -> None:
+def test_the_overview_counts_what_the_filters_leave(service: Routes, api: httpx.Client, sandbox: Sandbox) -> None:
     for outcome in (Outcome.success, Outcome.risk_limit, Outcome.cancelled, Outcome.expired, Outcome.by_hand):
         service.stk(phone=phone_for(outcome))
     service.payout(phone=phone_for(Outcome.reversed))
@@ -108,18 +108,18 @@ def test_a_value_that_is_not_valid_is_refused(query: dict[str, str]) -> None:
         parse_filters(query)
 
 
-def test_an_unknown_transaction_and_another_accounts(service: Service, sandbox: Sandbox) -> None:
+def test_an_unknown_transaction_and_another_accounts(service: Routes, sandbox: Sandbox) -> None:
     sent = transaction_id(service.stk())
     with httpx.Client(base_url=sandbox.base_url, auth=("pk_test_other", ""), trust_env=False, verify=False) as other:
-        assert refusal(other.get(f"/transactions/{sent}")) == (404, "TRANSACTION_NOT_FOUND")
+        assert error_of(other.get(f"/transactions/{sent}")) == (404, "TRANSACTION_NOT_FOUND")
         assert listed(other)["overview"]["total"] == 0
     for unknown in ("nope", "a%2Fb", "%00", "a%20b"):
-        assert refusal(service.api.get(f"/transactions/{unknown}")) == (404, "TRANSACTION_NOT_FOUND")
+        assert error_of(service.api.get(f"/transactions/{unknown}")) == (404, "TRANSACTION_NOT_FOUND")
     sandbox.account(KEY).switches.transaction_not_found_status = 400
-    assert refusal(service.api.get("/transactions/nope")) == (400, "TRANSACTION_NOT_FOUND")
+    assert error_of(service.api.get("/transactions/nope")) == (400, "TRANSACTION_NOT_FOUND")
 
 
-def test_list_lag_hides_the_newest_or_one_payment(service: Service, api: httpx.Client, sandbox: Sandbox) -> None:
+def test_list_lag_hides_the_newest_or_one_payment(service: Routes, api: httpx.Client, sandbox: Sandbox) -> None:
     old = transaction_id(service.stk())
     sandbox.advance(61)
     new = transaction_id(service.stk())

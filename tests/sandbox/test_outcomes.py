@@ -6,7 +6,7 @@ from in_turn import in_turn
 from momopay.sandbox import Outcome, Sandbox, phone_for
 from momopay.sandbox._outcomes import outcome_of, plan
 from momopay.sandbox._records import Kind
-from sandbox.kit import KEY, Service, refusal
+from sandbox.kit import KEY, Routes, error_of
 
 PENDING_FOR_EVER = list[str]()
 TAKEN = ["PROCESSING+5"]
@@ -40,7 +40,7 @@ def test_the_steps_of_each_outcome(outcome: Outcome) -> None:
     assert steps(Kind.WALLET_TOPUP, outcome) == [step.replace("SUCCESS+30", "SUCCESS+60") for step in prompt]
 
 
-def test_a_plan_is_for_the_next_payments_of_a_kind_and_no_others(service: Service, sandbox: Sandbox) -> None:
+def test_a_plan_is_for_the_next_payments_of_a_kind_and_no_others(service: Routes, sandbox: Sandbox) -> None:
     sandbox.end_next("reversed", kind="payout")
     sandbox.end_next(Outcome.cancelled)
     sent = [service.top_up(), service.payout(), service.payout(), service.stk()]
@@ -49,18 +49,18 @@ def test_a_plan_is_for_the_next_payments_of_a_kind_and_no_others(service: Servic
     assert [service.read(each)["status"] for each in sent] == ["CANCELLED", "REVERSED", "SUCCESS", "SUCCESS", "FAILED"]
 
 
-def test_a_plan_may_be_for_one_phone_and_for_several_payments(service: Service, sandbox: Sandbox) -> None:
+def test_a_plan_may_be_for_one_phone_and_for_several_payments(service: Routes, sandbox: Sandbox) -> None:
     sandbox.end_next("insufficient_funds", phone="0722 000 001", times=2)
     sent = [service.stk(phone=phone) for phone in ("0712345678", "0722000001", "+254722000001", "0722000001")]
     sandbox.advance(40)
     assert [service.read(each)["status"] for each in sent] == ["SUCCESS", "FAILED", "FAILED", "SUCCESS"]
 
 
-def test_a_refused_payment_uses_up_nothing(service: Service, sandbox: Sandbox) -> None:
+def test_a_refused_payment_uses_up_nothing(service: Routes, sandbox: Sandbox) -> None:
     sandbox.end_next(Outcome.by_hand)
     account = sandbox.account(KEY)
     account.service_balance = 0  # type: ignore[assignment]  # pyright: ignore[reportAttributeAccessIssue] - converted
-    assert refusal(service.stk()) == (402, "INSUFFICIENT_SERVICE_BALANCE")
+    assert error_of(service.stk()) == (402, "INSUFFICIENT_SERVICE_BALANCE")
     account.service_balance = 10  # type: ignore[assignment]  # pyright: ignore[reportAttributeAccessIssue] - converted
     sent = service.stk()
     sandbox.advance(60)

@@ -16,7 +16,7 @@ import pytest
 import momopay.sandbox
 from momopay.sandbox import Outcome, Sandbox, Switches, phone_for
 from sandbox.browser import Page
-from sandbox.kit import KEY, Receiver, Service, client, data, refusal, transaction_id
+from sandbox.kit import KEY, Receiver, Routes, client, data, error_of, transaction_id
 
 pytestmark = pytest.mark.browser
 
@@ -34,7 +34,7 @@ BROKEN_WORDS = """(() => {
 })()"""
 
 
-def test_a_payment_from_prompt_to_callback(page: Page, sandbox: Sandbox, service: Service, receiver: Receiver) -> None:
+def test_a_payment_from_prompt_to_callback(page: Page, sandbox: Sandbox, service: Routes, receiver: Receiver) -> None:
     assert not page.shows_prompt()
     sent = service.stk(
         amount=1250.5, phone=phone_for(Outcome.by_hand), transactionDesc="Basket", callbackUrl=receiver.url
@@ -58,7 +58,7 @@ def test_a_payment_from_prompt_to_callback(page: Page, sandbox: Sandbox, service
 
 
 @pytest.mark.parametrize(("button", "status"), [("#cancel", "CANCELLED"), ("#ignore", "EXPIRED")])
-def test_other_buttons_by_keyboard(page: Page, sandbox: Sandbox, service: Service, button: str, status: str) -> None:
+def test_other_buttons_by_keyboard(page: Page, sandbox: Sandbox, service: Routes, button: str, status: str) -> None:
     sent = service.stk(phone=phone_for(Outcome.by_hand))
     page.until(page.shows_prompt)
     page.script(f"document.querySelector({button!r}).focus()")
@@ -69,17 +69,17 @@ def test_other_buttons_by_keyboard(page: Page, sandbox: Sandbox, service: Servic
     assert service.read(sent)["status"] == status
 
 
-def test_the_newest_prompt_is_first_and_arrows_lead_to_others(page: Page, sandbox: Sandbox, service: Service) -> None:
+def test_the_newest_prompt_is_first_and_arrows_lead_to_others(page: Page, sandbox: Sandbox, service: Routes) -> None:
     service.stk(amount=11, phone=phone_for(Outcome.by_hand))
     with httpx.Client(base_url=sandbox.base_url, auth=("pk_test_second", ""), trust_env=False) as api:
-        newer = Service(api).stk(amount=12, phone=phone_for(Outcome.by_hand))
+        newer = Routes(api).stk(amount=12, phone=phone_for(Outcome.by_hand))
         page.until(lambda: page.text("#prompt-count") == "1 of 2")
         assert (page.text("#prompt-amount"), page.text("#prompt-account")) == ("12.00", "pk_test_…cond")
         page.click("#older")
         assert (page.text("#prompt-amount"), page.text("#prompt-count")) == ("11.00", "2 of 2")
         page.click("#newer")
         page.click("#pin", then=lambda: page.text("#prompt-amount") == "11.00")
-        assert Service(api).read(newer)["status"] == "PROCESSING"
+        assert Routes(api).read(newer)["status"] == "PROCESSING"
     page.choose("#account", sandbox.account("pk_test_second").tenant_id)
     page.until(lambda: not page.shows_prompt())
     assert (page.text("#n-transactions"), KEY in page.text("#accounts")) == ("1", False)
@@ -88,7 +88,7 @@ def test_the_newest_prompt_is_first_and_arrows_lead_to_others(page: Page, sandbo
 def test_twenty_accounts_leave_the_rest_of_the_page_in_sight(page: Page, sandbox: Sandbox) -> None:
     for number in range(20):
         with httpx.Client(base_url=sandbox.base_url, auth=(f"pk_test_shop{number:02}", ""), trust_env=False) as api:
-            data(Service(api).payout())
+            data(Routes(api).payout())
     page.until(lambda: "pk_test_…op19" in page.text("#accounts tr"))
     assert page.count("#accounts tr") >= 20
     assert page.value("document.getElementById('transactions').getBoundingClientRect().top < innerHeight") is True
@@ -101,7 +101,7 @@ def test_a_prompt_may_be_sent_from_the_page(page: Page, sandbox: Sandbox) -> Non
     assert len(sandbox.requests) == 1
 
 
-def test_no_width_scrolls_sideways_and_nothing_is_complained_of(page: Page, sandbox: Sandbox, service: Service) -> None:
+def test_no_width_scrolls_sideways_and_nothing_is_complained_of(page: Page, sandbox: Sandbox, service: Routes) -> None:
     service.payout(reference="<img src=x onerror=alert(1)>", description="<b>bold</b>")
     service.payout(reference="R" * 400, callbackUrl=f"https://{'long.' * 40}example/momo")
     sandbox.advance(40)
@@ -153,7 +153,7 @@ AT_REST = "document.getAnimations().every((each) => each.playState !== 'running'
 
 
 @pytest.fixture
-def busy(page: Page, sandbox: Sandbox, service: Service, receiver: Receiver) -> None:
+def busy(page: Page, sandbox: Sandbox, service: Routes, receiver: Receiver) -> None:
     """Put something of everything on the page."""
     receiver.answer = lambda _body: 503
     service.stk(callbackUrl=receiver.url)
@@ -231,7 +231,7 @@ def test_the_tabs_work_by_arrow_keys(page: Page, busy: None) -> None:
 
 
 def test_enter_sends_forms_and_focus_survives_updates(
-    page: Page, busy: None, sandbox: Sandbox, service: Service
+    page: Page, busy: None, sandbox: Sandbox, service: Routes
 ) -> None:
     page.fill("#outcome-form [name=times]", "7")
     page.press(ENTER)
@@ -249,7 +249,7 @@ def test_enter_sends_forms_and_focus_survives_updates(
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 390])
-def test_all_text_has_a_contrast_of_4_5(page: Page, busy: None, service: Service, scheme: str, width: int) -> None:
+def test_all_text_has_a_contrast_of_4_5(page: Page, busy: None, service: Routes, scheme: str, width: int) -> None:
     page.show(width=width, scheme=scheme)
     page.script(AUDIT)
     page.until(lambda: page.count("#messages li") > 0)
@@ -270,7 +270,7 @@ def check_contrast(page: Page) -> None:
 SOURCE = Path(momopay.sandbox.__file__).parents[2]
 
 
-def test_the_next_payment_of_a_phone_ends_as_it_was_picked(page: Page, sandbox: Sandbox, service: Service) -> None:
+def test_the_next_payment_of_a_phone_ends_as_it_was_picked(page: Page, sandbox: Sandbox, service: Routes) -> None:
     page.fill("#outcome-form [name=phone]", "12")
     page.click("#outcome-form .primary", then=lambda: "phone number" in page.text("#toast"))
     page.fill("#outcome-form [name=phone]", "0712 345 678")
@@ -285,14 +285,14 @@ def test_the_next_payment_of_a_phone_ends_as_it_was_picked(page: Page, sandbox: 
     assert [service.read(each)["status"] for each in (other, sent)] == ["SUCCESS", "CANCELLED"]
 
 
-def test_faults_are_planned_shown_counted_and_cleared(page: Page, service: Service) -> None:
+def test_faults_are_planned_shown_counted_and_cleared(page: Page, service: Routes) -> None:
     page.choose("#fault-form [name=route]", "POST /b2c/payouts")
     page.choose("#fault-form [name=fault]", "refused_after_commit")
     page.fill("#fault-form [name=times]", "3")
     page.fill("#fault-form [name=status]", "418")
     page.click("#fault-form .primary")
     page.until(lambda: "Next 3 times, initiate a payout: Refused, but executed" in page.text("#faults"))
-    assert refusal(service.payout()) == (418, "REQUEST_CONFLICT")
+    assert error_of(service.payout()) == (418, "REQUEST_CONFLICT")
     page.until(lambda: "Next 2 times" in page.text("#faults"))
     page.click("#faults button", then=lambda: page.text("#faults") == "")
     assert service.payout().status_code == 200
@@ -301,7 +301,7 @@ def test_faults_are_planned_shown_counted_and_cleared(page: Page, service: Servi
     assert "callback_lost" not in offered
 
 
-def test_one_phone_for_each_number_with_its_history(page: Page, sandbox: Sandbox, service: Service) -> None:
+def test_one_phone_for_each_number_with_its_history(page: Page, sandbox: Sandbox, service: Routes) -> None:
     service.stk(phone="0722000111", accountReference="MINE")
     service.stk(phone="0733000222", accountReference="HERS")
     sandbox.advance(40)
@@ -316,7 +316,7 @@ def test_one_phone_for_each_number_with_its_history(page: Page, sandbox: Sandbox
     page.until(page.shows_prompt)
 
 
-def test_a_transaction_in_full_and_a_resend(page: Page, sandbox: Sandbox, service: Service, receiver: Receiver) -> None:
+def test_a_transaction_in_full_and_a_resend(page: Page, sandbox: Sandbox, service: Routes, receiver: Receiver) -> None:
     receiver.answer = lambda _body: 503
     sent = transaction_id(service.payout(reference="PAY-9", callbackUrl=receiver.url))
     sandbox.advance(50)
@@ -333,7 +333,7 @@ def test_a_transaction_in_full_and_a_resend(page: Page, sandbox: Sandbox, servic
     page.until(lambda: page.count("#detail[open]") == 0)
 
 
-def test_the_code_of_a_request_repeats_it(page: Page, sandbox: Sandbox, service: Service, tmp_path: Path) -> None:
+def test_the_code_of_a_request_repeats_it(page: Page, sandbox: Sandbox, service: Routes, tmp_path: Path) -> None:
     body = {"amount": 1250.5, "reference": 'it\'s "1" & $HOME', "description": "\u2028`ls`", "phone": "0712345678"}
     service.payout(**body)
     service.top_up(key="top-'1")
@@ -371,7 +371,7 @@ def _comparable(value: Any) -> Any:
     return None if value is None else {**value, "phone": str(value["phone"])[-9:], "currency": "KES"}
 
 
-def test_an_account_is_changed_and_only_what_was_changed(page: Page, sandbox: Sandbox, service: Service) -> None:
+def test_an_account_is_changed_and_only_what_was_changed(page: Page, sandbox: Sandbox, service: Routes) -> None:
     account, _other = sandbox.account(KEY), sandbox.account("pk_test_another")  # of one there is no choice
     service.api.get("/transactions")
     with client(sandbox.base_url, "pk_test_second") as api:
@@ -408,7 +408,7 @@ def test_an_account_is_changed_and_only_what_was_changed(page: Page, sandbox: Sa
     page.until(lambda: "no payouts" in page.text("#accounts"))
 
 
-def test_a_reset_asks_first(page: Page, service: Service, sandbox: Sandbox) -> None:
+def test_a_reset_asks_first(page: Page, service: Routes, sandbox: Sandbox) -> None:
     service.payout()
     page.until(lambda: page.count("#transactions .open") == 1)
     page.click("#reset")

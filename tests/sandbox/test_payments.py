@@ -6,10 +6,10 @@ import httpx
 import pytest
 
 from momopay.sandbox import Channel, Credential, MovementKind, Outcome, Sandbox, phone_for
-from sandbox.kit import KEY, Service, client, data, refusal, transaction_id
+from sandbox.kit import KEY, Routes, client, data, error_of, transaction_id
 
 
-def test_what_a_prompt_and_a_payout_move_at_once(service: Service, sandbox: Sandbox) -> None:
+def test_what_a_prompt_and_a_payout_move_at_once(service: Routes, sandbox: Sandbox) -> None:
     account = sandbox.account(KEY)
     assert '"amount":100,' in service.stk().text  # whole shillings without a fraction
     assert data(service.stk())["providerRequestId"] != data(service.stk())["providerRequestId"]
@@ -22,7 +22,7 @@ def test_what_a_prompt_and_a_payout_move_at_once(service: Service, sandbox: Sand
     ]
 
 
-def test_a_top_up_credits_the_service_wallet(service: Service, sandbox: Sandbox, api: httpx.Client) -> None:
+def test_a_top_up_credits_the_service_wallet(service: Routes, sandbox: Sandbox, api: httpx.Client) -> None:
     sent = service.top_up(amount=500.25)
     data(service.stk())
     sandbox.account(KEY).service_balance = Decimal(0)
@@ -36,65 +36,65 @@ def test_a_top_up_credits_the_service_wallet(service: Service, sandbox: Sandbox,
     assert [entry.kind for entry in sandbox.ledger] == [MovementKind.fee, MovementKind.stk, MovementKind.top_up]
 
 
-def test_a_phone_or_callback_url_that_is_refused(service: Service, sandbox: Sandbox) -> None:
+def test_a_phone_or_callback_url_that_is_refused(service: Routes, sandbox: Sandbox) -> None:
     for response in (service.stk(phone="0712 345 678"), service.payout(phone=""), service.top_up(phone="712345678")):
-        assert refusal(response) == (400, "INVALID_PHONE")
+        assert error_of(response) == (400, "INVALID_PHONE")
     for response in (service.stk(callbackUrl="http://shop.example/x"), service.payout(callbackUrl="nope")):
-        assert refusal(response) == (400, "VALIDATION_ERROR")
+        assert error_of(response) == (400, "VALIDATION_ERROR")
     sandbox.account(KEY).switches.strict_callback_urls = True
-    assert refusal(service.stk(callbackUrl="http://127.0.0.1:9/x")) == (400, "VALIDATION_ERROR")
-    assert refusal(service.payout(callbackUrl="http://127.0.0.1:9/x")) == (400, "VALIDATION_ERROR")
+    assert error_of(service.stk(callbackUrl="http://127.0.0.1:9/x")) == (400, "VALIDATION_ERROR")
+    assert error_of(service.payout(callbackUrl="http://127.0.0.1:9/x")) == (400, "VALIDATION_ERROR")
 
 
-def test_a_payout_is_checked_in_the_order_of_its_rules(service: Service, sandbox: Sandbox) -> None:
+def test_a_payout_is_checked_in_the_order_of_its_rules(service: Routes, sandbox: Sandbox) -> None:
     account = sandbox.account(KEY)
     account.kyc_approved, account.b2c_balance, account.service_balance = False, Decimal(0), Decimal(0)
-    assert refusal(service.payout(amount=1)) == (400, "VALIDATION_ERROR")
-    assert refusal(service.payout(channelId="nope")) == (400, "CHANNEL_NOT_FOUND")
-    assert refusal(service.payout()) == (403, "KYC_NOT_VERIFIED")
+    assert error_of(service.payout(amount=1)) == (400, "VALIDATION_ERROR")
+    assert error_of(service.payout(channelId="nope")) == (400, "CHANNEL_NOT_FOUND")
+    assert error_of(service.payout()) == (403, "KYC_NOT_VERIFIED")
     account.kyc_approved = True
-    assert refusal(service.payout()) == (409, "INSUFFICIENT_FUNDS")
+    assert error_of(service.payout()) == (409, "INSUFFICIENT_FUNDS")
     account.b2c_balance = Decimal("250.50")
-    assert (refusal(service.payout()), sandbox.ledger) == ((402, "INSUFFICIENT_SERVICE_BALANCE"), [])
+    assert (error_of(service.payout()), sandbox.ledger) == ((402, "INSUFFICIENT_SERVICE_BALANCE"), [])
     assert account.b2c_balance == Decimal("250.50")
     account.service_balance = Decimal(1)
     data(service.payout(channelId=account.channels[0].id))
     assert account.b2c_balance == account.service_balance == 0
 
 
-def test_an_stk_prompt_is_checked_in_order(service: Service, sandbox: Sandbox) -> None:
+def test_an_stk_prompt_is_checked_in_order(service: Routes, sandbox: Sandbox) -> None:
     sandbox.account(KEY).service_balance = Decimal("0.99")
     sandbox.ban_stk(KEY)
-    assert refusal(service.stk(phone="x", channelId="nope")) == (400, "INVALID_PHONE")
-    assert refusal(service.stk(channelId="nope")) == (400, "CHANNEL_NOT_FOUND")
-    assert refusal(service.stk()) == (429, "STK_TEMP_BANNED")
+    assert error_of(service.stk(phone="x", channelId="nope")) == (400, "INVALID_PHONE")
+    assert error_of(service.stk(channelId="nope")) == (400, "CHANNEL_NOT_FOUND")
+    assert error_of(service.stk()) == (429, "STK_TEMP_BANNED")
     sandbox.advance(3600)
-    assert (refusal(service.stk()), sandbox.ledger) == ((402, "INSUFFICIENT_SERVICE_BALANCE"), [])
+    assert (error_of(service.stk()), sandbox.ledger) == ((402, "INSUFFICIENT_SERVICE_BALANCE"), [])
 
 
-def test_no_fee_without_a_pricing_rule(service: Service, sandbox: Sandbox) -> None:
+def test_no_fee_without_a_pricing_rule(service: Routes, sandbox: Sandbox) -> None:
     account = sandbox.account(KEY)
     account.fee, account.service_balance = Decimal(0), Decimal(0)
     assert (data(service.stk())["transactionFee"], data(service.payout())["transactionFee"]) == (0, 0)
     assert [entry.kind for entry in sandbox.ledger] == [MovementKind.payout]
 
 
-def test_which_channel_an_stk_prompt_is_routed_to(service: Service, sandbox: Sandbox) -> None:
+def test_which_channel_an_stk_prompt_is_routed_to(service: Routes, sandbox: Sandbox) -> None:
     account = sandbox.account(KEY)
     default = account.channels[0]
     till = data(service.channel())["id"]
     assert (data(service.stk())["channelId"], data(service.stk(channelId=till))["channelId"]) == (default.id, till)
     for unknown in ("nope", "5b0f1c1e-0000-4000-8000-000000000000"):
-        assert refusal(service.stk(channelId=unknown)) == (400, "CHANNEL_NOT_FOUND")
+        assert error_of(service.stk(channelId=unknown)) == (400, "CHANNEL_NOT_FOUND")
     default.is_default = False
-    assert refusal(service.stk()) == (400, "NO_DEFAULT_CHANNEL")
+    assert error_of(service.stk()) == (400, "NO_DEFAULT_CHANNEL")
     account.channels = []
-    assert refusal(service.stk()) == (400, "NO_PAYMENT_CHANNELS")
+    assert error_of(service.stk()) == (400, "NO_PAYMENT_CHANNELS")
     account.channels = [Channel(type="TILL_NUMBER", shortcode="1", is_default=True)]
     assert data(service.stk())["channelId"] == account.channels[0].id
 
 
-def test_a_credential_with_and_without_a_channel(service: Service, sandbox: Sandbox, control: httpx.Client) -> None:
+def test_a_credential_with_and_without_a_channel(service: Routes, sandbox: Sandbox, control: httpx.Client) -> None:
     def newest() -> tuple[str, str]:
         shown = control.get("/sandbox/state").json()["data"]["transactions"][0]
         return shown["shortcode"], shown["transaction_type"]
@@ -114,7 +114,7 @@ def test_a_credential_with_and_without_a_channel(service: Service, sandbox: Sand
     assert newest() == ("600999", "CustomerPayBillOnline")
 
 
-def test_the_same_idempotency_key_gets_the_original_answer(service: Service, sandbox: Sandbox) -> None:
+def test_the_same_idempotency_key_gets_the_original_answer(service: Routes, sandbox: Sandbox) -> None:
     first = service.top_up("attempt-1")
     sandbox.advance(65)
     again = service.top_up("attempt-1", amount=999)
@@ -127,13 +127,13 @@ def test_the_same_idempotency_key_gets_the_original_answer(service: Service, san
         assert data(service.top_up("attempt-1", **changes)) == data(first)
     assert len({transaction_id(service.top_up(key)) for key in (None, None, "", "")}) == 4
     # A refusal uses no key up, and another account has its own.
-    assert refusal(service.top_up("k", phone="12")) == (400, "INVALID_PHONE")
+    assert error_of(service.top_up("k", phone="12")) == (400, "INVALID_PHONE")
     with client(sandbox.base_url, "pk_test_other") as other:
-        assert len({transaction_id(each.top_up("k")) for each in (service, Service(other))}) == 2
+        assert len({transaction_id(each.top_up("k")) for each in (service, Routes(other))}) == 2
 
 
 @pytest.mark.parametrize("refund", [False, True])
-def test_a_failures_fee_is_kept_unless_a_switch_refunds_it(service: Service, sandbox: Sandbox, *, refund: bool) -> None:
+def test_a_failures_fee_is_kept_unless_a_switch_refunds_it(service: Routes, sandbox: Sandbox, *, refund: bool) -> None:
     account = sandbox.account(KEY)
     account.switches.fee_refunded_on_failure = refund
     service.stk(phone=phone_for(Outcome.risk_limit))

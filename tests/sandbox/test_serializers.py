@@ -18,7 +18,7 @@ from in_turn import in_turn
 from momopay.sandbox import Fault, Sandbox, Switches
 from momopay.sandbox._accounts import CONTRACT
 from momopay.sandbox._refusals import STATUS_BY_CODE
-from sandbox.kit import KEY, Service, client, data, own_sandbox, payouts, refusal, transaction_id
+from sandbox.kit import KEY, Routes, client, data, error_of, own_sandbox, payouts, transaction_id
 
 PAYOUT = ("POST", "/b2c/payouts")
 UNKNOWN_ID = "5b0f1c1e-0000-4000-8000-000000000001"
@@ -132,27 +132,27 @@ def test_a_payout_under_the_key_of_an_earlier_one(sandbox: Sandbox, api: httpx.C
         assert data(pay(api, phone="+254712345678")) == first
         others: list[dict[str, Any]] = [{"amount": 11}, {"reference": "SAL-8"}, {"phone": "0712345679"}]
         for other in others:
-            assert refusal(pay(api, **other)) == (409, "DUPLICATE_IDEMPOTENCY_KEY")
+            assert error_of(pay(api, **other)) == (409, "DUPLICATE_IDEMPOTENCY_KEY")
         sandbox.advance(1)
         again = transaction_id(pay(api))
         assert ((again != first["transactionId"]), payouts(sandbox)) == (forgets, 2 if forgets else 1)
         # A key with a top-up, none at all, and one that was refused are others.
-        assert Service(api).top_up("k").status_code == 200
+        assert Routes(api).top_up("k").status_code == 200
         assert transaction_id(pay(api, None)) != transaction_id(pay(api, ""))
-        assert refusal(pay(api, "new", amount=1)) == (400, "VALIDATION_ERROR")
+        assert error_of(pay(api, "new", amount=1)) == (400, "VALIDATION_ERROR")
         assert transaction_id(pay(api, "new")) not in {again, first["transactionId"]}
         assert pay(api, "k" * 120).status_code == 200
-        assert refusal(pay(api, "k" * 121)) == (400, "INVALID_IDEMPOTENCY_KEY")
+        assert error_of(pay(api, "k" * 121)) == (400, "INVALID_IDEMPOTENCY_KEY")
 
 
-def test_errors_as_the_contract_has_them(sandbox: Sandbox, service: Service, api: httpx.Client) -> None:
-    assert refusal(api.get("/transactions/nope")) == (404, "TRANSACTION_NOT_FOUND")
+def test_errors_as_the_contract_has_them(sandbox: Sandbox, service: Routes, api: httpx.Client) -> None:
+    assert error_of(api.get("/transactions/nope")) == (404, "TRANSACTION_NOT_FOUND")
     set_switches(sandbox, error_messages="array", invalid_uuid=True)
     wrong = service.stk(amount="ten", accountReference=None, phone=5)
-    assert refusal(wrong) == (400, "HTTP_400")
+    assert error_of(wrong) == (400, "HTTP_400")
     assert wrong.json()["error"]["message"] == ["amount must be a number", "phone must be a string"]
-    assert refusal(api.get("/transactions/nope")) == (400, "INVALID_UUID")
-    assert refusal(api.get(f"/transactions/{UNKNOWN_ID}")) == (404, "TRANSACTION_NOT_FOUND")
+    assert error_of(api.get("/transactions/nope")) == (400, "INVALID_UUID")
+    assert error_of(api.get(f"/transactions/{UNKNOWN_ID}")) == (404, "TRANSACTION_NOT_FOUND")
     assert isinstance(service.stk(phone="1").json()["error"]["message"], str)
 
 
@@ -170,30 +170,30 @@ def test_the_headers_count_the_requests_that_are_left(sandbox: Sandbox, api: htt
 
 
 def test_what_requests_are_called_and_how_long_they_may_be(
-    sandbox: Sandbox, service: Service, api: httpx.Client
+    sandbox: Sandbox, service: Routes, api: httpx.Client
 ) -> None:
     url = "https://shop.example/"
     data(service.payout(reference="x" * 500, callbackUrl=url + "x" * 600, callback_url=5))
     set_switches(sandbox, payout_callback_field="callback_url", field_limits="contract", channel_types="TILL")
     for changes in ({"reference": "x" * 121}, {"description": "x" * 256}, {"callback_url": url + "x" * 480}):
-        assert refusal(service.payout(**changes)) == (400, "VALIDATION_ERROR")
+        assert error_of(service.payout(**changes)) == (400, "VALIDATION_ERROR")
     sent = transaction_id(service.payout(reference="x" * 120, description="x" * 255, callbackUrl=5, callback_url=url))
     state = sandbox._running.state
     assert state.transactions[sent].callback_url == url
     assert service.channel(type="TILL", name="x" * 120, shortcode="1" * 50).status_code == 200
     for wrong in ({"name": "x" * 121}, {"shortcode": "1" * 51}, {"accountNumber": "1" * 51}):
-        assert refusal(service.channel(type="TILL", **wrong)) == (400, "VALIDATION_ERROR")
+        assert error_of(service.channel(type="TILL", **wrong)) == (400, "VALIDATION_ERROR")
     for kind in ("TILL_NUMBER", "SHORTCODE", "x"):
-        assert refusal(service.channel(type=kind)) == (400, "VALIDATION_ERROR")
+        assert error_of(service.channel(type=kind)) == (400, "VALIDATION_ERROR")
     set_switches(sandbox, channel_types="any", channel_reads=False)
     for kind in ("TILL_NUMBER", "TILL", "SHORTCODE"):
         assert service.channel(type=kind).status_code == 200
-    assert refusal(api.get("/payment-wallet/channels")) == (404, "NOT_FOUND")
+    assert error_of(api.get("/payment-wallet/channels")) == (404, "NOT_FOUND")
 
 
-def test_the_payout_wallet_is_read_and_topped_up(sandbox: Sandbox, service: Service, api: httpx.Client) -> None:
+def test_the_payout_wallet_is_read_and_topped_up(sandbox: Sandbox, service: Routes, api: httpx.Client) -> None:
     body = {"amount": 500, "phone": "0712345678", "accountReference": "FLOAT"}
-    assert refusal(api.post("/wallets/b2c/topups", json=body)) == (404, "NOT_FOUND")
+    assert error_of(api.post("/wallets/b2c/topups", json=body)) == (404, "NOT_FOUND")
     set_switches(sandbox, more_endpoints=True)
     topped_up = data(api.post("/wallets/b2c/topups", json=body, headers={"Idempotency-Key": "k"}))
     assert data(api.post("/wallets/b2c/topups", json=body, headers={"Idempotency-Key": "k"})) == topped_up
@@ -209,25 +209,25 @@ def test_keys_with_other_letters_are_accounts_under_their_switch() -> None:
         assert [request.key for request in sandbox.requests] == ["pk_test_a", "ab_test_a", "acme_live_…"]
         for key in ("sk_test_a", "a_test_a", "ab_prod_a", "ab_test_", "4b_test_a"):
             with client(sandbox.base_url, key) as api:
-                assert refusal(api.get("/transactions")) == (401, "INVALID_API_KEY")
+                assert error_of(api.get("/transactions")) == (401, "INVALID_API_KEY")
 
 
-def test_any_code_is_planned_with_the_status_that_it_has(sandbox: Sandbox, service: Service) -> None:
+def test_any_code_is_planned_with_the_status_that_it_has(sandbox: Sandbox, service: Routes) -> None:
     for code, status in STATUS_BY_CODE.items():
         sandbox.fail_next(*PAYOUT, code=code)
         answer = service.payout()
-        assert refusal(answer) == (400 if code == "CHANNEL_NOT_FOUND" else status, code)
+        assert error_of(answer) == (400 if code == "CHANNEL_NOT_FOUND" else status, code)
         assert ("retry-after" in answer.headers) == (status == 429)
     assert payouts(sandbox) == 0
     sandbox.fail_next(*PAYOUT, Fault.refused_after_commit, code="WALLET_INACTIVE", status=418)
     sandbox.fail_next(*PAYOUT, code="SOMETHING_NEW")
-    answers = [refusal(service.payout()) for _ in range(2)]
+    answers = [error_of(service.payout()) for _ in range(2)]
     assert (answers, payouts(sandbox)) == ([(418, "WALLET_INACTIVE"), (409, "SOMETHING_NEW")], 1)
 
 
 @pytest.mark.parametrize("item_naming", ["camelCase", "snake_case"])
 def test_one_item_of_a_list_is_bad(
-    sandbox: Sandbox, service: Service, api: httpx.Client, control: httpx.Client, item_naming: str
+    sandbox: Sandbox, service: Routes, api: httpx.Client, control: httpx.Client, item_naming: str
 ) -> None:
     set_switches(sandbox, item_naming=item_naming)
     bad, good = transaction_id(service.payout()), transaction_id(service.payout())
@@ -241,7 +241,7 @@ def test_one_item_of_a_list_is_bad(
     phone, created = ("phone", "createdAt") if item_naming == "camelCase" else ("phone_number", "created_at")
     assert changed == {phone: None, created: "missing", "amount": "ten"}
     assert (good in other.values(), data(api.get(f"/transactions/{bad}"))) == (True, read)
-    assert refusal(control.post("/sandbox/spoil", json={"id": bad, "field": "x"})) == (400, "VALIDATION_ERROR")
+    assert error_of(control.post("/sandbox/spoil", json={"id": bad, "field": "x"})) == (400, "VALIDATION_ERROR")
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from in_turn import in_turn
 from momopay.sandbox import Sandbox, _server
 from momopay.sandbox.__main__ import main
 from patience import LONGEST
-from sandbox.kit import Service, client, connected
+from sandbox.kit import Routes, client, connected
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET /v1/transactions HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Half: "])
@@ -47,7 +47,7 @@ def test_the_program_serves_until_a_signal() -> None:
     url = program.stdout.readline().split()[1]
     with client(url) as api:
         assert api.get("/transactions", headers={"Host": "sandbox"}).status_code == 200
-        assert Service(api).stk(callbackUrl="http://app/momo").status_code == 200
+        assert Routes(api).stk(callbackUrl="http://app/momo").status_code == 200
         # With an idle connection and an open page, which uvicorn would wait for.
         with api.stream("GET", f"{url.removesuffix('/v1')}/sandbox/events") as events:
             next(events.iter_lines())

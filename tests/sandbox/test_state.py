@@ -8,7 +8,7 @@ import pytest
 from in_turn import in_turn
 from momopay.sandbox import Outcome, Refusal, Sandbox, phone_for
 from momopay.sandbox._state import RateWindow, StkHealth
-from sandbox.kit import KEY, Service, data, refusal
+from sandbox.kit import KEY, Routes, data, error_of
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -93,7 +93,7 @@ def test_the_refusal_says_what_is_wrong_and_until_when() -> None:
     assert (refused.value.status, refused.value.headers) == (429, {"retry-after": "1800"})
 
 
-def test_health_stops_stk_alone_unless_it_is_switched_off(service: Service, sandbox: Sandbox) -> None:
+def test_health_stops_stk_alone_unless_it_is_switched_off(service: Routes, sandbox: Sandbox) -> None:
     account = sandbox.account(KEY)
     for health_rule, status in ((False, 200), (True, 429)):
         account.switches.health_rule = health_rule
@@ -101,14 +101,14 @@ def test_health_stops_stk_alone_unless_it_is_switched_off(service: Service, sand
             data(service.stk(phone=phone_for(Outcome.cancelled)))
         sandbox.advance(5)
         assert service.stk().status_code == status
-    assert refusal(service.stk()) == (429, "TRANSACTION_HEALTH_BLOCKED")
+    assert error_of(service.stk()) == (429, "TRANSACTION_HEALTH_BLOCKED")
     data(service.payout())
     data(service.top_up())
     sandbox.advance(1800)
     data(service.stk())
 
 
-def test_the_ban_by_its_thresholds(service: Service, sandbox: Sandbox) -> None:
+def test_the_ban_by_its_thresholds(service: Routes, sandbox: Sandbox) -> None:
     switches = sandbox.account(KEY).switches
     switches.ban_pushes, switches.ban_window, switches.ban_success_rate = 4, 60, 0.5
     data(service.stk(phone=phone_for(Outcome.cancelled)))
@@ -121,11 +121,11 @@ def test_the_ban_by_its_thresholds(service: Service, sandbox: Sandbox) -> None:
     data(service.stk(phone=phone_for(Outcome.cancelled)))
     sandbox.advance(5)
     response = service.stk()
-    assert refusal(response) == (429, "STK_TEMP_BANNED")
+    assert error_of(response) == (429, "STK_TEMP_BANNED")
     assert response.json()["error"]["details"] == {"retryAfterSeconds": 3600}
     assert response.headers["retry-after"] == "3600"
     data(service.payout())
     sandbox.advance(3599)
-    assert refusal(service.stk()) == (429, "STK_TEMP_BANNED")
+    assert error_of(service.stk()) == (429, "STK_TEMP_BANNED")
     sandbox.advance(1)
     data(service.stk())

@@ -16,7 +16,7 @@ import httpx
 import trio
 
 from momopay import AsyncClient, MomoPayError, PollSchedule, RateBudget, WaitTimeoutError
-from scale.simulation import BASE, Service, TrioIO, in_virtual_time
+from scale.simulation import BASE, OneKey, TrioIO, in_virtual_time
 from virtual import install_backend
 
 PAYMENTS_A_MINUTE = 20.0
@@ -29,7 +29,7 @@ class Lanes:
     """One run, and what it showed in its steady state. Times are in seconds."""
 
     def __init__(self, seed: int, minutes: float) -> None:
-        self.service = Service(seed)
+        self.service = OneKey(seed)
         self.minutes = minutes
         self.stop = WARM_UP + 60.0 * minutes
         self.client = AsyncClient("pk_test_lanes", base_url=BASE, budget=RateBudget())

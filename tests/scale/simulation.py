@@ -89,7 +89,7 @@ class Limiter:
         return None
 
 
-class Service:
+class OneKey:
     """One key at the service; times are virtual seconds since it began."""
 
     def __init__(
@@ -204,14 +204,14 @@ class Plan:
         return WARM_UP + 60.0 * self.minutes
 
 
-class Shop:
+class BusyShop:
     """One run, and what it came to; times in the service's seconds."""
 
     def __init__(self, plan: Plan, client: AsyncClient, nursery: trio.Nursery) -> None:
         self.plan = plan
         self.client = client
         self.nursery = nursery
-        self.service = Service(plan.seed, plan.kind, plan.lost, lambda life: nursery.start_soon(self.call_back, life))
+        self.service = OneKey(plan.seed, plan.kind, plan.lost, lambda life: nursery.start_soon(self.call_back, life))
         self.over: dict[str, trio.Event] = {}
         self.told: list[tuple[float, float]] = []
         """When each payment ended, and when the payer heard of it."""
@@ -284,21 +284,21 @@ class Shop:
         self.over.setdefault(life.identity, trio.Event()).set()
 
 
-def simulate(plan: Plan) -> Shop:
+def simulate(plan: Plan) -> BusyShop:
     """Run payments to the end of the last one."""
     (shop,) = simulate_keys(plan, RateBudget())
     return shop
 
 
-def simulate_keys(plan: Plan, *budgets: RateBudget) -> list[Shop]:
+def simulate_keys(plan: Plan, *budgets: RateBudget) -> list[BusyShop]:
     """Run payments with a key for each budget, side by side."""
     logging.getLogger("momopay").setLevel(logging.CRITICAL)
-    shops = list[Shop]()
+    shops = list[BusyShop]()
 
     async def run(number: int) -> None:
         key = f"pk_test_scale_{number}"
         async with AsyncClient(key, base_url=BASE, budget=budgets[number]) as client, trio.open_nursery() as nursery:
-            shops.append(Shop(plan, client, nursery))
+            shops.append(BusyShop(plan, client, nursery))
             install_backend(client, TrioIO(httpx.MockTransport(shops[-1].service)))
             for _ in range(plan.payers):
                 nursery.start_soon(shops[-1].pay)
