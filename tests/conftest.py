@@ -198,7 +198,6 @@ def account(sandbox: Sandbox, key: str) -> Account:
 
 @pytest.fixture
 def receiver() -> Iterator[Receiver]:
-    """A merchant's address for callbacks."""
     receiver = Receiver()
     yield receiver
     receiver.close()

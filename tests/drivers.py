@@ -40,8 +40,6 @@ def session_of(client: Any) -> Any:
 
 
 class Driver:
-    """One client of either kind, used alike."""
-
     def __init__(self, client_kind: str, **options: Any) -> None:
         options = {"api_key": KEY, "base_url": "https://api.example/v1", "budget": None, **options}
         self.client_kind = client_kind

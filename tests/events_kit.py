@@ -23,12 +23,10 @@ class Watcher:
         return [event for event in self.events if isinstance(event, kind)]
 
     def take(self) -> list[str]:
-        """Describe what came since the last call, shortly."""
         events, self.events = self.events, []
         return [describe(event) for event in events]
 
     def changes(self) -> list[str]:
-        """Describe the changes of the journal."""
         return [str(each).removeprefix("JournalChanged ") for each in map(describe, self.of(JournalChanged))]
 
     def texts(self) -> str:

@@ -28,7 +28,6 @@ def in_a_fork(work: Callable[[], object], seconds: float = 30.0) -> int | None:
 
 
 def succeeds_in_child(work: Callable[[], object]) -> bool:
-    """Return whether the work ends well in a forked child, within ten seconds."""
     return in_a_fork(work, 10.0) == 0
 
 

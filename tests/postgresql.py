@@ -65,7 +65,6 @@ class PostgresqlServer:
                 self._process = self._launch()
 
     def new_database(self) -> str:
-        """Create a database and give its URL."""
         name = f"t{uuid4().hex}"
         with psycopg.connect(self._conninfo, autocommit=True) as connection:
             connection.execute(f'CREATE DATABASE "{name}"'.encode())
@@ -87,7 +86,6 @@ class PostgresqlServer:
             )
 
     def answers(self) -> bool:
-        """Tell whether the server takes connections."""
         try:
             psycopg.connect(self._conninfo, connect_timeout=5).close()
         except psycopg.OperationalError:

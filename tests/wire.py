@@ -39,7 +39,6 @@ class Request:
 
 
 def record_for(request: Request) -> Mapping[str, Any]:
-    """Return the `data` of a normal response to a request."""
     if request.method == "DELETE":
         return {}
     for ending, record in (("/payments/stk", _STK), ("/payouts", _PAYOUT), ("/topups", _STK), ("/balance", _BALANCE)):
@@ -103,7 +102,6 @@ def whole(status: int, body: bytes, headers: Mapping[str, str] | None = None) ->
 
 
 def normal(exchange: Exchange) -> bytes:
-    """Return the body of a normal response."""
     return envelope(record_for(exchange.request))
 
 

@@ -34,7 +34,6 @@ _BEGIN: Final = datetime(2026, 1, 5, 6, tzinfo=UTC)
 
 
 def measure_sweep(scale: Scale) -> list[Row]:
-    """Sweep a journal whose payouts have all ended; a pass settles what it reaches."""
     requests = list[float]()
     for _ in range(min(scale.rounds, ROUNDS)):
         with _filled(scale.of(MANY)) as (journal, pages), mocked_client(pages) as client:

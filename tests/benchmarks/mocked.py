@@ -24,8 +24,6 @@ def mocked_client(handler: Callable[[httpx.Request], httpx.Response], **options:
 
 
 class Accepts:
-    """Accepts each payout, and numbers them."""
-
     def __init__(self) -> None:
         self._numbers = count()
 

@@ -58,7 +58,6 @@ def handle(_payment: Payment) -> None:
 
 
 def figures(client: Client, sandbox: Sandbox) -> Iterator[tuple[str, Callable[[], object]]]:
-    """Yield what is counted, each when it is its turn."""
     for name, once in (("pay_once", client.payouts.pay_once), ("collect_once", client.stk.collect_once)):
         for number in range(3):
             once(reference=f"{name}-{number}", amount=10, phone="0712345678")

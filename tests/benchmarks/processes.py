@@ -53,7 +53,6 @@ def serving(script: str) -> Generator[str]:
 
 
 def told_by(code: str) -> float:
-    """Run code in a fresh interpreter and return the number that it prints."""
     done = subprocess.run(
         [sys.executable, "-c", code], stdout=subprocess.PIPE, check=True, timeout=PATIENCE, env=_ENVIRONMENT
     )

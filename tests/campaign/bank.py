@@ -30,8 +30,6 @@ STYLES = ("masked", "with_fee", "lower_case", "local_times")
 
 @dataclass
 class Record:
-    """A payout as the service keeps it."""
-
     payment: Payment
     callback_url: str
     created_at: datetime

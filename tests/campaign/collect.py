@@ -59,7 +59,6 @@ class Till(Witness):
             yield
 
     def payments(self) -> list[Payment]:
-        """Return every prompt that was made, oldest first."""
         return [
             Payment(
                 each.reference,
@@ -100,8 +99,6 @@ class Till(Witness):
 
 
 class Customers:
-    """Everybody who was prompted."""
-
     def __init__(self, till: Till, seed: int, *, late_pin: float) -> None:
         """`late_pin`: how likely a prompt that was cancelled or has expired is paid after all."""
         self.events: Counter[str] = Counter()
@@ -114,7 +111,6 @@ class Customers:
         """The storm is over: everybody pays at once, and nobody pays late."""
 
     def decide(self) -> None:
-        """Do what is due by now."""
         now = time.monotonic()
         for prompt in self._till.stk():
             if prompt.status is Status.PENDING:

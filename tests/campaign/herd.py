@@ -147,8 +147,6 @@ BETWEEN_KILLS = (1_000, 9_000)
 
 
 class Child:
-    """One process, and what it does."""
-
     def __init__(self, work: Callable[[Settings], None], settings: Settings) -> None:
         self.work = work
         self.settings = settings
@@ -157,7 +155,6 @@ class Child:
         self.start()
 
     def start(self) -> None:
-        """Start it, under a name of this generation."""
         named = replace(self.settings, name=f"{self.settings.name}.{next(self._generation)}")
         self.process = in_a_fresh_process(self.work, named)
 

@@ -13,8 +13,6 @@ from momopay import EntryKind, JournalEntry, JournalState, TransactionStatus
 
 
 class Finding(StrEnum):
-    """What must never be found."""
-
     DOUBLE = "double payments (of an order, without a late PIN)"
     TWO_OPEN = "customers with two open prompts"
     AGAIN = "prompts of an order that a call had already returned as paid"
@@ -96,8 +94,6 @@ class Word:
 
 @dataclass
 class Verdict:
-    """What was found, and what is left in doubt."""
-
     kind: EntryKind = EntryKind.PAYOUT
     orders: int = 0
     payments: int = 0
@@ -124,7 +120,6 @@ class Verdict:
         return not self.found
 
     def note(self, finding: Finding, case: str) -> None:
-        """Note a case, once."""
         if case not in self.findings[finding]:
             self.findings[finding].append(case)
 

@@ -52,15 +52,12 @@ def drive(work: Coroutine[Any, Any, T]) -> T:
 
 
 async def awaited(result: Any) -> Any:
-    """Take a call's result from a client of either kind."""
     if isawaitable(result):
         result = await result
     return result
 
 
 class Ear:
-    """Takes what a call returned."""
-
     record: momopay.Payment | None = None
 
 

@@ -238,7 +238,6 @@ class Parent:
         return sum(word.said is Said.MISCONFIGURED for word in self.words())
 
     def _unasked(self) -> list[str]:
-        """Return the references that may still be paid."""
         done = {JournalState.ACCEPTED, JournalState.UNKNOWN}
         return [name for name, entry in self.entries().items() if entry is None or entry.state not in done]
 

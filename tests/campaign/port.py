@@ -128,7 +128,6 @@ class SimulatedIO(SyncBackend):
         self.mistaken = False
 
     async def step(self, name: str) -> None:
-        """Go on, unless the process is killed here."""
         self._check_alive()
         await self.give_way()
         self._check_alive()
@@ -313,8 +312,6 @@ class SuspendingIO(SimulatedIO):
 
 @dataclass(eq=False)
 class Task:
-    """One coroutine of one process."""
-
     process: Process
     coroutine: Coroutine[Any, Any, None] | None = None
     wakes: float = 0.0

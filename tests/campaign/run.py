@@ -35,7 +35,6 @@ FREEZES, DIES, CUTS = 0.004, 0.012, 0.01
 
 
 def campaign(plan: Plan, *, network: bool) -> Result:
-    """Run the service in its storm, with one safety off if the plan says so, and the campaign's parent."""
     pays = plan.what == "payouts"
     pause = STORM * plan.seconds * LANES / plan.size
     with ExitStack() as stack:
@@ -75,7 +74,6 @@ def _break(failure: threading.ExceptHookArgs) -> None:
 
 
 def main() -> int:
-    """Run a campaign as the command line says; 0 if it holds, 1 if it does not."""
     parser = argparse.ArgumentParser(description="Fault campaigns over real sockets.")
     parser.add_argument("--payouts", type=int, default=500)
     parser.add_argument("--orders", type=int, help="collect so many orders, instead of paying out")

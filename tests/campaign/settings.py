@@ -85,12 +85,10 @@ class Plan:
 
     @property
     def client(self) -> dict[str, Any]:
-        """The options of all clients."""
         return {"api_key": KEY, "budget": None, "payout_keys": self.keys == "honoured"}
 
     @property
     def command(self) -> list[str]:
-        """The command that repeats it."""
         words = ["tests/campaign/run.py", f"--{self.what}", str(self.size), "--seconds", f"{self.seconds:g}"]
         words += ["--seed", str(self.seed), "--database", self.database]
         words += ["--keys", self.keys] if self.keys != "ignored" else []

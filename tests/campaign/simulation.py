@@ -241,7 +241,6 @@ class World:
         self.bank.style = ""
 
     async def _release_late(self, process: Process, reference: str, *, searched_elsewhere: bool) -> None:
-        """Release as after an hour, and pay what was released."""
         end_lease(process.journal, reference)
         how = f"release, {'without' if searched_elsewhere else 'with'} a search"
         try:
@@ -310,7 +309,6 @@ class World:
         await self._pay_one(process, reference)
 
     def _deliver(self, url: str, body: bytes, *, forgery: str = "", attempt: int = 0) -> None:
-        """Deliver a callback to a process, and again if it cannot handle it."""
         process = self.rng.choice(list(self.processes.values()))
 
         def again() -> None:

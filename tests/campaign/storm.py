@@ -62,7 +62,6 @@ class Storm(FaultPlan):
         self.calm = False
 
     def take(self, method: str, path: str) -> PlannedFault | None:
-        """Draw the fault of a request."""
         pays = path == self.path
         if not self._strikes(self._likelihood if pays else 0.06):
             return None
@@ -215,8 +214,6 @@ FROZEN = (0.3, 4.0)
 
 
 class Troubles:
-    """Troubles of the account, the network and the database, each in its own time."""
-
     def __init__(
         self, service: Witness, server: PostgresqlServer | None, settings: Settings, rng: random.Random
     ) -> None:

@@ -118,7 +118,6 @@ class Worker:
         path.unlink(missing_ok=True)
 
     def _act(self, point: str, reference: str, *, may_die: bool = True) -> None:
-        """Die here, stop here, or go on, as it is drawn."""
         drawn = self.rng.random()
         if may_die and drawn < self.settings.dies:
             os.kill(os.getpid(), signal.SIGKILL)
@@ -143,7 +142,6 @@ class Worker:
                 yield wanted
 
     def next_call(self, order: Order) -> Order | None:
-        """Choose what to ask for: the order, another amount under its reference, or nothing if it is done."""
         entry = self.entry(order.reference)
         if self.kind is EntryKind.COLLECTION:
             is_wanted = entry is None or entry.status != "SUCCESS" or self.rng.random() < FORGOTTEN
@@ -267,7 +265,6 @@ async def work_async(worker: Worker) -> None:
 
 
 def run(settings: Settings) -> None:
-    """Pay or collect, as a process of its own."""
     with at_work(settings) as worker:
         if settings.is_async:
             asyncio.run(work_async(worker))

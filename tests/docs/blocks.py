@@ -50,17 +50,14 @@ class Block:
 
     @property
     def reason(self) -> str | None:
-        """The reason why it is not run, or None."""
         return self._noted("not run:")
 
     @property
     def test_file(self) -> str | None:
-        """The file name, if the block is a test file, or None."""
         return self._noted("test file:")
 
     @property
     def recipe(self) -> str | None:
-        """The name of the recipe, if the block is one, or None."""
         return self._noted("recipe:")
 
     @property
@@ -79,7 +76,6 @@ class Block:
 
 
 def blocks_in(page: Path) -> Iterator[Block]:
-    """Yield the blocks of a page in order."""
     whole = page.read_text()
     note = ""
     for found in _PIECE.finditer(whole):

@@ -41,7 +41,6 @@ def is_run(block: Block) -> bool:
 
 
 def run_page(page: Path, sandbox: Sandbox) -> None:
-    """Run a page in the current folder."""
     sandbox.reset()
     key = unique_key()
     environment = {

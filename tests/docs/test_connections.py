@@ -93,7 +93,6 @@ def served_over_tls(app: Any, files: Files, **options: Any) -> Generator[str]:
 
 
 def collect(client: Any) -> None:
-    """Collect a payment, with either client."""
     if isinstance(client, Client):
         with client:
             prompt = client.stk.initiate(amount=100, phone="0712345678")
@@ -148,7 +147,6 @@ def test_a_client_certificate(recipe: Recipe, files: Files, sandbox: Sandbox) ->
 
 @contextmanager
 def served_over_http2(app: Any, files: Files) -> Generator[str]:
-    """Serve an app with hypercorn."""
     config, stop = Config(), threading.Event()
     config.certfile, config.keyfile = files.server
     with create_server(("127.0.0.1", 0)) as listener:

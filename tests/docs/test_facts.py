@@ -38,7 +38,6 @@ class Raised:
         self.client = Client("pk_test_raised", base_url=sandbox.base_url, budget=None, max_attempts=1)
 
     def catch(self, name: str) -> MomoPayError:
-        """Return the error of this class."""
         made: Callable[[], object] = getattr(self, name)
         with pytest.raises(MomoPayError) as caught:
             made()
@@ -49,7 +48,6 @@ class Raised:
         return Journal(f"sqlite:///{self.folder / 'errors.db'}")
 
     def answering(self, status: int, text: str) -> Client:
-        """Return a client whose service answers so."""
         transport = httpx.MockTransport(lambda _: httpx.Response(status, text=text))
         base_url = "https://api.example/v1"
         return Client("pk_test_raised", base_url=base_url, transport=transport, budget=None, max_attempts=1)

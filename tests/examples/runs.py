@@ -33,7 +33,6 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 
 
 def command(script: str | Path, *arguments: str) -> list[str]:
-    """Return the command for a script: a path, or the name of an example."""
     started = ["-c", UNDER_PROFILE, str(EXAMPLES / script)] if PROFILE else [str(EXAMPLES / script)]
     return [sys.executable, "-W", "error", *started, *arguments]
 
@@ -76,8 +75,6 @@ def free_port() -> int:
 
 @dataclass
 class Web:
-    """A running web example and its log."""
-
     process: subprocess.Popen[str]
     http: httpx.Client
     log: Path
@@ -87,7 +84,6 @@ class Web:
 def serving(
     script: str | Path, folder: Path, *, port: int | None = None, env: dict[str, str] | None = None
 ) -> Generator[Web]:
-    """Run a web example for the duration of the context."""
     port = port or free_port()
     log = folder / f"{port}.log"
     with (
@@ -119,8 +115,6 @@ def serving(
 
 @dataclass
 class Merchant:
-    """An account of the sandbox and its money."""
-
     sandbox: Sandbox
     key: str
     account: Account
@@ -130,7 +124,6 @@ class Merchant:
         return environment(MOMOPAY_API_KEY=self.key, MOMOPAY_BASE_URL=self.sandbox.base_url, **more)
 
     def moved(self, kind: str) -> Counter[str]:
-        """Return how often money moved for each reference."""
         return Counter(
             movement.reference
             for movement in self.sandbox.ledger

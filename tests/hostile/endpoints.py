@@ -103,7 +103,6 @@ MARK = "@@@"
 
 
 def places(value: Any) -> list[Any]:
-    """Return the same JSON with the mark at one place after another."""
     found: list[Any] = [MARK]
     if isinstance(value, dict):
         mapping = cast("dict[str, Any]", value)

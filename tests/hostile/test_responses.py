@@ -195,7 +195,6 @@ def measure(mode: str, *steps: wire.Step) -> list[tuple[str, int, float]]:
 
 @cache
 def blanks() -> bytes:
-    """A page and 320 MiB of blanks behind it, compressed."""
     deflate = zlib.compressobj(1, wbits=15)
     mebibyte = b" " * MEBIBYTE
     pieces = [deflate.compress(wire.envelope(PAGE)), *(deflate.compress(mebibyte) for _ in range(320))]
@@ -203,7 +202,6 @@ def blanks() -> bytes:
 
 
 def filled(unit: bytes) -> bytes:
-    """A page of 8 MiB."""
     count = (8 * MEBIBYTE - 1000) // (len(unit) + 1)
     return wire.envelope({**PAGE, "items": "ITEMS"}).replace(b'"ITEMS"', b"[" + b",".join([unit] * count) + b"]")
 

@@ -14,8 +14,6 @@ Steps = Iterator[tuple[str, State]]
 
 
 class Statements:
-    """The statements for one kind of payment."""
-
     def __init__(self, rules: Rules, world: World) -> None:
         self._rules = rules
         self._kind = world.kind
@@ -47,7 +45,6 @@ class Statements:
         return state._replace(row=Row(JournalState.SENDING, index + 1, row.attempts + 1, row.known))
 
     def recorded(self, state: State, index: int) -> State:
-        """Return the state after a call recorded how it ended."""
         call, row, rules = state.calls[index], state.row, self._rules
         assert call.outcome is not None
         if row is None:
@@ -116,8 +113,6 @@ class Statements:
 
 
 class Calls:
-    """All calls of one world, under one set of rules."""
-
     def __init__(self, rules: Rules, world: World) -> None:
         self._rules = rules
         self._world = world
@@ -198,7 +193,6 @@ class Calls:
                 yield from self._search(state.put(index, seen), index, to_send=not rules.absence_is_no_proof)
 
     def _verify(self, state: State, index: int) -> Steps:
-        """Read the transaction of a payout that was accepted."""
         row, name = state.row, f"call {index + 1} reads ACCEPTED, then the transaction"
         assert row is not None
         foreign = row.transaction < NONE

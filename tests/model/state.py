@@ -122,7 +122,6 @@ class State(NamedTuple):
 
     @property
     def unknown(self) -> list[int]:
-        """The payments of which the journal does not know."""
         known = dict(self.row.known) if self.row else {}
         return [number for number in range(1, len(self.payments) + 1) if number not in known]
 

@@ -11,8 +11,6 @@ from momopay.models.enums import Stage
 
 
 class Surroundings:
-    """One world, under one set of rules."""
-
     def __init__(self, rules: Rules, world: World) -> None:
         self._rules = rules
         self._world = world
@@ -21,7 +19,6 @@ class Surroundings:
         self._statements = self._calls.statements
 
     def steps(self, state: State) -> Steps:
-        """Yield what may happen next, and how everything is then."""
         for label, after in self._steps(state):
             yield label, after.without_idle_times() if self._is_payout else after  # orders have no times
 
@@ -93,7 +90,6 @@ class Surroundings:
             yield f"{name}, and refuses it with a known code", done.put(index, refused)
 
     def _executed(self, state: State, index: int, call: Call) -> tuple[State, int]:
-        """Return the state after the service executed a request, and the number of its payment."""
         key = call.key or index + 1
         if call.key and not self._rules.resend_keeps_the_key:
             key = index + 1
@@ -138,7 +134,6 @@ class Surroundings:
                 yield f"ten minutes after the end of prompt {number} have passed, with a sweep", swept
 
     def _releases(self, state: State) -> Steps:
-        """Let a person release an order."""
         row = state.row
         if row is None or not may_follow(self._world.kind, Cause.RELEASE, row.state, JournalState.NOT_SENT):
             return

@@ -47,7 +47,6 @@ class Sample:
 
 
 def parse(kind: type[Any], data: object) -> Any:
-    """Parse a record as a call does."""
     text = data if isinstance(data, str) else json.dumps(data)
     envelope: Any = Envelope.__class_getitem__(kind)
     return envelope.model_validate_json(f'{{"success": true, "data": {text}, "requestId": "r"}}').data

@@ -117,7 +117,6 @@ class Sdk(Driver):
         install_backend(self.client, self._backend)
 
     def at(self, seconds: float, action: Callable[[Any], None]) -> None:
-        """Do something with the client when its time comes."""
         self._backend.at(seconds, waking(lambda: action(self.client)))
 
     def ends(self, *ids: Any, **options: Any) -> list[tuple[float, Transaction]]:
@@ -164,7 +163,6 @@ def callers(client: Any, kind: str = "waits") -> list[Any]:
 
 
 async def wait_for_each(client: AsyncClient, identities: list[str], **options: Any) -> None:
-    """Wait for each transaction in a task of its own."""
     async with anyio.create_task_group() as tasks:
         for identity in identities:
 
@@ -175,7 +173,6 @@ async def wait_for_each(client: AsyncClient, identities: list[str], **options: A
 
 
 def callback(identity: str, status: str) -> bytes:
-    """Return the body of a callback."""
     return (
         f'{{"event_type": "transaction.{status.lower()}", "transaction": {{"id": "{identity}", "type": "STK",'
         f' "status": "{status}", "amount": 100, "phone_number": "254712345678",'

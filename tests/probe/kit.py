@@ -152,7 +152,6 @@ class Scene:
             assert "0" + phone[3:] not in text
 
     def requests(self, method: str, path: str) -> list[ReceivedRequest]:
-        """The requests of the last probe with that method, whose path begins so."""
         return [each for each in self.sent if each.method == method and each.path.startswith(path)]
 
     @property
@@ -161,7 +160,6 @@ class Scene:
 
     @property
     def channels(self) -> list[str]:
-        """The names of the account's channels."""
         return [channel.name for channel in self.account.live_channels()]
 
 

@@ -193,7 +193,6 @@ class FragileShop(Shop):
 
 
 def moved(sandbox: Sandbox, kind: str, tenant: str | None = None) -> Counter[str]:
-    """Return how much money has moved, by reference."""
     total: Counter[str] = Counter()
     for each in sandbox.ledger:
         if str(each.kind) == kind and tenant in {None, each.tenant_id}:

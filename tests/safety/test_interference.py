@@ -59,7 +59,6 @@ class Moment:
             make(journal)(client)
 
     def error_of(self, call: Call) -> MomoPayError | None:
-        """Make a call; return what it raised."""
         try:
             self.sdk(call)
         except MomoPayError as error:

@@ -102,12 +102,10 @@ def own_sandbox(**options: Any) -> Generator[tuple[Sandbox, Routes]]:
 
 
 def payouts(sandbox: Sandbox) -> int:
-    """How many payouts were made, by the ledger."""
     return sum(entry.kind is MovementKind.payout for entry in sandbox.ledger)
 
 
 def connected(sandbox: Sandbox) -> socket.socket:
-    """Return a bare connection to the server."""
     return socket.create_connection(("127.0.0.1", httpx.URL(sandbox.url).port or 0), timeout=30)
 
 
@@ -135,6 +133,5 @@ def error_of(response: httpx.Response) -> tuple[int, str]:
 
 
 def transaction_id(response: httpx.Response) -> str:
-    """The id that an initiation returned."""
     identifier: str = data(response)["transactionId"]
     return identifier

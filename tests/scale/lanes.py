@@ -44,7 +44,6 @@ class Lanes:
 
     @property
     def settled(self) -> float:
-        """Payments a minute."""
         return self.told / self.minutes
 
     @property

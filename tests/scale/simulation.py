@@ -268,7 +268,6 @@ class BusyShop:
             self.client.transactions.notify(callback)
 
     async def confirm(self, life: Life, callback: Callback) -> None:
-        """Confirm a callback, at each of its attempts until one succeeds."""
         for pause in (*RETRIES, None):
             try:
                 await self.client.transactions.confirm(callback)
@@ -285,7 +284,6 @@ class BusyShop:
 
 
 def simulate(plan: Plan) -> BusyShop:
-    """Run payments to the end of the last one."""
     (shop,) = simulate_keys(plan, RateBudget())
     return shop
 
