@@ -22,3 +22,8 @@ def sdk(client_kind: str) -> Iterator[MakeSdk]:
     yield make
     for each in made:
         each.close()
+
+
+@pytest.fixture
+def service() -> TimedService:
+    return TimedService()

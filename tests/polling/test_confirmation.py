@@ -159,8 +159,7 @@ def test_a_mismatch_is_claimed_only_after_a_read_by_id() -> None:
     assert sorted(service.paths[2:]) == ["/transactions/lagging", "/transactions/t1", "/transactions/t3"]
 
 
-def test_a_callback_that_tells_no_end_is_read_by_id() -> None:
-    service = TimedService()
+def test_a_callback_that_tells_no_end_is_read_by_id(service: TimedService) -> None:
     identities = service.add_many(3)
     held_back = [reported(identity, "PENDING") for identity in identities]
     outcomes = Outcomes(service, *(each.model_copy(update={"event_type": "transaction.held"}) for each in held_back))

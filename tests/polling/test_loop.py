@@ -25,8 +25,7 @@ from virtual import refusal
 LIST = "/transactions"
 
 
-def test_many_waits_share_one_page(sdk: kit.MakeSdk) -> None:
-    service = TimedService()
+def test_many_waits_share_one_page(sdk: kit.MakeSdk, service: TimedService) -> None:
     for number in range(50):
         service.add(f"t{number}", (float(number), "SUCCESS"))
     driver = sdk(service)
@@ -37,8 +36,7 @@ def test_many_waits_share_one_page(sdk: kit.MakeSdk) -> None:
     assert service.requests == [(when, LIST) for when in polls]
 
 
-def test_one_that_is_due_shares_a_page_with_those_due_within_an_interval() -> None:
-    service = TimedService()
+def test_one_that_is_due_shares_a_page_with_those_due_within_an_interval(service: TimedService) -> None:
     service.add_many(2, (0.0, "SUCCESS"))
 
     async def work(client: AsyncClient) -> None:
@@ -52,8 +50,7 @@ def test_one_that_is_due_shares_a_page_with_those_due_within_an_interval() -> No
 
 
 @pytest.mark.parametrize(("notified_at", "read_at"), [(99.0, 15.0), (2.0, 2.0)])
-def test_many_waits_for_one_transaction_are_one_read(notified_at: float, read_at: float) -> None:
-    service = TimedService()
+def test_many_waits_for_one_transaction_are_one_read(notified_at: float, read_at: float, service: TimedService) -> None:
     service.add("a", (0.0, "SUCCESS"))
 
     async def work(client: AsyncClient) -> None:
@@ -68,8 +65,8 @@ def test_many_waits_for_one_transaction_are_one_read(notified_at: float, read_at
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 @pytest.mark.parametrize("call", ["wait", "confirm"])
-def test_the_child_of_a_fork_does_not_wait_for_the_poll_of_its_parent(call: str) -> None:
-    service, parent = TimedService(), os.getpid()
+def test_the_child_of_a_fork_does_not_wait_for_the_poll_of_its_parent(call: str, service: TimedService) -> None:
+    parent = os.getpid()
     service.add("t0", (0.0, "SUCCESS"))
     under_way, forked = threading.Event(), threading.Event()
 
@@ -104,9 +101,8 @@ def test_the_child_of_a_fork_does_not_wait_for_the_poll_of_its_parent(call: str)
     ],
 )
 def test_the_walk_goes_down_to_the_oldest_and_no_further(
-    count: int, wanted: Sequence[int], pages: int, by_id: list[int]
+    count: int, wanted: Sequence[int], pages: int, by_id: list[int], service: TimedService
 ) -> None:
-    service = TimedService()
     service.add_many(count, (0.0, "SUCCESS"))
     client, _ = waiting_client(service)
     assert len(list(client.transactions.wait_all([f"t{number}" for number in wanted]))) == len(wanted)
@@ -119,8 +115,9 @@ def test_the_walk_goes_down_to_the_oldest_and_no_further(
     [(1, ["1"] * 9, 2), (0, ["1"], 1), (100, [f"c{number}" for number in range(50)], 2)],
     ids=["a repeated cursor", "an empty page", "a cursor that is always new, and nothing else"],
 )
-def test_a_list_that_leads_nowhere_ends_the_walk(items: int, cursors: list[str], pages: int) -> None:
-    service = TimedService()
+def test_a_list_that_leads_nowhere_ends_the_walk(
+    items: int, cursors: list[str], pages: int, service: TimedService
+) -> None:
     service.add_many(150, (0.0, "SUCCESS"))
     client, backend = waiting_client(service)
 
@@ -136,8 +133,7 @@ def test_a_list_that_leads_nowhere_ends_the_walk(items: int, cursors: list[str],
     assert len(service.paths) == pages + 20
 
 
-def test_an_item_of_the_list_that_cannot_be_read_is_read_by_id(sdk: kit.MakeSdk) -> None:
-    service = TimedService()
+def test_an_item_of_the_list_that_cannot_be_read_is_read_by_id(sdk: kit.MakeSdk, service: TimedService) -> None:
     service.add("damaged", (0.0, "SUCCESS"), phone=None)
     service.add_many(150, (0.0, "SUCCESS"))
     ends = sdk(service).ends("damaged", "t0", "t149")
@@ -145,8 +141,7 @@ def test_an_item_of_the_list_that_cannot_be_read_is_read_by_id(sdk: kit.MakeSdk)
     assert service.paths == [LIST, f"{LIST}?100", f"{LIST}/damaged"]
 
 
-def test_one_whose_reads_always_fail_holds_back_the_others_for_one_interval_at_most() -> None:
-    service = TimedService()
+def test_one_whose_reads_always_fail_holds_back_the_others_for_one_interval_at_most(service: TimedService) -> None:
     service.add("broken")
     service.add("good", (0.0, "SUCCESS"))
     service.unlisted.update({"broken", "good"})
@@ -156,8 +151,7 @@ def test_one_whose_reads_always_fail_holds_back_the_others_for_one_interval_at_m
     assert service.times[-1] <= 25.0
 
 
-def test_a_refusal_of_the_page_ends_every_wait() -> None:
-    service = TimedService()
+def test_a_refusal_of_the_page_ends_every_wait(service: TimedService) -> None:
     service.add_many(3)
     service.failures = [(401, refusal("INVALID_API_KEY"))] * 3
 
@@ -190,8 +184,8 @@ def test_one_notified_wait_reads_its_transaction_and_no_other(*, failed: bool) -
 
 
 @pytest.mark.parametrize(("count", "used"), [(2, 0), (20, 58)], ids=["together", "while a request queues"])
-def test_waits_that_are_notified_share_a_page(count: int, used: int) -> None:
-    service, budget = TimedService(), RateBudget()
+def test_waits_that_are_notified_share_a_page(count: int, used: int, service: TimedService) -> None:
+    budget = RateBudget()
     service.add_many(count, (1.0, "SUCCESS"))
     service.add("other", (70.0, "SUCCESS"))
 
@@ -211,8 +205,7 @@ def test_waits_that_are_notified_share_a_page(count: int, used: int) -> None:
     assert service.requests[0] == (WINDOW if used else 2.0, LIST)
 
 
-def test_a_notification_that_comes_during_the_request_causes_another() -> None:
-    service = TimedService()
+def test_a_notification_that_comes_during_the_request_causes_another(service: TimedService) -> None:
     service.add("a", (3.0, "SUCCESS"))
 
     async def respond(request: httpx.Request) -> httpx.Response:
@@ -231,8 +224,8 @@ def test_a_notification_that_comes_during_the_request_causes_another() -> None:
     assert service.times == [2.0, 5.0]
 
 
-def test_a_cancelled_poll_keeps_the_notifications() -> None:
-    service, who, polls = TimedService(), ContextVar[str]("who"), list[str]()
+def test_a_cancelled_poll_keeps_the_notifications(service: TimedService) -> None:
+    who, polls = ContextVar[str]("who"), list[str]()
     service.add_many(3, (1.0, "SUCCESS"))
     waits = Concurrent(service)
 
@@ -260,9 +253,9 @@ def test_a_cancelled_poll_keeps_the_notifications() -> None:
     assert len(waits.seen) == 2
 
 
-def test_polls_use_the_lane_that_gives_way(sdk: kit.MakeSdk) -> None:
+def test_polls_use_the_lane_that_gives_way(sdk: kit.MakeSdk, service: TimedService) -> None:
     """One request fits into the window, so that each has to wait for its slot, and tells its lane."""
-    service, seen = TimedService(), list[Any]()
+    seen = list[Any]()
     service.add_many(120, (0.0, "FAILED"))
     driver = sdk(service, budget=RateBudget(requests=1), on_event=seen.append)
     driver.ends("t0", "t1", "t119", schedule=PollSchedule(every=100.0, limit=1000.0))
@@ -273,8 +266,8 @@ def test_polls_use_the_lane_that_gives_way(sdk: kit.MakeSdk) -> None:
     assert set(lanes) == {Lane.POLL.value}
 
 
-def test_a_wait_is_woken_by_the_first_page_while_the_search_goes_on() -> None:
-    service, ended = TimedService(), list[float]()
+def test_a_wait_is_woken_by_the_first_page_while_the_search_goes_on(service: TimedService) -> None:
+    ended = list[float]()
     service.add_many(150, (0.0, "SUCCESS"))
 
     async def respond(request: httpx.Request) -> httpx.Response:

@@ -39,16 +39,14 @@ HTML = (200, b"<html>")
 LIST = "/transactions"
 
 
-def test_one_wait_reads_by_id_on_the_schedule_of_the_service(sdk: MakeSdk) -> None:
-    service = TimedService()
+def test_one_wait_reads_by_id_on_the_schedule_of_the_service(sdk: MakeSdk, service: TimedService) -> None:
     service.add("a", (50.0, "PROCESSING"), (60.0, "SUCCESS"))
     ended = sdk(service)(lambda client: client.transactions.wait("a"))
     assert (ended.status, ended.result_desc) == ("SUCCESS", "done")
     assert service.requests == [(15.0 + 10 * number, "/transactions/a") for number in range(6)]
 
 
-def test_an_unknown_status_never_ends_a_wait_and_the_limit_does(sdk: MakeSdk) -> None:
-    service = TimedService()
+def test_an_unknown_status_never_ends_a_wait_and_the_limit_does(sdk: MakeSdk, service: TimedService) -> None:
     service.add("a", (0.0, "HELD"))
     with pytest.raises(WaitTimeoutError, match="transaction a has not ended after 300 s") as caught:
         sdk(service)(lambda client: client.transactions.wait("a"))
@@ -63,8 +61,7 @@ def test_an_unknown_status_never_ends_a_wait_and_the_limit_does(sdk: MakeSdk) ->
     assert (caught.value.last, service.requests) == (None, [])
 
 
-def test_an_error_of_the_predicate_reaches_its_caller_and_no_other_wait() -> None:
-    service = TimedService()
+def test_an_error_of_the_predicate_reaches_its_caller_and_no_other_wait(service: TimedService) -> None:
     service.add_many(2, (0.0, "SUCCESS"))
 
     events = list[Event]()
@@ -84,8 +81,7 @@ def test_an_error_of_the_predicate_reaches_its_caller_and_no_other_wait() -> Non
     assert reported == {"t0": ZeroDivisionError, "t1": None}
 
 
-def test_transient_failures_and_429s_do_not_end_a_wait(sdk: MakeSdk) -> None:
-    service = TimedService()
+def test_transient_failures_and_429s_do_not_end_a_wait(sdk: MakeSdk, service: TimedService) -> None:
     service.add("a", (0.0, "SUCCESS"))
     service.failures = [
         *(HTML, (503, b""), (429, refusal("RATE_LIMIT_EXCEEDED", resetInSeconds=4000))),
@@ -98,8 +94,7 @@ def test_transient_failures_and_429s_do_not_end_a_wait(sdk: MakeSdk) -> None:
 @pytest.mark.parametrize(
     "between", [[(503, b"")], [(429, refusal("TOO_MANY_REQUESTS"))], []], ids=["5xx", "429", "a record"]
 )
-def test_malformed_answers_that_are_not_in_a_row_do_not_end_a_wait(between: list[Any]) -> None:
-    service = TimedService()
+def test_malformed_answers_that_are_not_in_a_row_do_not_end_a_wait(between: list[Any], service: TimedService) -> None:
     service.add("a", (40.0, "SUCCESS"))
     record = [(200, {"success": True, "data": service.record("a"), "requestId": "r"})]
     service.failures = [HTML, *(between or record), HTML]
@@ -108,8 +103,7 @@ def test_malformed_answers_that_are_not_in_a_row_do_not_end_a_wait(between: list
 
 
 @pytest.mark.parametrize("of", ["pages", "one transaction", "another transaction"])
-def test_malformed_answers_end_the_waits_that_they_were_read_for(of: str) -> None:
-    service = TimedService()
+def test_malformed_answers_end_the_waits_that_they_were_read_for(of: str, service: TimedService) -> None:
     waits = Concurrent(service)
     service.add_many(3, (60.0, "SUCCESS"))
     if of == "pages":
@@ -125,9 +119,8 @@ def test_malformed_answers_end_the_waits_that_they_were_read_for(of: str) -> Non
     assert waits.ended_at == {identity: 25.0 if identity in ended else 65.0 for identity in service.moves}
 
 
-def test_a_known_end_is_returned_even_if_its_reason_cannot_be_read(sdk: MakeSdk) -> None:
+def test_a_known_end_is_returned_even_if_its_reason_cannot_be_read(sdk: MakeSdk, service: TimedService) -> None:
     """As where the read fails, or lags behind the list."""
-    service = TimedService()
     service.add_many(3, (0.0, "FAILED"))
     service.broken = {"t0": HTML, "t1": (503, b""), "t2": (200, envelope(transaction("t2", "PENDING")))}
     ends = sdk(service, max_attempts=1).ends("t0", "t1", "t2")
@@ -138,9 +131,8 @@ def test_a_known_end_is_returned_even_if_its_reason_cannot_be_read(sdk: MakeSdk)
 @pytest.mark.parametrize("status", ["SUCCESS", "FAILED"])
 @pytest.mark.parametrize("failures", [[], [(200, b"junk")]], ids=["not yet ended", "failed"])
 def test_a_read_after_a_callback_that_shows_no_end_leaves_the_wait_to_its_schedule(
-    sdk: MakeSdk, status: str, failures: list[tuple[int, Any]]
+    sdk: MakeSdk, status: str, failures: list[tuple[int, Any]], service: TimedService
 ) -> None:
-    service = TimedService()
     service.add("a", (4.5, status))
     service.failures = failures
     driver = sdk(service)
@@ -150,8 +142,9 @@ def test_a_read_after_a_callback_that_shows_no_end_leaves_the_wait_to_its_schedu
 
 
 @pytest.mark.parametrize("status", ["FAILED", "CANCELLED", "EXPIRED"])
-def test_an_end_without_success_costs_one_read_more_for_its_result_code(sdk: MakeSdk, status: str) -> None:
-    service = TimedService()
+def test_an_end_without_success_costs_one_read_more_for_its_result_code(
+    sdk: MakeSdk, status: str, service: TimedService
+) -> None:
     service.add("a", (0.0, "SUCCESS"))
     service.add("b", (0.0, status))
     ends = {ended.transaction_id: ended for _, ended in sdk(service).ends("a", "b")}
@@ -159,8 +152,9 @@ def test_an_end_without_success_costs_one_read_more_for_its_result_code(sdk: Mak
     assert service.paths == ["/transactions", "/transactions/b"]
 
 
-def test_without_a_slot_in_time_an_end_without_success_has_the_fields_of_the_list(sdk: MakeSdk) -> None:
-    service = TimedService()
+def test_without_a_slot_in_time_an_end_without_success_has_the_fields_of_the_list(
+    sdk: MakeSdk, service: TimedService
+) -> None:
     service.add_many(2, (0.0, "FAILED"))
     ends = sdk(service, budget=momopay.RateBudget(requests=1)).ends("t0", "t1")
     assert [(when, each.status, each.result_desc) for when, each in ends] == [(15.0, "FAILED", None)] * 2
@@ -169,10 +163,9 @@ def test_without_a_slot_in_time_an_end_without_success_has_the_fields_of_the_lis
 
 @pytest.mark.parametrize(("limit", "ended_at"), [(300.0, 30.0), (25.0, 25.0)], ids=["three intervals", "the limit"])
 def test_an_end_waits_three_intervals_for_its_result_code_and_never_beyond_the_limit(
-    limit: float, ended_at: float
+    limit: float, ended_at: float, service: TimedService
 ) -> None:
     """Also if it is one of many, and another call has the turn to poll."""
-    service = TimedService()
     waits = Concurrent(service)
     for identity in ("t0", "t1", "slow", "pending"):
         service.add(identity, (0.0, "PENDING" if identity == "pending" else "FAILED"))
@@ -194,8 +187,7 @@ def test_an_end_waits_three_intervals_for_its_result_code_and_never_beyond_the_l
     assert {each.result_desc for each in waits.seen.values()} == {None}
 
 
-def test_a_predicate_may_depend_on_fields_that_only_a_full_read_has() -> None:
-    service = TimedService()
+def test_a_predicate_may_depend_on_fields_that_only_a_full_read_has(service: TimedService) -> None:
     service.add("a", (20.0, "FAILED"))
     service.add("b")
     client, _ = waiting_client(service)
@@ -208,9 +200,10 @@ def test_a_predicate_may_depend_on_fields_that_only_a_full_read_has() -> None:
 
 
 @pytest.mark.parametrize("failing_until", [0.0, 50.0])
-def test_a_failed_payout_is_read_in_full_once_for_each_status_and_not_after_every_page(failing_until: float) -> None:
+def test_a_failed_payout_is_read_in_full_once_for_each_status_and_not_after_every_page(
+    failing_until: float, service: TimedService
+) -> None:
     """A full read that failed is made again when a page shows that end again."""
-    service = TimedService()
     service.add("a", (0.0, "FAILED"), (60.0, "REVERSED"), type="B2C")
     service.add("b")
     client, backend = waiting_client(service, max_attempts=1)
@@ -224,9 +217,10 @@ def test_a_failed_payout_is_read_in_full_once_for_each_status_and_not_after_ever
 
 
 @pytest.mark.parametrize("kind", ["payment", "entry"])
-def test_a_failed_payout_has_not_settled_where_a_read_leaves_its_type_out(sdk: MakeSdk, kind: str) -> None:
+def test_a_failed_payout_has_not_settled_where_a_read_leaves_its_type_out(
+    sdk: MakeSdk, kind: str, service: TimedService
+) -> None:
     """The journal's payment or entry says that it is a payout, which may still be REVERSED."""
-    service = TimedService()
     service.add("a", (0.0, "FAILED"), (60.0, "REVERSED"), type=None)
     given: Payment | JournalEntry = Payment(
         kind=EntryKind.PAYOUT,
@@ -243,8 +237,10 @@ def test_a_failed_payout_has_not_settled_where_a_read_leaves_its_type_out(sdk: M
     assert sdk(service)(lambda client: client.transactions.wait(given, until=settled)).status == "REVERSED"
 
 
-def test_what_ends_one_wait_does_not_end_the_others_and_one_error_names_each(sdk: MakeSdk) -> None:
-    service, seen = TimedService(), list[Event]()
+def test_what_ends_one_wait_does_not_end_the_others_and_one_error_names_each(
+    sdk: MakeSdk, service: TimedService
+) -> None:
+    seen = list[Event]()
     service.add("a", (0.0, "SUCCESS"))
     service.add("late", (40.0, "FAILED"))
     service.add_many(2)
@@ -269,8 +265,9 @@ def test_what_ends_one_wait_does_not_end_the_others_and_one_error_names_each(sdk
 
 
 @pytest.mark.parametrize("answer", [(404, refusal("TRANSACTION_NOT_FOUND")), (400, refusal("INVALID_UUID"))])
-def test_a_single_transaction_that_is_not_found_is_named(sdk: MakeSdk, answer: tuple[int, Any]) -> None:
-    service = TimedService()
+def test_a_single_transaction_that_is_not_found_is_named(
+    sdk: MakeSdk, answer: tuple[int, Any], service: TimedService
+) -> None:
     service.add("a", (40.0, "SUCCESS"))
     service.broken["gone"] = answer
     driver = sdk(service)
@@ -284,9 +281,8 @@ def test_a_single_transaction_that_is_not_found_is_named(sdk: MakeSdk, answer: t
 @pytest.mark.parametrize("by_record", [True, False], ids=["a record", "an id"])
 @pytest.mark.parametrize(("found_from", "ends"), [(50.0, 55.0), (1000.0, 65.0)], ids=["in time", "too late"])
 def test_what_the_service_has_accepted_may_be_missing_for_a_minute(
-    sdk: MakeSdk, found_from: float, ends: float, *, by_record: bool
+    service: TimedService, sdk: MakeSdk, found_from: float, ends: float, *, by_record: bool
 ) -> None:
-    service = TimedService()
     service.unlisted.add(service.add(f"t-{found_from}-{by_record}", (0.0, "SUCCESS")))
     service.broken = dict.fromkeys([*service.moves, "typed"], (404, refusal("TRANSACTION_NOT_FOUND")))
     driver = sdk(service)
@@ -303,8 +299,7 @@ def test_what_the_service_has_accepted_may_be_missing_for_a_minute(
 
 
 @pytest.mark.parametrize("wrong", ["", "..", "x" * 300, 7, None])
-def test_what_is_not_an_id_is_refused_at_once(wrong: Any) -> None:
-    service = TimedService()
+def test_what_is_not_an_id_is_refused_at_once(wrong: Any, service: TimedService) -> None:
     client, _ = waiting_client(service)
     for call in (lambda: client.transactions.wait_all(["a", wrong]), lambda: client.transactions.wait(wrong)):
         with pytest.raises(RequestValidationError, match="transaction_id"):
@@ -327,8 +322,7 @@ def begun(client: momopay.Client, identity: str, **schedule: float) -> Iterator[
     return ends
 
 
-def test_each_wait_keeps_its_own_interval() -> None:
-    service = TimedService()
+def test_each_wait_keeps_its_own_interval(service: TimedService) -> None:
     service.add("slow")
     service.add("quick", (0.5, "SUCCESS"))
     client, _ = waiting_client(service)
@@ -340,8 +334,7 @@ def test_each_wait_keeps_its_own_interval() -> None:
         next(slow)
 
 
-def test_waits_that_are_over_cost_no_request() -> None:
-    service = TimedService()
+def test_waits_that_are_over_cost_no_request(service: TimedService) -> None:
     service.add("abandoned")
     service.add("a", (100.0, "SUCCESS"))
     client, backend = waiting_client(service)
@@ -362,8 +355,7 @@ def test_waits_that_are_over_cost_no_request() -> None:
 
 
 @pytest.mark.parametrize("status", ["SUCCESS", "FAILED"])
-def test_what_has_already_ended_is_returned_at_once(status: str) -> None:
-    service = TimedService()
+def test_what_has_already_ended_is_returned_at_once(status: str, service: TimedService) -> None:
     service.add("a", (0.0, status))
     service.add("b")
     client, backend = waiting_client(service)
@@ -375,9 +367,8 @@ def test_what_has_already_ended_is_returned_at_once(status: str) -> None:
 
 
 @pytest.mark.parametrize("leave", ["break", "an error", "the end"])
-def test_an_iteration_that_is_left_costs_nobody_a_request(leave: str) -> None:
+def test_an_iteration_that_is_left_costs_nobody_a_request(leave: str, service: TimedService) -> None:
     """Without a ResourceWarning of trio's, which would be an error here."""
-    service = TimedService()
     service.add("a", (20.0, "SUCCESS"))
     service.add("b", (200.0, "SUCCESS") if leave != "the end" else (20.0, "SUCCESS"))
     service.add("c", (100.0, "SUCCESS"))
