@@ -104,8 +104,17 @@ def standby(postgresql: PostgresqlServer) -> Generator[Callable[[bool], None]]:
                 f"ALTER SYSTEM SET synchronous_standby_names = '{'nobody' if is_needed else ''}'".encode()
             )
             connection.execute("SELECT pg_reload_conf()")
-            shown = "SELECT setting = 'nobody' FROM pg_settings WHERE name = 'synchronous_standby_names'"
-            until(lambda: connection.execute(shown).fetchone() == (is_needed,), "the server read its settings")
+            connection.execute("SET synchronous_commit = on")  # the tests' server has it off
+            noticed = list[object]()
+            connection.add_notice_handler(noticed.append)
+
+            def waits() -> bool:
+                """Commit a change of the catalog, and return whether the commit waited, until it was cancelled."""
+                noticed.clear()
+                connection.execute("COMMENT ON DATABASE postgres IS 'changed'")
+                return bool(noticed)
+
+            until(lambda: waits() is is_needed, "each process of the server read its settings")
 
     def cancel() -> None:
         waiting = "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
