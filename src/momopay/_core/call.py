@@ -338,7 +338,7 @@ class Call(Generic[R]):
                 transaction_id=self.transaction_id,
                 **vars(self.details),
             )
-            return unknown, failure.error
+            return unknown, None if failure.kind is FailureKind.OTHER_PAYMENT else failure.error
         # A refusal is definite for the attempt that it answers. It says nothing about an earlier one.
         if policy.has_effect and self.may_have_executed:
             failure.error.may_have_executed = True

@@ -28,7 +28,7 @@ from momopay.errors import (
     number_or_none,
 )
 from momopay.models.records import Envelope, describe, is_id, parse_json, parse_plain
-from momopay.models.requests import read_partly
+from momopay.models.requests import OtherPaymentError, read_partly
 from momopay.urls import host_and_port
 
 T = TypeVar("T")
@@ -79,14 +79,18 @@ def parse_envelope(
     try:
         return parse_json(envelope, _EMPTY if response.status == HTTPStatus.NO_CONTENT else response.body)
     except ValidationError as error:
-        problem = error
+        problem, is_of_another = describe(error), False
         try:
             return _parse_partly(response, envelope, requested or {})
         except ValidationError as narrower:  # what is missing still
-            problem = narrower
+            problem = describe(narrower)
+        except OtherPaymentError as contradiction:
+            problem, is_of_another = str(contradiction), True
         except ValueError:
             pass
-        failure = failure_from_response(response, url, describe(problem))
+        failure = failure_from_response(response, url, problem)
+        if is_of_another:
+            failure.kind = FailureKind.OTHER_PAYMENT
         # The user gets `failure.error`, so pydantic's error must be the cause of that.
         failure.error.__cause__ = error
     raise failure

@@ -32,6 +32,8 @@ class FailureKind(Enum):
     """The service answered 5xx or 408."""
     INVALID_RESPONSE = auto()
     """The response is not the specified one: HTML, broken JSON, missing data."""
+    OTHER_PAYMENT = auto()
+    """The response is an acceptance of another payment."""
     RATE_LIMITED = auto()
     """RATE_LIMIT_EXCEEDED: a definite refusal that may be retried later."""
     REFUSED = auto()
@@ -46,7 +48,7 @@ class FailureKind(Enum):
 MAY_HAVE_EXECUTED: Final = frozenset(
     {
         *(FailureKind.NO_REPLY, FailureKind.SERVER_ERROR, FailureKind.INVALID_RESPONSE),
-        *(FailureKind.SENT_BEFORE, FailureKind.UNKNOWN_CODE),
+        *(FailureKind.OTHER_PAYMENT, FailureKind.SENT_BEFORE, FailureKind.UNKNOWN_CODE),
     }
 )
 _REFUSALS: Final = frozenset({FailureKind.REFUSED, FailureKind.UNKNOWN_CODE})

@@ -62,11 +62,15 @@ class RequestedPayment:
         return [name for name, agrees in pairs.items() if not agrees]
 
 
+class OtherPaymentError(ValueError):
+    """The response to a payment is about another one."""
+
+
 def read_partly(model: Any, data: Mapping[str, Any], known: Mapping[str, Any]) -> Any:
     """Return what can be read of data that are not valid as a whole. Raise ValueError if that is not enough.
 
     A page needs its cursor, a read the id, status and amount, and an accepted payment its id. What the response to a
-    payment lacks is in `known`, from the request. It must not contradict the request.
+    payment lacks is in `known`, from the request. Raise OtherPaymentError if the response contradicts the request.
     """
     if issubclass(model, TransactionPage):
         return parse_page(data)
@@ -83,7 +87,7 @@ def read_partly(model: Any, data: Mapping[str, Any], known: Mapping[str, Any]) -
     wanted = None if kind is TransactionType.WALLET_TOPUP else kind
     asked = RequestedPayment(reference or stated or "", known.get("amount"), known.get("phone"), wanted)
     if differing := asked.differences(stated, record):
-        raise ValueError(f"another {', '.join(differing)}")
+        raise OtherPaymentError(f"it names another {', '.join(differing)}")
     return record
 
 
