@@ -128,9 +128,10 @@ def test_what_every_payout_would_meet_stops_the_run(shop: Shop, change: dict[str
     [
         *((404, "CHANNEL_NOT_FOUND"), (401, "INVALID_API_KEY"), (401, "TENANT_INACTIVE"), (403, "INSUFFICIENT_SCOPE")),
         *((429, "RATE_LIMIT_EXCEEDED"), (429, "HTTP_429")),
+        *((400, "INSUFFICIENT_BALANCE"), (404, "WALLET_NOT_FOUND"), (409, "WALLET_INACTIVE")),
     ],
 )
-def test_a_refusal_of_the_key_its_channel_or_its_rate_stops_the_run(
+def test_a_refusal_of_the_key_its_channel_its_wallet_or_its_rate_stops_the_run(
     drive: Drive, journal: Journal, status: int, code: str
 ) -> None:
     service = Service(record())

@@ -46,6 +46,8 @@ _STOPPING: Final = (
     errors.KycNotVerifiedError,
     errors.ThrottledError,
 )
+# The same, by codes that have no class of their own.
+_STOPPING_CODES: Final = frozenset({"INSUFFICIENT_BALANCE", "WALLET_INACTIVE", "WALLET_NOT_FOUND"})
 # As many unknown outcomes in a row mean that the service is in trouble.
 _MAX_UNKNOWN_IN_A_ROW: Final = 3
 # How many payouts above `max_each` an error names.
@@ -179,7 +181,8 @@ class PayAll(Generic[BackendT]):
             is_in_trouble = self._unknown_in_a_row >= _MAX_UNKNOWN_IN_A_ROW
             # Errors that do not come from the service, such as no connection or no journal, stop the run too.
             is_of_one = isinstance(error, errors.APIError | errors.OutcomeUnknownError | errors.DuplicatePayoutError)
-            is_of_all = not is_of_one or isinstance(error, _STOPPING) or not self._is_account_checked
+            is_refused_to_all = isinstance(error, _STOPPING) or getattr(error, "code", None) in _STOPPING_CODES
+            is_of_all = not is_of_one or is_refused_to_all or not self._is_account_checked
             return replace(outcome, stops=is_of_all or is_in_trouble)
 
     async def _pay_once(self, request: PayoutRequest, metadata: dict[str, object] | None, *, is_new: bool) -> Payment:
