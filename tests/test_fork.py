@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from forked import succeeds_in_child
-from in_turn import in_turn
 from momopay._fork import _renewed, renew_in_child
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
@@ -95,7 +94,7 @@ def interpreters() -> list[str]:
     return [sys.executable, *ready]
 
 
-@in_turn(
+@pytest.mark.parametrize(
     ("kind", "end"),
     [*product(["sync"], ["success", "error", "exit", "ctrl-c"]), ("async", "exit"), ("async", "ctrl-c")],
 )

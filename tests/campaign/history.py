@@ -6,6 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 
 from journal.kit import (
     ACCEPTED,
@@ -13,7 +14,7 @@ from journal.kit import (
     PHONE,
     REFUSED,
     UNKNOWN,
-    before_statement,
+    before_each,
     callback,
     execute,
     found,
@@ -52,16 +53,18 @@ def _last(where: str) -> str:
     return f'SELECT "after" FROM momopay_history WHERE {where} ORDER BY number DESC LIMIT 1'
 
 
-def live(journal: Journal, tag: str = "") -> None:
-    """Have all happen to payments that can. The tag sets them apart from those of another call."""
-    store = store_of(journal)
-    paid, lost, order = f"paid{tag}", f"lost{tag}", f"order{tag}"
+def _pay(journal: Journal, tag: str) -> None:
+    paid = f"paid{tag}"
     put(journal, paid, transaction_id=f"t-1{tag}", status="PENDING")
     journal.record(callback(paid, f"t-1{tag}", momo_receipt="QK12"))
     for _ in range(2):
         with journal.handling(callback(paid, f"t-1{tag}")):
             pass
     put(journal, f"refused{tag}", REFUSED, code="c")
+
+
+def _release(journal: Journal, tag: str) -> None:
+    store, lost = store_of(journal), f"lost{tag}"
     for each in (lost, f"freed{tag}"):
         put(journal, each, UNKNOWN)
         store.release(found(journal, each), "Njeri")
@@ -69,6 +72,10 @@ def live(journal: Journal, tag: str = "") -> None:
     store.mark_contradicted(found(journal, lost), f"t-2{tag}")
     put(journal, f"sighted{tag}", REFUSED)
     store.mark_seen(found(journal, f"sighted{tag}"))
+
+
+def _collect(journal: Journal, tag: str) -> None:
+    store, order = store_of(journal), f"order{tag}"
     for number, status in enumerate(("CANCELLED", "SUCCESS")):
         put(journal, order, ACCEPTED, COLLECTION, transaction_id=f"p-{number}{tag}", status=status)
     store.record(found(journal, order), report(f"p-0{tag}", "SUCCESS"))
@@ -76,20 +83,42 @@ def live(journal: Journal, tag: str = "") -> None:
         raise KeyError(PHONE)
 
 
+_STEPS = (_pay, _release, _collect)
+
+
+def live(journal: Journal, tag: str = "") -> None:
+    """Have all happen to payments that can. The tag sets them apart from those of another call."""
+    for step in _STEPS:
+        step(journal, tag)
+
+
 KILLED = 9
+WRITES = ("INSERT", "UPDATE", "DELETE")  # between two of them, the database stays as it is
 
 
 def killed(open_journal: Callable[[], Journal], in_a_fork: Callable[[Callable[[], object]], int | None]) -> int:
-    """Kill a writer before each of its statements, one process after the other; return how many there are."""
-    statements = 1
-    while True:
+    """Kill a writer before each of its writes, one process after the other; return how many there are."""
+    kills = 0
+    for step in _STEPS:
+        code: int | None = KILLED
+        number = 0
+        while code == KILLED:
+            number += 1
+            code = in_a_fork(partial(_write, open_journal, step, number))
+        assert code == 0
+        kills += number - 1
+    return kills
 
-        def write(number: int = statements) -> None:
-            with open_journal() as journal, before_statement(number, lambda: os._exit(KILLED), journal):
-                live(journal, f"-{number}")
 
-        code = in_a_fork(write)
-        if code != KILLED:
-            assert code == 0
-            return statements - 1
-        statements += 1
+def _write(open_journal: Callable[[], Journal], step: Callable[[Journal, str], None], number: int) -> None:
+    """Take a step, and die before write `number`."""
+    left = number
+
+    def strike(text: str) -> None:
+        nonlocal left
+        left -= text.startswith(WRITES)
+        if left == 0:
+            os._exit(KILLED)
+
+    with open_journal() as journal, before_each(strike, journal):
+        step(journal, f"-{number}")
