@@ -193,7 +193,8 @@ def test_a_mock_of_a_client_has_the_operations() -> None:
 def test_the_class_has_every_group_of_operations_that_a_client_has() -> None:
     client = Client(KEY, base_url=BASE)
     groups = [name for name in dir(client) if isinstance(getattr(client, name), Resource)]
-    assert len(groups) == sum(isinstance(getattr(Client, name), Resource) for name in groups) >= 5
+    assert len(groups) >= 5
+    assert [name for name in groups if not isinstance(getattr(Client, name), Resource)] == []
 
 
 def test_operations_of_the_class_say_that_they_need_a_client() -> None:

@@ -255,8 +255,7 @@ class BaseClient(Generic[BackendT, TransportT]):
 
     def __reduce_ex__(self, protocol: object) -> NoReturn:
         """Refuse to be pickled or copied by the module `copy`."""
-        name = type(self).__name__
-        reason = f"a {name} cannot be pickled or copied, because it holds open connections and the key"
+        reason = f"a {type(self).__name__} cannot be pickled or copied, because it holds open connections and the key"
         raise TypeError(f"{reason}; make one in each process, or call with_options() for a copy that shares them")
 
     def __repr__(self) -> str:

@@ -296,8 +296,7 @@ class Call(Generic[R]):
             raise
         if endpoint.retry_policy.needs_reconciliation:
             session.clock.observe(response.headers)
-        if "x-ratelimit-remaining" in response.headers:
-            session.note_remaining(response.headers)
+        session.note_remaining(response.headers)
         return response
 
     def _parse(self, response: RawResponse) -> R:

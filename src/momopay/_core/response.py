@@ -254,9 +254,9 @@ def _pause(response: RawResponse, details: Mapping[str, Any]) -> float | None:
 def remaining_requests(headers: Mapping[str, str]) -> tuple[int, float] | None:
     """Return how many requests the rate limit's headers leave, and for how many seconds; None if unreadable."""
     remaining, reset = headers.get("x-ratelimit-remaining", ""), headers.get("x-ratelimit-reset", "")
-    date = http_date(headers.get("date"))
     if not _COUNT.fullmatch(remaining) or not _COUNT.fullmatch(reset):
         return None
+    date = http_date(headers.get("date"))
     # By the service's own clock. Without it, the window may have begun just now.
     seconds = _RATE_WINDOW if date is None else min(_RATE_WINDOW, int(reset) - date.timestamp())
     return (int(remaining), seconds) if seconds > 0 else None
