@@ -7,6 +7,8 @@ from email.utils import format_datetime
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import ValidationError
 from pydantic_core import CoreSchema, core_schema
 
@@ -19,7 +21,9 @@ from momopay._core.operation import run_sync
 from momopay._core.response import (
     failure_from_response,
     failure_without_response,
+    http_date,
     parse_envelope,
+    remaining_requests,
     retry_after,
     transaction_id_in,
 )
@@ -292,6 +296,79 @@ def test_a_point_in_time_counts_only_where_no_seconds_are_stated() -> None:
     assert 90 < pause <= 100
     assert retry_after({"retry-after": format_datetime(end, usegmt=True)}) == pytest.approx(95, abs=5)
     assert limited({"blockedUntil": "2020-01-01T00:00:00Z"}) == 0
+
+
+# Times and counts in headers.
+
+
+@in_turn(
+    ("text", "seconds"),
+    [
+        *(("0", 0.0), ("17", 17.0), (" 17 ", 17.0), ("-1", None), ("1.5", None), ("soon", None), ("", None)),
+        *(("٣", None), ("9" * 400, 1e9), ("Wed, 99 Nov 2026 07:28:00 GMT", None)),
+        *(("Wed, 21 Oct 2015 07:28:00 GMT", 0.0), ("Wed, 21 Oct 2015 07:28:00", 0.0)),
+    ],
+)
+def test_retry_after_is_digits_or_a_date_and_junk_is_ignored(text: str, seconds: float | None) -> None:
+    assert retry_after({"retry-after": text}) == seconds
+
+
+WORDS = (
+    r'Wed, Sun 21 0 99 Oct May 9999 07:28:00 24:00:00 7:8 GMT EST Z +0000 -2400 +99999999999 (comment \ " - , ; 1e9 ٣'
+)
+
+
+@given(st.text() | st.lists(st.sampled_from(WORDS.split()), max_size=9).map(" ".join))
+def test_any_header_at_all_is_a_pause_or_none(text: str) -> None:
+    seconds = retry_after({"retry-after": text})
+    assert seconds is None or 0 <= seconds < 1e12
+
+
+NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)
+DATE = {"date": "Sun, 22 Nov 2026 12:00:00 GMT"}
+RESET = int(NOON.timestamp())
+
+
+@in_turn(
+    ("remaining", "reset", "date", "found"),
+    [
+        *(
+            ("7", str(RESET + 1), DATE, (7, 1.0)),
+            ("7", str(RESET + 30), DATE, (7, 30.0)),
+            ("0", str(RESET + 60), DATE, (0, 60.0)),
+        ),
+        *(("7", str(RESET + 9999), DATE, (7, 60.0)), ("7", str(RESET), DATE, None), ("7", str(RESET - 1), DATE, None)),
+        *(("7", str(RESET), {}, (7, 60.0)), ("7", "30", {"date": "soon"}, (7, 60.0)), ("7", "", DATE, None)),
+        *((text, str(RESET + 30), DATE, None) for text in ("", "-1", "7.0", "NaN", "7, 8", "9" * 5000, "\u0663", " 7")),
+        *(("7", text, DATE, None) for text in ("-1", "inf", f"{RESET + 30}, {RESET + 40}", "9" * 5000, "soon")),
+    ],
+)
+def test_what_is_left_of_the_services_window(
+    remaining: str, reset: str, date: dict[str, str], found: tuple[int, float] | None
+) -> None:
+    headers = {"x-ratelimit-remaining": remaining, "x-ratelimit-reset": reset}
+    assert remaining_requests({**headers, **date}) == found
+    assert [remaining_requests({name: text, **date}) for name, text in headers.items()] == [None, None]
+
+
+@given(st.text(), st.text(), st.text() | st.lists(st.sampled_from(WORDS.split()), max_size=9).map(" ".join))
+def test_any_headers_at_all_leave_some_seconds_or_say_nothing(remaining: str, reset: str, date: str) -> None:
+    for given_reset in (reset, str(RESET)):
+        headers = {"x-ratelimit-remaining": "1", "x-ratelimit-reset": given_reset, "date": date}
+        found = remaining_requests(headers)
+        assert found is None or 0 < found[1] <= 60
+        assert remaining.isdigit() or remaining_requests({**headers, "x-ratelimit-remaining": remaining}) is None
+
+
+@in_turn(
+    ("text", "found"),
+    [
+        *((f"Sun, 22 Nov 2026 {time}", NOON) for time in ("12:00:00 GMT", "15:00:00 +0300", "12:00:00 -0000")),
+        *((text, None) for text in ("", "30", "Sun, 22 Nov 2026 14:00 +99999999999999", f"Sun, {10**20} Nov 2026")),
+    ],
+)
+def test_a_date_has_a_zone_and_anything_else_is_none(text: str, found: datetime | None) -> None:
+    assert http_date(text) == found
 
 
 def test_where_nothing_is_stated_the_window_of_the_rate_limit_counts() -> None:
