@@ -20,6 +20,7 @@ from drivers import Drive, session_of
 from durable.kit import (
     BY_HAND,
     FAILING,
+    KEY_CHECK,
     ORDERS,
     PAYOUTS,
     Calls,
@@ -43,12 +44,12 @@ from journal.kit import (
     PHONE,
     REFUSED,
     UNKNOWN,
-    before_each,
     begin,
     execute,
     found,
     lease_of,
     put,
+    stopped_clock,
 )
 from momopay import (
     AsyncClient,
@@ -63,6 +64,7 @@ from momopay import (
 )
 from momopay._core.config import Hooks
 from momopay.sandbox import Fault
+from virtual import envelope, virtual_client
 
 LONG = "order-2026-11-22-0042"
 
@@ -365,21 +367,17 @@ def test_payments_from_all_of_anyios_threads_do_not_wait_for_each_other(shop: Sh
     assert len(set(PAYOUTS.paid(shop.sandbox))) == len(PAYOUTS.paid(shop.sandbox)) == 6
 
 
-def test_a_call_gives_up_waiting_for_another_sender_at_its_deadline(drive: Drive, journal: Journal) -> None:
-    service = Service()
-    sdk = drive(transport=service.transport, deadline=1.0)
-    with lease_of(journal) as lease:
+def test_a_call_gives_up_waiting_for_another_sender_at_its_deadline(journal: Journal) -> None:
+    client, port = virtual_client(lambda _method, _path: (200, envelope(balance())), deadline=10.1)
+    with lease_of(journal) as lease, stopped_clock():
         begin(journal, lease, "r", PAYOUT)
-        statements: list[str] = []
-        with (
-            before_each(statements.append, journal),
-            pytest.raises(OutcomeUnknownError, match="another call was still sending"),
-        ):
-            sdk(pay(journal))
-        assert len(statements) < 40, "it looks four times a second"
-        (outcome,) = sdk.collect(pay_all(journal, "r"))
+        with pytest.raises(OutcomeUnknownError, match="another call was still sending"):
+            pay(journal)(client)
+        assert port.slept == [0.25] * 40
+        (outcome,) = pay_all(journal, "r")(client)
     assert isinstance(outcome.error, OutcomeUnknownError)
-    assert (outcome.state, outcome.error.may_have_executed, service.requests) == (UNKNOWN, True, [])
+    assert (outcome.state, outcome.error.may_have_executed) == (UNKNOWN, True)
+    assert {f"{method} {path}" for _, method, path in port.requests} <= {KEY_CHECK}
 
 
 def test_a_read_that_masks_the_phone_does_not_hide_an_open_prompt_on_another(drive: Drive, journal: Journal) -> None:

@@ -8,6 +8,7 @@ from decimal import Decimal
 from email.utils import format_datetime
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import httpx
 import pytest
@@ -32,6 +33,7 @@ from journal.kit import (
     store_of,
 )
 from momopay import ConfigurationError, Journal, MomoPayError, OutcomeUnknownError
+from momopay.durable import call
 from momopay.journal.entries import Moment
 from momopay.journal.evidence import payout_key
 from virtual import envelope, refusal
@@ -413,8 +415,8 @@ def test_a_duplicate_key_means_that_it_was_sent(
 
 def test_what_another_call_sends_is_not_sent_beside_it(drive: Drive, journal: Journal) -> None:
     service = Service()
-    sdk = drive(transport=service.transport, payout_keys=True, deadline=1.0)
-    with lease_of(journal) as lease:
+    sdk = drive(transport=service.transport, payout_keys=True)
+    with lease_of(journal) as lease, patch.object(call, "_PAUSE", 100.0):  # longer than the deadline
         begin(journal, lease, idempotency_key="k", key_since=str(Moment("m", 0.0, None)))
         with pytest.raises(OutcomeUnknownError, match="another call was still sending"):
             sdk(pay(journal))

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
-from types import SimpleNamespace
 from typing import cast
 from unittest.mock import patch
 from uuid import uuid4
@@ -40,6 +39,7 @@ from journal.kit import (
     refused_in_time,
     sender,
     state_of,
+    stopped_clock,
     store_of,
 )
 from momopay import ConfigurationError, Journal, JournalError
@@ -252,7 +252,6 @@ def backends(url: str) -> list[int]:
 
 def test_a_locked_table_is_refused_in_time_and_nothing_is_written_later(url: str) -> None:
     """By the server, whose timeouts are shorter: the client's clock stands still, so that it is never the first."""
-    still = SimpleNamespace(monotonic=lambda: 0.0)
     with Journal(url) as journal:
         put(journal, "before", UNKNOWN)
         before = backends(url)
@@ -260,7 +259,7 @@ def test_a_locked_table_is_refused_in_time_and_nothing_is_written_later(url: str
             other.execute("LOCK TABLE momopay_payments IN ACCESS EXCLUSIVE MODE")
             uses: list[Callable[[], object]] = [lambda: journal.get("before"), lambda: put(journal, "locked")]
             for use in uses:
-                with patch("momopay.journal.database.time", still), refused_in_time("lock timeout"):
+                with stopped_clock(), refused_in_time("lock timeout"):
                     use()
         until(lambda: backends(url) == before, "the other connection went, and no other one: a lock costs none")
         assert journal.get("locked") is None
