@@ -3,6 +3,7 @@
 import json
 import pickle
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from email.utils import format_datetime
 from typing import Any
 
@@ -19,6 +20,7 @@ from in_turn import in_turn
 from momopay._core.call import Call, Endpoint
 from momopay._core.operation import run_sync
 from momopay._core.response import (
+    check_success,
     failure_from_response,
     failure_without_response,
     http_date,
@@ -32,7 +34,7 @@ from momopay._ratelimit.budget import Lane
 from momopay._transport.attempt import Headers, NoReplyError, NoResponseError, NotSentError, RawResponse
 from momopay.errors import ERRORS_BY_CODE
 from momopay.models.records import Envelope, Record
-from momopay.models.transactions import WalletBalance
+from momopay.models.transactions import StkTransaction, WalletBalance
 
 URL = "https://api.example:8443/v1/wallets/service/balance"
 BALANCE = {"walletId": "w", "availableBalance": 5, "ledgerBalance": 6, "updatedAt": "2026-11-20T10:00:00Z"}
@@ -45,6 +47,9 @@ def response(status: int, body: object = b"", **headers: str) -> RawResponse:
 
 def refusal(code: Any, **fields: Any) -> dict[str, Any]:
     return {"success": False, "error": {"code": code, "message": "no", "details": {}}, "requestId": "r", **fields}
+
+
+REFUSES = response(200, refusal("CHANNEL_IN_USE"))
 
 
 def failed(answer: RawResponse) -> AttemptFailed:
@@ -78,6 +83,27 @@ def test_any_2xx_with_data_is_a_success(status: int) -> None:
     )
     assert parsed.data.available_balance == 5
     assert parsed.request_id == "r"
+
+
+@pytest.mark.usefixtures("in_nairobi")
+def test_what_the_response_to_a_payment_lacks_is_known() -> None:
+    requested: dict[str, object] = {"amount": Decimal(5), "phone": "254712345678", "reference": "INV-42"}
+    for request_id, expected in (("r", "r"), (7, None)):
+        body = {"success": True, "data": {"transactionId": "t-1"}, "requestId": request_id}
+        parsed = parse_envelope(response(200, body), Envelope[StkTransaction], URL, requested)
+        assert (parsed.success, parsed.request_id, parsed.data.transaction_id) == (True, expected, "t-1")
+        assert parsed.data.amount == 5
+        assert abs(datetime.now(UTC) - parsed.data.created_at) < timedelta(minutes=1)
+
+
+def test_a_call_that_returns_nothing_needs_no_envelope_but_no_refusal_either() -> None:
+    for answer in (response(204), response(200, b"done"), response(200, {"success": True})):
+        check_success(answer, URL)
+    for answer, kind in ((response(404, b"<html>"), FailureKind.INVALID_RESPONSE), (REFUSES, FailureKind.REFUSED)):
+        with pytest.raises(AttemptFailed) as caught:
+            check_success(answer, URL)
+        assert caught.value.kind is kind
+        assert (URL in str(caught.value.error)) is (kind is FailureKind.INVALID_RESPONSE)
 
 
 KNOWN_CODES = [each for each in ERRORS_BY_CODE.items() if each[0] != "RATE_LIMIT_EXCEEDED"]

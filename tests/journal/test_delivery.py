@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from sqlalchemy import literal, select
 
 from forked import forks, in_a_fork
 from journal.kit import (
@@ -24,10 +25,14 @@ from journal.kit import (
     payout,
     put,
     put_collection,
+    store_of,
 )
 from momopay import Callback, CallbackError, CallbackMismatchError, Journal, JournalState, Payout, Transaction
+from momopay.journal import history, schema
+from momopay.journal.delivery import End
 from momopay.journal.entries import HistoryKind
 from momopay.journal.journal import internals
+from momopay.models.enums import TransactionStatus
 
 ANSWER = Payout.model_validate(
     {"transactionId": "the-id", "status": "PENDING", "amount": 10, "phone": PHONE, "reference": "r"}
@@ -158,6 +163,7 @@ def test_a_callback_that_differs_leaves_nothing(
     with pytest.raises(CallbackMismatchError) as caught:
         journal.record(callback(momo_receipt="QK12", **fields))
     assert (caught.value.fields, caught.value.transaction_id) == (differing, "the-id")
+    assert str(caught.value).endswith(f"differ in {', '.join(differing)}")
     assert PHONE not in str(caught.value)
     assert found(journal) == entry
     assert journal.by_receipt("QK12") is None
@@ -211,9 +217,21 @@ def test_the_receipt_of_an_end_that_a_sweep_recorded_is_added(journal: Journal, 
     assert found(journal).receipt == ("QK12" if kept else None)
     add(callback(momo_receipt="another"))
     assert found(journal).receipt == ("QK12" if kept else "another")
-    put(journal, "open", transaction_id="open")
-    add(callback("open", "open", momo_receipt="X"))
-    assert found(journal, "open").receipt is None
+    for known in (None, "PENDING"):
+        put(journal, f"open {known}", transaction_id=f"open {known}", status=known)
+        add(callback(f"open {known}", f"open {known}", momo_receipt="X"))
+        assert (found(journal, f"open {known}").receipt, found(journal, f"open {known}").status) == (None, known)
+
+
+def test_a_read_that_confirms_a_callback_is_recorded_with_what_the_callback_adds_once(journal: Journal) -> None:
+    put(journal, "r", transaction_id="the-id")
+    other, now = put(journal, "s", UNKNOWN), datetime(2026, 11, 20, 11, tzinfo=UTC)
+    confirm = internals(journal).recorder.record_read
+    for entry, receipt in ((None, "QK12"), (None, "later"), (other, "of another entry")):
+        of, evidence = confirm(entry or found(journal), payout(), callback(momo_receipt=receipt).transaction, now)
+        assert (of and of.reference, evidence.receipt) == ("r", "QK12")
+    assert found(journal).receipt == "QK12"
+    assert [each.service_time for each in journal.history("r") if each.what == "status"] == [now]
 
 
 def test_of_two_entries_with_one_receipt_the_newest_is_shown(
@@ -240,6 +258,9 @@ def test_the_order_and_the_payout_of_one_reference_are_told_apart(journal: Journ
     assert journal.by_transaction(callback("INV-1", type=None)) is None
     known = callback("INV-1", identity=found(journal, "INV-1", COLLECTION).transaction_ids[0], type=None)
     assert journal.by_transaction(known) == journal.settle(known) == found(journal, "INV-1", COLLECTION)
+    put(journal, "r", transaction_id="the-id")
+    assert journal.settle(payout(None)) == found(journal)
+    assert found(journal).status == "SUCCESS"
 
 
 # Deliveries: among processes, over crashes, and none after one that outranks it
@@ -443,3 +464,17 @@ def test_each_delivery_and_each_failed_one_is_in_the_history_of_its_payment(jour
     ]
     (unknown,) = journal.history("METER")
     assert (unknown.kind, unknown.what, unknown.to) == (COLLECTION, DELIVERED, "SUCCESS")
+
+
+def test_code_and_sql_agree_on_which_ends_a_delivery_is_of(journal: Journal) -> None:
+    journal.get("r")
+    assert not internals(journal).deliveries.was_delivered("a\0b", TransactionStatus.SUCCESS)
+    told = schema.history.c
+    with store_of(journal).database.connection() as connection:
+        for status in TransactionStatus:
+            delivery = [(DELIVERED, None, status.value)]
+            history.add(connection, "any", End(PAYOUT, "r", status, status), delivery, transaction_id=status)
+        rows = list(connection.execute(select(told.what, told.after)))
+        for status in TransactionStatus:
+            chosen = connection.execute(select(told.after).where(history.delivers(literal(status.value)))).scalars()
+            assert set(chosen) == {each.after for each in rows if history.was_delivered([each], status)}

@@ -60,6 +60,7 @@ def test_who_and_when_are_told_and_no_phone(lived: Journal) -> None:
     (released,) = [each for each in lived.history("lost") if each.what == "released"]
     assert (released.by, released.source) == ("Njeri", "person")
     assert abs((datetime.now(UTC) - released.at).total_seconds()) < 60
+    assert {each.reference for each in lived.history("paid")} == {"paid"}
     assert PHONE not in str(execute(lived, "SELECT * FROM momopay_history"))
 
 

@@ -1,6 +1,7 @@
 """The rules of the journal, as tables, and what may be refunded. `test_store` compares the SQL with them."""
 
 from contextlib import nullcontext
+from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -19,13 +20,14 @@ from momopay.journal.rules import (
     blocks,
     check_sharing,
     is_contested,
+    is_earlier,
     may_have_executed,
     next_step,
     proof,
     refunded,
     transitions,
 )
-from momopay.models.enums import Stage
+from momopay.models.enums import Stage, TransactionStatus
 
 OPEN, ENDED, PAID = Stage.OPEN, Stage.ENDED, Stage.PAID
 SENDS = {Step.SEND, Step.SEARCH_THEN_SEND}
@@ -255,13 +257,16 @@ def test_one_that_may_come_back_is_explained() -> None:
         Refundable(ONCE, [refund(1, 100, "FAILED")]).check(ONCE.amount)
     with pytest.raises(RequestValidationError, match=r"\(UNKNOWN\).*sweep"):
         Refundable(ONCE, [entry_of(kind=PAYOUT, state=UNKNOWN, reference="o-R1")]).check(ONCE.amount)
+    listed = r"left to refund\. These refunds count: 'o-R1' KES 30 \(SUCCESS\), 'o-R2' KES 20 \(SUCCESS\)$"
+    with pytest.raises(RequestValidationError, match=listed):
+        Refundable(ONCE, [refund(1, 30), refund(2, 20)]).check(ONCE.amount)
     with pytest.raises(RequestValidationError, match=r"count: none$"):
         Refundable(entry_of("FAILED"), []).check(ONCE.amount)
 
 
 def test_the_remedy_names_the_first_free_reference_and_the_amount() -> None:
     refunds = [refund(1, 30, paid_before=200), *(refund(each, 10, "REVERSED", paid_before=200) for each in (2, 4))]
-    assert Refundable(TWICE, refunds).free_reference() == "o-R3"
+    assert [Refundable(TWICE, made).free_reference() for made in ([], refunds)] == ["o-R1", "o-R3"]
     said = Refundable(TWICE, refunds).remedy()
     assert said.startswith("pay back KES 70, with")
     assert "client.payouts.refund(of='o', reference='o-R3', amount=Decimal('70'))" in said
@@ -291,7 +296,7 @@ def test_an_order_that_is_open_or_unresolved_keeps_its_amount_for_itself(
         other = entry_of(*statuses, kind=kind, state=state, reference="theirs", wire_reference="METER")
         check_sharing(other, "METER", reference, entry_of(amount=amount).amount)
 
-    with pytest.raises(RequestValidationError, match="'theirs'") if blocked else nullcontext() as caught:
+    with pytest.raises(RequestValidationError, match=r"'METER' .* 'theirs'") if blocked else nullcontext() as caught:
         check()
     if blocked:
         assert caught is not None
@@ -303,3 +308,19 @@ def test_an_order_that_is_open_or_unresolved_keeps_its_amount_for_itself(
     theirs = [entry_of(*statuses, kind=each, state=state, reference="theirs") for each in (COLLECTION, PAYOUT)]
     contested = [is_contested(entry_of(state=mine), [each]) for mine in (REFUSED, UNKNOWN) for each in theirs]
     assert contested == [state in {SENDING, UNKNOWN}, False, False, False], "what a search shows may be that one's"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "status", "expected"),
+    [
+        *((-3.1, "PENDING", True), (-3, "FAILED", False), (299, "FAILED", False), (300, "FAILED", True)),
+        *((300, "PENDING", False), (None, "FAILED", True), (None, "PENDING", False)),
+    ],
+)
+def test_a_prompt_from_before_the_latest_attempt_is_of_an_earlier_one(
+    seconds: float | None, status: str, expected: bool
+) -> None:
+    entry = entry_of(state=UNKNOWN, attempts=2, clock_offset=60.0)
+    sent_at = entry.sent_at - timedelta(seconds=60)  # by the service's clock
+    created_at = None if seconds is None else sent_at + timedelta(seconds=seconds)
+    assert is_earlier(entry, created_at, TransactionStatus(status)) is expected

@@ -12,8 +12,32 @@ import pytest
 
 import momopay
 from in_turn import in_turn
-from models.kit import ID, ITEM, MASKED, PAYOUT, PHONE, READ, SAMPLES, STK, TOP_UP, Sample, parse, with_literal
-from momopay.models.records import Envelope, Items, Record, describe, note_response, parse_json, parse_plain
+from models.kit import (
+    CREATED_AT,
+    ID,
+    ITEM,
+    MASKED,
+    PAYOUT,
+    PHONE,
+    READ,
+    SAMPLES,
+    STK,
+    TOP_UP,
+    UPDATED_AT,
+    Sample,
+    parse,
+    with_literal,
+)
+from momopay.models.records import (
+    Envelope,
+    Items,
+    Record,
+    describe,
+    note_response,
+    parse_incomplete,
+    parse_json,
+    parse_plain,
+)
 from momopay.models.requests import StkRequest
 
 INFO = momopay.types.ResponseInfo("r-1", 200, {"x-served-by": "node-7"}, attempts=2, elapsed=0.5)
@@ -166,6 +190,13 @@ def test_half_a_character_costs_no_more_than_itself(caplog: pytest.LogCaptureFix
 
 class Numbers(Record):
     numbers: Items[int]
+
+
+@pytest.mark.parametrize("style", ["camel", "snake"])
+def test_what_a_record_says_is_not_replaced_by_what_is_known(style: str) -> None:
+    data = {**getattr(STK, style), "currency": 7}
+    record = parse_incomplete(STK.kind, data, {"phone": "0700", "created_at": UPDATED_AT}, ["amount"])
+    assert (record.phone, record.created_at, record.currency) == (PHONE, CREATED_AT, "KES")
 
 
 def test_a_list_is_refused_at_its_first_error() -> None:

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from difflib import ndiff
 from pathlib import Path
 from textwrap import dedent
+from typing import Any
 
 from mutmut.mutation.data import MutantLineSpans
 from mutmut.mutation.diff_apply import generated_function_names
@@ -38,7 +39,7 @@ class WithoutTexts(ast.NodeTransformer):
         return NOTHING if is_sentence else node
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.AST:
-        parts = [part for part in node.values if isinstance(part, ast.FormattedValue)]
+        parts: list[ast.expr] = [part for part in node.values if isinstance(part, ast.FormattedValue)]
         return self.generic_visit(ast.JoinedStr(parts))
 
     def visit_Raise(self, node: ast.Raise) -> ast.AST:
@@ -76,7 +77,7 @@ def tried(word: str) -> Iterator[tuple[str, str]]:
 
 def change(name: str) -> Change:
     # `mutmut show` would load the tool anew for each.
-    spans = MutantLineSpans.load(Path("src", *name.rpartition(".x")[0].split(".")).with_suffix(".py"))
+    spans: Any = MutantLineSpans.load(Path("src", *name.rpartition(".x")[0].split(".")).with_suffix(".py"))
     sources = spans.read_function_sources(generated_function_names(name))
     before, after = (re.sub(r"\bx(_|ǁ\w+ǁ)(\w+)__mutmut_\w+\(", r"\2(", dedent(each), count=1) for each in sources)
     lines = list(ndiff(before.splitlines(), after.splitlines()))

@@ -56,6 +56,16 @@ def test_no_window_is_ever_overrun(seed: int, requests: int, lanes: list[Lane | 
     assert most_in_a_window(arrivals, 60.0) <= requests
 
 
+@given(st.lists(st.integers(0, 40), max_size=14), st.integers(1, 3))
+def test_a_slot_fits_where_no_window_gets_more_than_it_may_have(times: list[int], requests: int) -> None:
+    log = SlotLog(requests, 10.0)
+    for time in times:
+        after = sorted([*log.slots, float(time)])
+        fits = log._fits(time, requests)
+        assert fits is all(later - earlier >= 10 for earlier, later in zip(after, after[requests:], strict=False))
+        log.slots = after if fits else log.slots
+
+
 def test_the_overrun_check_can_fail() -> None:
     assert most_in_a_window([0.0, 59.9], 60.0) == 2
     assert most_in_a_window([0.0, 60.0], 60.0) == 1
@@ -81,10 +91,11 @@ def test_while_somebody_pays_or_reads_polling_leaves_them_a_quarter_of_the_windo
 
 
 def test_a_quarter_is_left_to_nobody_two_windows_later() -> None:
-    for now, at_once in ((119.9, 30), (120.0, 40)):
-        log = SlotLog(40, 60.0)
-        ahead(log, 0.0, Lane.PAYMENT)
-        assert ahead(log, now, Lane.POLL, 40).count(0.0) == at_once
+    for lane in (Lane.PAYMENT, Lane.READ):
+        for now, at_once in ((119.9, 30), (120.0, 40)):
+            log = SlotLog(40, 60.0)
+            ahead(log, 0.0, lane)
+            assert ahead(log, now, Lane.POLL, 40).count(0.0) == at_once
 
 
 def test_a_payment_that_waits_for_its_slot_is_left_a_quarter_too() -> None:
@@ -107,6 +118,10 @@ def test_while_somebody_polls_payments_leave_what_polling_has_not_used_of_its_ei
     assert ahead(log, 0.0, Lane.POLL) == [0.0]
     assert ahead(log, 0.0, Lane.PAYMENT, 15) == [0.0] * 14 + [60.0]
     assert ahead(log, 1.0, Lane.POLL) == [29.0]  # evenly over the window
+    for now, at_once in ((119.9, 14), (120.0, 16)):
+        earlier = SlotLog(16, 60.0)
+        ahead(earlier, 0.0, Lane.POLL)
+        assert ahead(earlier, now, Lane.PAYMENT, 16).count(0.0) == at_once
     fast = SlotLog(16, 60.0)
     assert ahead(fast, 0.0, Lane.PAYMENT, 40) == [0.0] * 16 + [60.0] * 16 + [120.0] * 8  # nobody polls
 
@@ -176,7 +191,7 @@ def test_a_call_expects_the_slot_that_those_before_it_leave() -> None:
 def test_those_before_a_call_keep_their_slots_even_if_they_are_free() -> None:
     log = SlotLog(4, 60.0)
     assert log.expect(0.0, Lane.READ, Place(queued=True, before=3)) == 0.0
-    assert log.expect(0.0, Lane.READ, Place(queued=True, before=4)) == 60.0
+    assert log.reserve(0.0, Lane.READ, 0.0, Place(queued=True, before=4)) == 60.0
 
 
 def test_a_poll_of_the_floor_goes_before_payments_and_reads_that_wait() -> None:
@@ -184,6 +199,7 @@ def test_a_poll_of_the_floor_goes_before_payments_and_reads_that_wait() -> None:
     crowd = Place(queued=True, before=100)
     assert log.expect(10.0, Lane.POLL, crowd) == 50.0
     assert log.expect(10.0, Lane.POLL, crowd._replace(same=1)) == 80.0
+    assert full(8).expect(10.0, Lane.POLL, crowd._replace(same=1)) == 110.0  # a floor of one request
     assert log.expect(60.0, Lane.POLL, crowd) == 0.0
     log.reserve(60.0, Lane.POLL, 0.0)
     assert log.expect(60.0, Lane.POLL, crowd) == 30.0

@@ -66,9 +66,8 @@ class Recorder:
         if _fits(entry, record):
             self._record(entry, Evidence.of(record))
             return self._store.get(entry.kind, entry.reference)
-        if "type" not in differences(entry, record):  # a collection may have the same reference
-            shown = redacted_repr(record.transaction_id), redacted_repr(entry.reference)
-            logger.warning("transaction %s has reference %s, and another amount or phone", *shown)
+        shown = redacted_repr(record.transaction_id), redacted_repr(entry.reference)
+        logger.warning("transaction %s and the entry of %s differ: %s", *shown, ", ".join(differences(entry, record)))
         return None
 
     def entry_of(self, record: ServiceRecord) -> JournalEntry | None:
