@@ -66,8 +66,12 @@ class Recorder:
         if _fits(entry, record):
             self._record(entry, Evidence.of(record))
             return self._store.get(entry.kind, entry.reference)
-        shown = redacted_repr(record.transaction_id), redacted_repr(entry.reference)
-        logger.warning("transaction %s and the entry of %s differ: %s", *shown, ", ".join(differences(entry, record)))
+        logger.warning(
+            "transaction %s and the entry of %s differ: %s",
+            redacted_repr(record.transaction_id),
+            redacted_repr(entry.reference),
+            ", ".join(differences(entry, record)),
+        )
         return None
 
     def entry_of(self, record: ServiceRecord) -> JournalEntry | None:
@@ -160,8 +164,11 @@ class Recorder:
 
     def _record(self, entry: JournalEntry, evidence: Evidence) -> None:
         if not is_keepable(evidence.transaction_id) or not self._store.record(entry, evidence):
-            shown = redacted_repr(evidence.transaction_id), redacted_repr(entry.reference)
-            logger.error("transaction %s fits reference %s, and is already that of another reference", *shown)
+            logger.error(
+                "transaction %s fits reference %s, and is already that of another reference",
+                redacted_repr(evidence.transaction_id),
+                redacted_repr(entry.reference),
+            )
 
 
 def _fits(entry: JournalEntry, record: ServiceRecord) -> bool:
