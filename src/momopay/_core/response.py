@@ -109,7 +109,8 @@ def _parse_partly(response: RawResponse, envelope: type[Envelope[T]], requested:
                 data=read_partly(envelope.model_fields["data"].annotation, body["data"], known),
                 request_id=request_id if isinstance(request_id, str) else None,
             )
-    raise ValueError("no data")
+        case _:
+            raise ValueError("no data")
 
 
 def check_success(response: RawResponse, url: str) -> None:
@@ -173,9 +174,10 @@ def transaction_id_in(body: bytes) -> str | None:
     except ValueError:
         return None
     match envelope:
-        case {"data": {"transactionId": str(found)} | {"transaction_id": str(found)}} if is_id(found):
-            return found
-    return None
+        case {"data": {"transactionId": str(found)} | {"transaction_id": str(found)}}:
+            return found if is_id(found) else None
+        case _:
+            return None
 
 
 def _is_envelope(body: bytes) -> bool:
@@ -209,7 +211,8 @@ def _refusal(body: bytes) -> dict[str, Any] | None:
                 "details": others | details,
                 "request_id": request_id[:_MAX_TEXT] if isinstance(request_id, str) else None,
             }
-    return None
+        case _:
+            return None
 
 
 def _text(message: object) -> str:
