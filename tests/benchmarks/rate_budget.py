@@ -1,4 +1,4 @@
-"""The rate budget: what a slot costs, behind a queue and with a file."""
+"""What a slot of a shared file costs."""
 
 import tempfile
 import time
@@ -6,31 +6,18 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.measure import Row, Scale, against_the_goal, cpu
-from momopay import RateBudget
 from momopay._ratelimit.file_budget import FileSlots
 from momopay._ratelimit.slot_log import ALONE
 from momopay._transport.sync_backend import SyncBackend
 from momopay.types import Lane
 from ratelimit.kit import finish
 
-QUEUED: Final = 1000
 CALLS: Final = 2000
 
 
 def measure(scale: Scale) -> list[Row]:
-    behind_many = [_reserve_behind_many(scale.of(CALLS)) for _ in range(scale.rounds)]
-    of_a_file = [_slot_of_a_file(scale.of(CALLS)) for _ in range(scale.rounds)]
-    return [
-        against_the_goal("reserve behind 1,000", "us CPU a slot", behind_many, 20.0),
-        against_the_goal("FileRateBudget, a slot", "us CPU a slot", of_a_file, 80.0),
-    ]
-
-
-def _reserve_behind_many(calls: int) -> float:
-    budget = RateBudget()
-    for _ in range(QUEUED):
-        budget.reserve(0.0, Lane.PAYMENT)
-    return cpu(lambda: budget.reserve(0.0, Lane.PAYMENT), calls)
+    taken = [_slot_of_a_file(scale.of(CALLS)) for _ in range(scale.rounds)]
+    return [against_the_goal("FileRateBudget, a slot", "us CPU a slot", taken, 80.0)]
 
 
 def _slot_of_a_file(calls: int) -> float:

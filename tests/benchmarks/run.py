@@ -31,7 +31,6 @@ BENCHMARKS: dict[str, Callable[[Scale], list[Row]]] = {
     "sweep": at_scale.measure_sweep,
     "rate_budget": rate_budget.measure,
     "waits": at_scale.measure_waits,
-    "soak": at_scale.measure_soak,
 }
 HEADINGS = ("work", "against", "goal", "median", "min", "max", "", "ours", "theirs", "unit")
 

@@ -19,9 +19,8 @@ ROWS: Final[Mapping[str, set[str]]] = {
     "callback": {"callback body to record", "callback with its token checked"},
     "pay_once": {"pay_once, SQLite", "pay_once, 1,000,000 rows"},
     "sweep": {"sweep, 10,000 open"},
-    "rate_budget": {"reserve behind 1,000", "FileRateBudget, a slot"},
+    "rate_budget": {"FileRateBudget, a slot"},
     "waits": {"10,000 waits at once"},
-    "soak": {"an hour at 60 requests a minute"},
 }
 
 

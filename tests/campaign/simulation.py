@@ -70,28 +70,31 @@ DELIVERIES = 5
 """How often the service repeats a callback at most."""
 
 
+@dataclass(frozen=True)
+class Batch:
+    """What one process of the machine simulates at a time."""
+
+    seed: int
+    orders: int
+    client_kind: str
+    control: str | None = None
+    keys: str = "ignored"
+    claims_keys: bool = False  # whether the clients are told that the service honours keys
+
+
 class World:
     """One batch: so many orders, one account, one journal."""
 
-    def __init__(
-        self,
-        seed: int,
-        orders: int,
-        client_kind: str,
-        folder: Path,
-        weather: Weather,
-        *,
-        keys: str = "ignored",
-        claims_keys: bool = False,
-    ) -> None:
-        self.seed = seed
-        self.claims_keys = claims_keys
-        random.seed(seed)  # the backoff's jitter draws from it
-        self.rng = random.Random(f"world {seed}")
-        self.orders = orders_of(EntryKind.PAYOUT, seed, orders)
-        self.client_kind = client_kind
+    def __init__(self, batch: Batch, folder: Path) -> None:
+        weather = Weather()
+        if batch.control is not None:
+            weather = Weather(payout=FIERCE, lag=FIERCE, callback=FIERCE, fates=("lost",))
+        self.batch = batch
+        random.seed(batch.seed)  # the backoff's jitter draws from it
+        self.rng = random.Random(f"world {batch.seed}")
+        self.orders = orders_of(EntryKind.PAYOUT, batch.seed, batch.orders)
         self.url = f"sqlite:///{folder}/journal.db"
-        self.bank = Bank(self.rng, self._deliver, keys)
+        self.bank = Bank(self.rng, self._deliver, batch.keys)
         self.fate = Fate(self.rng, self.bank, weather, self._kill, self._orphan, self._freeze)
         self.scheduler = Scheduler(self.rng, self.bank, lambda: self.fate.strikes(weather.cancel))
         self.words: list[Word] = []
@@ -121,7 +124,7 @@ class World:
                 self.bank.at(self.rng.uniform(0, 20), self._forge)
             self.scheduler.run()
             self.fate.weather.calm()
-            if self.claims_keys:
+            if self.batch.claims_keys:
                 helper = self._open("helper")
                 self._in_peace(helper, self._pay_what_is_in_doubt)
             self.bank.advance(self.bank.now + 1000)
@@ -143,9 +146,9 @@ class World:
 
     def _open(self, name: str) -> Process:
         journal = Journal(self.url)
-        suspends = self.client_kind == "async"
+        suspends = self.batch.client_kind == "async"
         kind: Any = AsyncClient if suspends else Client
-        options = {"budget": None, "timeout": 5.0, "deadline": 30.0, "payout_keys": self.claims_keys}
+        options = {"budget": None, "timeout": 5.0, "deadline": 30.0, "payout_keys": self.batch.claims_keys}
         client = kind(KEY, base_url=BASE_URL, **options)
         process = Process(name, journal, client, self.rng.choice(SKEWS))
         install_backend(client, (SuspendingIO if suspends else SimulatedIO)(self.fate, process))
@@ -192,7 +195,7 @@ class World:
     async def _pay_all(self, process: Process, share: list[Order], task: Task) -> None:
         for number in range(PASSES):
             # In the same order as another process, so that they meet at the same references.
-            for order in random.Random(f"{self.seed} {number}").sample(share, len(share)):
+            for order in random.Random(f"{self.batch.seed} {number}").sample(share, len(share)):
                 await asleep()
                 if not process.alive:
                     raise KilledError
@@ -287,7 +290,7 @@ class World:
             return
         person = self.rng.choice(others)
         work = partial(self._release_frozen, person, frozen, reference)
-        if self.client_kind == "async":
+        if self.batch.client_kind == "async":
             self.bank.at(self.rng.uniform(0.1, 1.2), lambda: self.scheduler.spawn(person, work))
         else:
             self.bank.advance(self.bank.now + 1.2)
@@ -385,18 +388,6 @@ async def _hear(process: Process, url: str, body: bytes) -> str:
         return "none of the journal's" if process.journal.settle(transaction) is None else "settled"
 
 
-@dataclass(frozen=True)
-class Batch:
-    """What one process of the machine simulates at a time."""
-
-    seed: int
-    orders: int
-    client_kind: str
-    control: str | None = None
-    keys: str = "ignored"
-    claims_keys: bool = False  # whether the clients are told that the service honours keys
-
-
 def in_memory() -> tempfile.TemporaryDirectory[str]:
     """Make a folder on a disk in memory, where there is one."""
     memory = Path("/dev/shm")
@@ -406,12 +397,8 @@ def in_memory() -> tempfile.TemporaryDirectory[str]:
 def simulate(batch: Batch) -> Result:
     """Run one batch, in memory: what is tested is the order of the writes."""
     logging.getLogger("momopay").setLevel(logging.CRITICAL + 1)
-    weather = Weather()
-    if batch.control is not None:
-        weather = Weather(payout=FIERCE, lag=FIERCE, callback=FIERCE, fates=("lost",))
     with in_memory() as name, controls.broken(batch.control):
-        keys: Any = {"keys": batch.keys, "claims_keys": batch.claims_keys}
-        return World(batch.seed, batch.orders, batch.client_kind, Path(name), weather, **keys).run()
+        return World(batch, Path(name)).run()
 
 
 def run(batches: Sequence[Batch], jobs: int = 1) -> Result:
