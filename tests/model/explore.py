@@ -34,16 +34,7 @@ class Model:
 
 @dataclass(frozen=True)
 class Result:
-    """What an exploration saw.
-
-    Attributes:
-        states: How many different states.
-        transitions: How many steps between them.
-        depth: How many steps the farthest state is from the start.
-        seconds: How long it took.
-        broken: The property that does not hold, None if all do.
-        trace: The steps that lead there.
-    """
+    """What an exploration saw; `trace` leads to the property that does not hold, if one is `broken`."""
 
     states: int
     transitions: int
