@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from contextvars import ContextVar
 from functools import partial
 from typing import Any
+from unittest.mock import patch
 
 import anyio
 import httpx
@@ -15,6 +16,7 @@ import trio
 import momopay
 from forked import succeeds_in_child
 from momopay import AsyncClient, Client, InvalidApiKeyError, PollSchedule, RateBudget, parse_callback
+from momopay._polling.loop import PollingCall, PollLoop
 from momopay.events import BudgetWaited
 from momopay.types import Lane
 from patience import until
@@ -287,3 +289,24 @@ def test_a_wait_is_woken_by_the_first_page_while_the_search_goes_on(service: Tim
 
     assert in_trio(service, work, transport=httpx.MockTransport(respond)) == 31.0
     assert ended == [23.0]
+
+
+def test_waits_without_a_slot_in_time_do_not_wake_each_other(service: TimedService) -> None:
+    """In virtual time, two that did so would never end."""
+    budget, polls = RateBudget(requests=1), list[float]()
+    service.add_many(3, (1000.0, "SUCCESS"))
+
+    async def work(client: AsyncClient) -> None:
+        budget.reserve(trio.current_time(), Lane.PAYMENT)
+        read_or_wait = PollLoop.read_or_wait
+
+        async def counted(loop: PollLoop, call: PollingCall) -> None:
+            polls.append(trio.current_time())
+            assert len(polls) < 100
+            await read_or_wait(loop, call)
+
+        with patch.object(PollLoop, "read_or_wait", counted):
+            await Concurrent(service).wait_for_all(client, schedule=PollSchedule(first=1.0, limit=30.0))
+
+    assert (in_trio(service, work, budget), service.requests) == (30.0, [])
+    assert len(polls) <= 6

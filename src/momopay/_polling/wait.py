@@ -182,7 +182,9 @@ class WaitCall(PollingCall):
             answers_by = self.answers_by
             for wait in self.waits.values():
                 wait.give_up_row(answers_by)
-            await self.signal.wait(answers_by - self.now())
+            # It tries no more: two calls without a slot would wake each other, again and again.
+            while self.is_waiting():
+                await self.signal.wait(max(0.0, self.answers_by - self.now()))
 
     def _report(self, wait: Wait, error: Exception | None) -> None:
         events = self.session.events
