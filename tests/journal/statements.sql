@@ -342,6 +342,8 @@ WHERE account = :the_account
 DELETE FROM momopay_transactions
 WHERE account = :the_account
   AND transaction_id = :the_transaction_id
+  AND kind = :the_kind
+  AND reference = :the_reference
 
 CREATE INDEX momopay_history_by_delivery ON momopay_history (account, at) WHERE what IN ('delivered', 'delivery failed')
 
