@@ -64,7 +64,7 @@ from momopay import (
 )
 from momopay._core.config import Hooks
 from momopay.sandbox import Fault
-from virtual import envelope, virtual_client
+from virtual import virtual_client
 
 LONG = "order-2026-11-22-0042"
 
@@ -368,7 +368,7 @@ def test_payments_from_all_of_anyios_threads_do_not_wait_for_each_other(shop: Sh
 
 
 def test_a_call_gives_up_waiting_for_another_sender_at_its_deadline(journal: Journal) -> None:
-    client, port = virtual_client(lambda _method, _path: (200, envelope(balance())), deadline=10.1)
+    client, port = virtual_client(lambda _method, _path: (200, balance()), deadline=10.1)
     with lease_of(journal) as lease, stopped_clock():
         begin(journal, lease, "r", PAYOUT)
         with pytest.raises(OutcomeUnknownError, match="another call was still sending"):

@@ -317,20 +317,23 @@ def test_the_offset_is_that_of_the_clock_that_dated_the_attempt(drive: Drive, jo
     assert found(journal).clock_offset == pytest.approx(3600, abs=2)
 
 
-def test_a_call_that_waits_for_the_budget_writes_nothing_yet(shop: Shop, drive: Drive) -> None:
+def test_a_call_that_waits_for_the_budget_writes_nothing_yet(journal: Journal) -> None:
     """So a process that is killed in a long queue leaves nothing unresolved."""
-    shop.reconcile_all()
-    waits = drive(api_key=shop.key, base_url=shop.sandbox.base_url, budget=RateBudget(1, 1))
-    waits(lambda client: client.wallet.balance())
+
+    def answer(method: str, _path: str) -> tuple[int, Any]:
+        return (201, envelope(record())) if method == "POST" else (200, balance())
+
+    client, port = virtual_client(answer, budget=RateBudget(1, 5.0))
+    journal.reconcile_all(client)  # learns whose key it is
     states: list[object] = []
-    reader = threading.Timer(0.4, lambda: states.append(shop.journal.get("r")))
-    reader.start()
-    assert waits(pay(shop.journal)).is_new
-    reader.join()
-    assert states == [None]
+    for seconds in (1, 4):
+        port.at(seconds, lambda: states.append(journal.get("r")))
+    assert pay(journal)(client).is_new
+    assert [seconds for seconds, method, _ in port.requests if method == "POST"] == [5.0]
+    assert states == [None, None]
     with pytest.raises(momopay.BudgetExhaustedError):
-        waits(lambda client: pay(shop.journal, "s")(client.with_options(deadline=0.1)))
-    assert shop.journal.get("s") is None
+        pay(journal, "s")(client.with_options(deadline=4.0))
+    assert journal.get("s") is None
 
 
 @pytest.mark.parametrize("was_refused", [False, True])
