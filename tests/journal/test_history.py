@@ -7,7 +7,20 @@ import pytest
 
 from campaign.history import disagreements, killed, live
 from forked import forks, in_a_fork
-from journal.kit import COLLECTION, PAYOUT, PHONE, before_each, execute
+from journal.kit import (
+    COLLECTION,
+    PAYOUT,
+    PHONE,
+    REFUSED,
+    UNKNOWN,
+    before_each,
+    execute,
+    found,
+    payout,
+    put,
+    report,
+    store_of,
+)
 from momopay import EntryKind, Journal
 
 
@@ -62,6 +75,22 @@ def test_who_and_when_are_told_and_no_phone(lived: Journal) -> None:
     assert abs((datetime.now(UTC) - released.at).total_seconds()) < 60
     assert {each.reference for each in lived.history("paid")} == {"paid"}
     assert PHONE not in str(execute(lived, "SELECT * FROM momopay_history"))
+
+
+def test_of_a_new_transaction_is_told_once_by_which_attempt_and_into_which_state(journal: Journal) -> None:
+    put(journal, "r", transaction_id="the-id", status="PENDING")
+    store_of(journal).record(found(journal), report("the-id", "SUCCESS", source="answer"))
+    told_of_it = [(each.what, each.attempt, each.to) for each in journal.history("r") if each.transaction_id]
+    accepted = [("sent", 1, "SENDING"), ("accepted", 1, "ACCEPTED"), ("status", 1, "PENDING")]
+    assert told_of_it == [*accepted, ("status", None, "SUCCESS")]
+    for state in (REFUSED, UNKNOWN):
+        put(journal, "o", state, COLLECTION)
+    # It is of the first attempt, so the second stays unknown.
+    journal.settle(payout("o", transactionId="another", type="STK", status="FAILED"))
+    assert told(journal, "o")[-2:] == [
+        "accepted: UNKNOWN -> UNKNOWN (another, read)",
+        "status:  -> FAILED (another, read)",
+    ]
 
 
 def test_one_query_reads_a_history(lived: Journal) -> None:

@@ -10,7 +10,7 @@ import pytest
 from journal.kit import ACCEPTED, COLLECTION, NOT_SENT, PAYOUT, PHONE, REFUSED, SENDING, UNKNOWN, entry_of
 from model.rules import may_follow
 from momopay import EntryKind, JournalEntry, JournalState, RequestValidationError
-from momopay.journal.entries import MAY_BE_SENT
+from momopay.journal.entries import MAY_BE_SENT, Moment
 from momopay.journal.rules import (
     REPEATS,
     Cause,
@@ -25,6 +25,7 @@ from momopay.journal.rules import (
     next_step,
     proof,
     refunded,
+    seconds_to_resend,
     transitions,
 )
 from momopay.models.enums import Stage, TransactionStatus
@@ -260,6 +261,8 @@ def test_one_that_may_come_back_is_explained() -> None:
     listed = r"left to refund\. These refunds count: 'o-R1' KES 30 \(SUCCESS\), 'o-R2' KES 20 \(SUCCESS\)$"
     with pytest.raises(RequestValidationError, match=listed):
         Refundable(ONCE, [refund(1, 30), refund(2, 20)]).check(ONCE.amount)
+    with pytest.raises(RequestValidationError, match=r"^amount: KES 0 of .* is left to refund to 07XX.*; refund each"):
+        Refundable(ONCE, []).check(ONCE.amount, "07XX12345678")
     with pytest.raises(RequestValidationError, match=r"count: none$"):
         Refundable(entry_of("FAILED"), []).check(ONCE.amount)
 
@@ -324,3 +327,18 @@ def test_a_prompt_from_before_the_latest_attempt_is_of_an_earlier_one(
     sent_at = entry.sent_at - timedelta(seconds=60)  # by the service's clock
     created_at = None if seconds is None else sent_at + timedelta(seconds=seconds)
     assert is_earlier(entry, created_at, TransactionStatus(status)) is expected
+
+
+@pytest.mark.parametrize(
+    ("kind", "state", "now", "seconds"),
+    [
+        *((PAYOUT, UNKNOWN, Moment("m", clock, None), left) for clock, left in ((150, 850), (99, 901), (98.9, 0))),
+        *((PAYOUT, UNKNOWN, Moment("another", 150, service), left) for service, left in ((None, 0), (2150, 750))),
+        *((kind, state, Moment("m", 150, None), 0) for kind, state in ((PAYOUT, ACCEPTED), (COLLECTION, UNKNOWN))),
+    ],
+)
+def test_for_how_long_a_payout_may_be_sent_again_with_its_key(
+    kind: EntryKind, state: JournalState, now: Moment, seconds: float
+) -> None:
+    entry = entry_of(kind=kind, state=state, key_since=str(Moment("m", 100, 2000)))
+    assert seconds_to_resend(entry, now) == seconds

@@ -200,7 +200,7 @@ class Refundable:
         """Return the amount that may still be refunded to this phone, in KES."""
         if self.order.is_anonymised:  # nothing shows who paid
             return self.left
-        paid = sum((each.amount for each in self.order.counting if each.phone == phone), Decimal(0))
+        paid = sum(each.amount for each in self.order.counting if each.phone == phone)
         back = sum((refunded(each) for each in self.counted_refunds if each.phone == phone), Decimal(0))
         return min(self.left, paid - back)
 
