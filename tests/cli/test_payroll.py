@@ -10,6 +10,7 @@ from momopay import Client, Journal, Payment, TransactionStatus
 from momopay.cli.exit_codes import ExitCode
 from momopay.cli.payroll import NOT_BEGUN, RowOutcome, exit_code
 from momopay.cli.payroll_file import Row
+from momopay.cli.payroll_report import _TO_DO
 from momopay.sandbox import Outcome, Sandbox, phone_for
 
 
@@ -80,3 +81,8 @@ def test_a_wait_goes_on_until_the_money_is_back(payroll: PayrollShell, sandbox: 
     sandbox.advance(900)
     late = payroll.run("--yes", "--wait", "--every", "0.1", "--json")
     assert ([line["status"] for line in late.lines if line["event"] == "settled"], late.code) == (["REVERSED"], 1)
+
+
+def test_what_may_have_been_paid_is_not_to_be_paid_again_at_once() -> None:
+    assert "only once it is REVERSED" in _TO_DO["EXPIRED"]
+    assert "not back yet" in _TO_DO["FAILED"]

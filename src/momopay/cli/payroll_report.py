@@ -39,7 +39,7 @@ _TO_DO: Final = {
     "REVERSED": "The money came back. Pay it under a new reference, once the reason is fixed.",
     "FAILED": "The money is not back yet: run again with --wait. Then pay it under a new reference.",
     "CANCELLED": "It was not paid. Pay it under a new reference.",
-    "EXPIRED": "It was not paid. Pay it under a new reference.",
+    "EXPIRED": "Whether it was paid is not specified: pay it under a new reference only once it is REVERSED.",
 }
 _ROWS: Final = {"Line": "line", "Reference": "reference", "Phone": "phone", "KES": "amount"}
 _FAULTS: Final = {"Line": "line", "Reference": "reference", "Column": "column", "Value": "value", "Problem": "problem"}
