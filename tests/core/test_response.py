@@ -5,6 +5,7 @@ import pickle
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from email.utils import format_datetime
+from itertools import product
 from typing import Any
 
 import pytest
@@ -104,6 +105,16 @@ def test_a_call_that_returns_nothing_needs_no_envelope_but_no_refusal_either() -
             check_success(answer, URL)
         assert caught.value.kind is kind
         assert (URL in str(caught.value.error)) is (kind is FailureKind.INVALID_RESPONSE)
+
+
+def test_a_5xx_or_a_408_may_have_executed_whatever_its_body_says() -> None:
+    refused: tuple[object, str] = (refusal("INSUFFICIENT_FUNDS"), "INSUFFICIENT_FUNDS")
+    for status, (body, code) in product((408, 500, 503), ((b"<html>", None), refused)):
+        answer = response(status, body, retry_after="7")
+        failure = failure_from_response(answer, URL)
+        assert (failure.kind, failure.retry_after, failure.body) == (FailureKind.SERVER_ERROR, 7, answer.body)
+        assert isinstance(failure.error, momopay.APIError)
+        assert (failure.error.code, failure.error.status_code) == (code, status)
 
 
 KNOWN_CODES = [each for each in ERRORS_BY_CODE.items() if each[0] != "RATE_LIMIT_EXCEEDED"]
@@ -431,4 +442,7 @@ def test_an_answer_of_the_service_that_lacks_something_does_not_ask_for_the_addr
     assert str(error).startswith(f"{URL} answered HTTP 200 with")
     assert "data.availableBalance" in str(error)
     assert isinstance(error.__cause__, ValidationError)
-    assert "base_url" not in str(error)
+    assert str(error).endswith("Field required")
+    with pytest.raises(AttemptFailed) as caught:
+        parse_envelope(response(200, {"success": True, "data": {}}), Envelope[StkTransaction], URL)
+    assert "transactionId" in str(caught.value.error)

@@ -226,6 +226,11 @@ def test_a_read_that_has_waited_leaves_the_quarter_and_no_newer_one_overtakes_it
     assert log.expect(0.0, Lane.READ, Place(queued=True, same=1)) == 60.0
     assert log.expect(0.0, Lane.READ) == 0.0  # nobody waits
     log = SlotLog(16, 60.0)
+    for lane, count in ((Lane.POLL, 2), (Lane.PAYMENT, 14)):
+        ahead(log, 0.0, lane, count)
+    delays = [log.expect(0.0, Lane.READ, Place(queued=True, same=same)) for same in (9, 10)]
+    assert delays == [60.0, 120.0]  # a window later, polling has its floor to use again
+    log = SlotLog(16, 60.0)
     for lane, count, delay in ((Lane.POLL, 1, 0.0), (Lane.PAYMENT, 9, 0.0), (Lane.PAYMENT, 1, 60.0)):
         ahead(log, 0.0, lane, count)
         assert log.expect(0.0, Lane.READ, Place(queued=True)) == delay  # and what is left of the floor of polling
