@@ -74,6 +74,9 @@ def test_who_and_when_are_told_and_no_phone(lived: Journal) -> None:
     assert (released.by, released.source) == ("Njeri", "person")
     assert abs((datetime.now(UTC) - released.at).total_seconds()) < 60
     assert {each.reference for each in lived.history("paid")} == {"paid"}
+    service_now = datetime(2026, 11, 20, 11, tzinfo=UTC)
+    assert store_of(lived).release(put(lived, "o", UNKNOWN), "Njeri", service_now)
+    assert lived.history("o")[-1].service_time == service_now
     assert PHONE not in str(execute(lived, "SELECT * FROM momopay_history"))
 
 
