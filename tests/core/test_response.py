@@ -95,6 +95,9 @@ def test_what_the_response_to_a_payment_lacks_is_known() -> None:
         assert (parsed.success, parsed.request_id, parsed.data.transaction_id) == (True, expected, "t-1")
         assert parsed.data.amount == 5
         assert abs(datetime.now(UTC) - parsed.data.created_at) < timedelta(minutes=1)
+    dated = response(200, body, date="Sat, 28 Nov 2026 10:00:00 GMT")
+    parsed = parse_envelope(dated, Envelope[StkTransaction], URL, requested)
+    assert parsed.data.created_at == datetime(2026, 11, 28, 10, tzinfo=UTC)
 
 
 def test_a_call_that_returns_nothing_needs_no_envelope_but_no_refusal_either() -> None:

@@ -197,6 +197,8 @@ def test_what_a_record_says_is_not_replaced_by_what_is_known(style: str) -> None
     data = {**getattr(STK, style), "currency": 7}
     record = parse_incomplete(STK.kind, data, {"phone": "0700", "created_at": UPDATED_AT}, ["amount"])
     assert (record.phone, record.created_at, record.currency) == (PHONE, CREATED_AT, "KES")
+    with pytest.raises(pydantic.ValidationError, match="amount"):
+        parse_incomplete(STK.kind, {**data, "amount": "much"}, {"amount": 5}, ["amount"])
 
 
 def test_a_list_is_refused_at_its_first_error() -> None:
