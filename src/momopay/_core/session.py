@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self
 
 from momopay._core.config import SHARED_BUDGET, Account, Hooks, Limits
 from momopay._core.response import remaining_requests
-from momopay._core.state import RecentlySeen, ServiceClock, key_state_for
+from momopay._core.state import RecentlySeen, ServiceClock, StkPause, key_state_for
 from momopay._core.wiring import BackendT
 from momopay._ratelimit.budget import BaseBudget, Lane, Slots
 from momopay._transport.attempt import Headers, common_headers
@@ -40,11 +40,11 @@ class Session(Generic[BackendT]):
         self.backend: BackendT = backend
         self.account = account
         self.budget: BaseBudget | None = key_state.budget if budget is SHARED_BUDGET else budget
-        self.stk_pause = key_state.stk_pause
-        self.given_ids = key_state.given_ids
-        self.clock = ServiceClock(on_loopback=account.on_loopback)
-        self.unread = RecentlySeen()  # items of the list that a WARNING has named
-        self.strangers = RecentlySeen()  # transactions of another journal that a WARNING has named
+        self.stk_pause: StkPause = key_state.stk_pause
+        self.given_ids: RecentlySeen = key_state.given_ids
+        self.clock: ServiceClock = ServiceClock(on_loopback=account.on_loopback)
+        self.unread: RecentlySeen = RecentlySeen()  # items of the list that a WARNING has named
+        self.strangers: RecentlySeen = RecentlySeen()  # transactions of another journal that a WARNING has named
         self.observer = observer
         self.events: CallEvents | None = None  # of one call; a call with events has a copy of the session
         self.limits = limits

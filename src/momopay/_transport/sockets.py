@@ -189,9 +189,8 @@ class AttemptSocket(ABC):
         if not is_head and not progress.in_body:
             await progress.begin_body()
         await self.send(data)
-        if (
-            is_head and progress.knows_body
-        ):  # an error within httpcore's loop over the body would leave a generator open
+        # Now, because an error within httpcore's loop over the body would leave a generator open.
+        if is_head and progress.knows_body:
             await progress.begin_body()
 
     async def send(self, data: bytes) -> None:

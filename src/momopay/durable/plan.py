@@ -63,7 +63,7 @@ class Plan:
         self._unread_before = 0  # how many were left when the last page was asked for
         self._requests = 0
         self._without_code = set[str]()  # ids that a page showed, to be read by id for the result code
-        self.may_be_searched = set[str]()  # ids of unread items that may be an unresolved payment
+        self.may_be_searched: set[str] = set()  # ids of unread items that may be an unresolved payment
 
     def requests(self, service_now: datetime | None) -> list[str]:
         """Return the requests to make next: `NEXT_PAGE`, or all reads by id that are left of the pass."""

@@ -228,7 +228,7 @@ class Database(ABC):
                 self.check()  # a write to a file that was deleted meanwhile is lost, and must raise
 
     # In a transaction, the context must not wait for anything else: it blocks other writers.
-    transaction = partialmethod(connection, begin=True)
+    transaction: partialmethod[AbstractContextManager[Connection]] = partialmethod(connection, begin=True)
 
     def close(self) -> None:
         """Close the database. It cannot be used afterwards, except by calls that are under way."""

@@ -157,7 +157,7 @@ class Findings:
 
     def __init__(self, key: str) -> None:
         self._key = key
-        self.unusable = set[str]()  # what the SDK cannot read or use
+        self.unusable: set[str] = set()  # what the SDK cannot read or use
         self._created = set[int]()  # the HTTP statuses of creations
         needs = {row.name: NEEDS[row.cost] for row in ROWS} | NEEDS_MORE
         self.found: dict[str, Finding] = {row.name: Finding(UNKNOWN, needs[row.name]) for row in ROWS}
