@@ -94,7 +94,7 @@ def test_what_would_be_paid_is_shown_before_the_question(payroll: PayrollShell) 
     payroll.sandbox.fail_next("POST", PAY, Fault.error_before_commit)
     assert payroll.run("--yes").code == 4
     payroll.write(120)
-    text = payroll.file.read_text().replace("description", "name").replace("0700000119,1119", "0700000118,1118")
+    text = payroll.file.read_text().replace("description", "purpose").replace("0700000119,1119", "0700000118,1118")
     payroll.file.write_text(text)
     shown = payroll.run(piped="n\n").words
     for line in (
@@ -104,7 +104,7 @@ def test_what_would_be_paid_is_shown_before_the_question(payroll: PayrollShell) 
         "Service wallet: KES 9,999.00, from which a fee is taken for each payout",
         "takes about 2 min",
         "Warning: lines 120, 121 pay the same amount to the same phone",
-        "Warning: columns that are not used: name",
+        "Warning: columns that are not used: purpose",
     ):
         assert line in shown
     assert "SAL-114 " not in shown
@@ -269,6 +269,9 @@ def test_the_bar_counts_what_was_accepted(payroll: PayrollShell) -> None:
 
 def test_a_report_is_whole_after_the_run_that_continues_another(payroll: PayrollShell, account: Account) -> None:
     payroll.write(3)
+    payroll.file.write_text(
+        payroll.file.read_text().replace("\n", ",Achieng\n").replace("description,Achieng", "description,name")
+    )
     account.b2c_balance = Decimal(1500)
     report = payroll.folder / "report.csv"
     options = ("--yes", "--wait", "--every", "0.1", "--report", str(report))
@@ -278,7 +281,7 @@ def test_a_report_is_whole_after_the_run_that_continues_another(payroll: Payroll
 
     assert payroll.run("--yes", "--report", str(report)).code == 5
     first, refused, _ = rows()
-    assert (first["description"], first["fee"], first["receipt"]) == ("November", "1", "")
+    assert (first["description"], first["name"], first["fee"], first["receipt"]) == ("November", "Achieng", "1", "")
     assert datetime.fromisoformat(first["sent_at"]).tzinfo is not None
     assert (refused["state"], first["ended_at"]) == ("REFUSED", "")
     account.b2c_balance = Decimal(5000)

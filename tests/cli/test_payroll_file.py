@@ -30,19 +30,19 @@ def faults(folder: Path, text: str | bytes) -> list[tuple[int, str]]:
 
 def test_a_file_as_spreadsheets_write_it(tmp_path: Path) -> None:
     text = (
-        "\ufeffName,Reference, PHONE ,Amount,Description\r\n"
-        'Jo,A,0712 345 678,1000,"Pay,\r\nNovember"\r\n'
-        ",,,,\r\n"
-        "Al,B,+254712345679,99.5,\r\n"
-        "Mo,C,0712345670,10,Pay\u2028December\r\n"
+        "\ufeffDepartment,Reference, PHONE ,Amount,Description,Name\r\n"
+        'Sales,A,0712 345 678,1000,"Pay,\r\nNovember",Jo\r\n'
+        ",,,,,\r\n"
+        "Sales,B,+254712345679,99.5,,Al\r\n"
+        "Sales,C,0712345670,10,Pay\u2028December,Mo\r\n"
     )
     assert read(tmp_path, text) == [
-        Row(2, "A", "254712345678", Decimal(1000), "Pay,\r\nNovember"),
-        Row(5, "B", "254712345679", Decimal("99.5"), None),
-        Row(6, "C", "254712345670", Decimal(10), "Pay\u2028December"),
+        Row(2, "A", "254712345678", Decimal(1000), "Pay,\r\nNovember", "Jo"),
+        Row(5, "B", "254712345679", Decimal("99.5"), None, "Al"),
+        Row(6, "C", "254712345670", Decimal(10), "Pay\u2028December", "Mo"),
     ]
     payroll = read_payroll(tmp_path / "salaries.csv")
-    assert (payroll.name, payroll.ignored) == ("salaries.csv", ["name"])
+    assert (payroll.name, payroll.ignored) == ("salaries.csv", ["department"])
     assert payroll.sha256 == hashlib.sha256(text.encode()).hexdigest()
 
 

@@ -67,7 +67,7 @@ _DOUBTFUL = {
     "Sent": "sent_at",
     "Attempts": "attempts",
 }
-_COLUMNS = "Columns reference, phone, amount; perhaps description."
+_COLUMNS = "Columns reference, phone, amount; perhaps description and name."
 _NEW_JOURNAL = "The journal is new, so nobody counts as paid before."
 _STOPPING = "Stopping after this payout; press again to stop at once, which may leave its outcome unknown."
 _FRESH = timedelta(minutes=10)  # the service's list may not show a payment that is younger

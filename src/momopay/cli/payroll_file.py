@@ -16,7 +16,7 @@ from momopay.cli.exit_codes import CommandError
 from momopay.errors import RequestValidationError
 
 _REQUIRED = ("reference", "phone", "amount")
-_KNOWN = (*_REQUIRED, "description")
+_KNOWN = (*_REQUIRED, "description", "name")
 _AMOUNT = re.compile(r"[0-9]+(\.[0-9]{1,2})?")
 
 
@@ -29,6 +29,7 @@ class Row:
     phone: str = field(repr=False)
     amount: Decimal
     description: str | None
+    name: str = field(default="", repr=False)  # of the recipient, for the report alone
 
 
 @dataclass(frozen=True)
@@ -176,7 +177,9 @@ def _row(line: int, values: dict[str, str]) -> Row | list[Fault]:
             description=values.get("description") or None,
         )
         if not problems:
-            return Row(line, request.reference, request.phone, request.amount, request.description)
+            return Row(
+                line, request.reference, request.phone, request.amount, request.description, values.get("name", "")
+            )
     except RequestValidationError as error:
         problems |= error.fields
     if "phone" in problems and re.fullmatch("[17][0-9]{8}", values["phone"]):

@@ -263,6 +263,7 @@ def _as_report(output: Output, outcome: RowOutcome, entry: momopay.JournalEntry 
         "message": _in_short(output, outcome),
         "what_to_do": _TO_DO.get(outcome.last),
         "description": output.text(outcome.row.description),
+        "name": outcome.row.name,
         **{
             name: local(each).isoformat(sep=" ", timespec="seconds") if isinstance(each, datetime) else each
             for name, each in known.items()
