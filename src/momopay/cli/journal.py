@@ -101,11 +101,11 @@ def show(
     if not entries:
         raise CommandError("this reference is not in the journal", remedy="check it, and --account")
     for entry in entries:
-        told = history[entry.kind]
-        document = {**as_document(entry), "history": told}
+        changes = history[entry.kind]
+        document = {**as_document(entry), "history": changes}
         options.output.record(document, "wire_reference", "transaction_ids", "clock_offset", "history")
         if not options.output.as_json:
-            options.output.result(None, options.output.table(told, _HISTORY))
+            options.output.result(None, options.output.table(changes, _HISTORY))
         if entry.paid_twice:
             options.output.note("Paid twice: pay back all but one, with `momopay payouts refund`")
 

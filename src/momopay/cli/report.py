@@ -59,7 +59,7 @@ def report(
 
 def _page(output: Output, days: Sequence[momopay.types.ActivityDay], entries: Sequence[momopay.JournalEntry]) -> str:
     """Return the page. Every text from outside is escaped."""
-    from momopay.journal.activity import ActivitySum, chart
+    from momopay.journal.activity import JUDGED, LEAST_RATE, ActivitySum, chart
 
     title = f"Payments, {days[0].date:%d %b %Y} to {days[-1].date:%d %b %Y}"
     names = ("Collected", "Refunded", "Failed")
@@ -76,8 +76,9 @@ def _page(output: Output, days: Sequence[momopay.types.ActivityDay], entries: Se
 <style>{_STYLE}</style></head><body>
 <h1>{title}</h1>
 <div class="narrow">{chart(days, width=340)}</div><div class="wide">{chart(days, width=1000)}</div>
-<p>{last}. If fewer than 30% of the last 100 were paid, the service refuses prompts for half an hour. It also counts
-those of other programs. Failed are prompts that were not paid: another one of the same order may have been.</p>
+<p>{last}. If fewer than {LEAST_RATE:.0%} of the last {JUDGED} were paid, the service refuses prompts for half an hour.
+It also counts those of other programs. Failed are prompts that were not paid: another one of the same order may have
+been.</p>
 {_table(["Sum", "KES", "Transactions"], rows)}
 <h2>Open or unresolved</h2>
 {waiting if entries else "<p>Nothing.</p>"}{f"<p>And {left:,} more.</p>" if left > 0 else ""}

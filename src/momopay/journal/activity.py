@@ -128,7 +128,7 @@ def _words(day: ActivityDay) -> str:
 
 
 def _scale_end(largest: Decimal) -> Decimal:
-    """Return 10, 20 or 50, with zeros, for the end of a scale that has room for this amount."""
+    """Return 1, 2 or 5 with zeros, for the end of a scale that has room for this amount."""
     power = Decimal(10) ** max(largest, Decimal(10)).adjusted()
     return next(power * step for step in (1, 2, 5, 10) if power * step >= largest)
 
