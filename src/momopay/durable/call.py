@@ -227,7 +227,8 @@ class DurableCall(Generic[BackendT]):
             if self._kind is EntryKind.PAYOUT:
                 raise self._duplicate(entry, "was anonymised, and the service does not show its phone")
         elif not same_phone(self._draft.phone, phone):
-            # Of payouts, only an anonymised one can differ here: `_check_same_payment` has compared the others.
+            # The phone of a payout can differ here only if the payout was anonymised: `_check_same_payment` has
+            # compared the others.
             if self._kind is EntryKind.PAYOUT or entry.is_anonymised:
                 raise self._duplicate(entry, "was used with another phone")
             if stage_of(transaction.status) is Stage.OPEN:
