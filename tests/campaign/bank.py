@@ -13,7 +13,7 @@ from urllib.parse import parse_qs
 from uuid import UUID
 
 from campaign.judge import Payment
-from journal.kit import callback_body
+from journal.records import callback_body
 from virtual import envelope, refusal, transaction
 
 Answer = tuple[int, bytes]

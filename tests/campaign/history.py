@@ -8,20 +8,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
-from journal.kit import (
-    ACCEPTED,
-    COLLECTION,
-    PHONE,
-    REFUSED,
-    UNKNOWN,
-    before_each,
-    callback,
-    execute,
-    found,
-    put,
-    report,
-    store_of,
-)
+from journal.constants import ACCEPTED, COLLECTION, PHONE, REFUSED, UNKNOWN
+from journal.database_kit import before_each, execute, store_of
+from journal.kit import found, put
+from journal.records import callback, report
 from momopay import Journal
 from momopay.models.enums import TransactionStatus, end_of
 

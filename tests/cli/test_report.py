@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from cli.kit import Shell
-from journal.kit import ACCEPTED, COLLECTION, UNKNOWN, execute, put, put_collection
+from journal.constants import ACCEPTED, COLLECTION, UNKNOWN
+from journal.database_kit import execute
+from journal.kit import put, put_collection
 from momopay import Journal
 from sandbox.browser import Page
 

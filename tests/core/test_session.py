@@ -13,7 +13,7 @@ import pytest
 import momopay
 from forked import succeeds_in_child
 from in_turn import in_turn
-from journal.kit import in_threads
+from journal.database_kit import in_threads
 from momopay import RateBudget
 from momopay._core.config import Account
 from momopay._core.state import ServiceClock, StkPause, key_state_for

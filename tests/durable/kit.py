@@ -11,7 +11,9 @@ import httpx
 import pytest
 
 from drivers import Driver
-from journal.kit import PHONE, execute, found
+from journal.constants import PHONE
+from journal.database_kit import execute
+from journal.kit import found
 from momopay import EntryKind, Journal, JournalEntry, JournalState, Payment, RateBudget
 from momopay.sandbox import Account, Fault, Outcome, Sandbox, phone_for
 from momopay.types import Lane, SweepReport

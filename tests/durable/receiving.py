@@ -14,7 +14,8 @@ from urllib.parse import unquote
 import httpx
 
 from drivers import KEY
-from journal.kit import PHONE, callback_body
+from journal.constants import PHONE
+from journal.records import callback_body
 from momopay import AsyncClient, CallbackSigner, Client, Journal, Payment, parse_callback
 from virtual import envelope, refusal, transaction
 

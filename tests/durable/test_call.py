@@ -37,20 +37,9 @@ from durable.kit import (
     requests,
     with_each_client_and_database,
 )
-from journal.kit import (
-    ACCEPTED,
-    COLLECTION,
-    PAYOUT,
-    PHONE,
-    REFUSED,
-    UNKNOWN,
-    begin,
-    execute,
-    found,
-    lease_of,
-    put,
-    stopped_clock,
-)
+from journal.constants import ACCEPTED, COLLECTION, PAYOUT, PHONE, REFUSED, UNKNOWN
+from journal.database_kit import execute, stopped_clock
+from journal.kit import begin, found, lease_of, put
 from momopay import (
     AsyncClient,
     Client,

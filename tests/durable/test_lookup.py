@@ -32,22 +32,9 @@ from durable.kit import (
     sweep,
 )
 from events_kit import Watcher
-from journal.kit import (
-    ACCEPTED,
-    COLLECTION,
-    NOT_SENT,
-    PHONE,
-    REFUSED,
-    UNKNOWN,
-    begin,
-    execute,
-    found,
-    just_before,
-    lease_of,
-    put,
-    state_of,
-    store_of,
-)
+from journal.constants import ACCEPTED, COLLECTION, NOT_SENT, PHONE, REFUSED, UNKNOWN
+from journal.database_kit import execute, just_before, store_of
+from journal.kit import begin, found, lease_of, put, state_of
 from journal.kit import record as record_outcome
 from momopay import Journal, JournalState, MomoPayError, OutcomeUnknownError, PollSchedule, RequestValidationError
 from momopay.durable.lookup import search_for

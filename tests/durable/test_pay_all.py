@@ -16,7 +16,9 @@ import momopay
 from drivers import LOOPBACK, Drive, session_of
 from durable.kit import KEY_CHECK, PAYOUTS, Lanes, Service, Shop, balance, over_both_clients, page, record, requests
 from events_kit import Watcher
-from journal.kit import ACCEPTED, NOT_SENT, PHONE, REFUSED, UNKNOWN, execute, just_before, put, put_collection
+from journal.constants import ACCEPTED, NOT_SENT, PHONE, REFUSED, UNKNOWN
+from journal.database_kit import execute, just_before
+from journal.kit import put, put_collection
 from momopay import Journal, JournalState, PayoutItem, RateBudget
 from momopay._core.config import Hooks
 from momopay.durable.pay_all import find_similar

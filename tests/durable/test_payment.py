@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from durable.kit import BY_HAND, Calls, Shop, of_both_kinds, over_both_clients
-from journal.kit import PHONE, UNKNOWN, callback, entry_of, payout
+from journal.constants import PHONE, UNKNOWN
+from journal.kit import entry_of
+from journal.records import callback, payout
 from momopay import (
     EntryKind,
     OutcomeUnknownError,

@@ -16,22 +16,10 @@ import pytest
 from drivers import Drive, Driver, unique_key
 from durable.kit import KEY_CHECK, balance, collect, over_both_clients, page, pay, pay_all, record, refund, release
 from durable.kit import long_ago as leases_ended
-from journal.kit import (
-    ACCEPTED,
-    NOT_SENT,
-    PHONE,
-    REFUSED,
-    UNKNOWN,
-    begin,
-    draft,
-    execute,
-    found,
-    lease_of,
-    put_collection,
-    report,
-    state_of,
-    store_of,
-)
+from journal.constants import ACCEPTED, NOT_SENT, PHONE, REFUSED, UNKNOWN
+from journal.database_kit import execute, store_of
+from journal.kit import begin, draft, found, lease_of, put_collection, state_of
+from journal.records import report
 from momopay import ConfigurationError, Journal, MomoPayError, OutcomeUnknownError
 from momopay.durable import call
 from momopay.journal.entries import Moment

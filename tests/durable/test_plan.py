@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from durable.kit import listed
-from journal.kit import UNKNOWN, entry_of
+from journal.constants import UNKNOWN
+from journal.kit import entry_of
 from momopay import Transaction
 from momopay.durable.lookup import search_for
 from momopay.durable.plan import NEXT_PAGE, Finding, Plan

@@ -31,21 +31,10 @@ from durable.receiving import (
 )
 from events_kit import Watcher
 from in_turn import in_turn
-from journal.kit import (
-    ACCEPTED,
-    PHONE,
-    REFUSED,
-    UNKNOWN,
-    before_each,
-    callback_body,
-    execute,
-    found,
-    in_threads,
-    payout,
-    put,
-    put_collection,
-    state_of,
-)
+from journal.constants import ACCEPTED, PHONE, REFUSED, UNKNOWN
+from journal.database_kit import before_each, execute, in_threads
+from journal.kit import found, put, put_collection, state_of
+from journal.records import callback_body, payout
 from momopay import BudgetExhaustedError, CallbackError, CallbackMismatchError, EntryKind, Journal, Payment
 from momopay._core.config import is_async
 from momopay.events import CallbackReceived, JournalChanged

@@ -26,7 +26,9 @@ from durable.kit import (
     requests,
 )
 from events_kit import Watcher
-from journal.kit import ACCEPTED, PHONE, UNKNOWN, execute, fill, put, put_collection, state_of
+from journal.constants import ACCEPTED, PHONE, UNKNOWN
+from journal.database_kit import execute
+from journal.kit import fill, put, put_collection, state_of
 from momopay import Journal, JournalState, OutcomeUnknownError, RequestValidationError
 from momopay.durable.reconcile import day_bounds
 from momopay.sandbox import Fault

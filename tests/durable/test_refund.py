@@ -8,7 +8,9 @@ import pytest
 
 from drivers import Drive
 from durable.kit import Handler, Shop, over_both_clients, pay, refund, requests, with_each_client_and_database
-from journal.kit import ACCEPTED, COLLECTION, PHONE, REFUSED, UNKNOWN, execute, put, put_collection
+from journal.constants import ACCEPTED, COLLECTION, PHONE, REFUSED, UNKNOWN
+from journal.database_kit import execute
+from journal.kit import put, put_collection
 from momopay import (
     DuplicatePayoutError,
     InsufficientFundsError,

@@ -45,22 +45,9 @@ from durable.kit import (
     sweep,
 )
 from events_kit import Watcher
-from journal.kit import (
-    ACCEPTED,
-    COLLECTION,
-    NOT_SENT,
-    PHONE,
-    REFUSED,
-    UNKNOWN,
-    before_each,
-    execute,
-    found,
-    just_before,
-    locked,
-    put,
-    put_collection,
-    state_of,
-)
+from journal.constants import ACCEPTED, COLLECTION, NOT_SENT, PHONE, REFUSED, UNKNOWN
+from journal.database_kit import before_each, execute, just_before, locked
+from journal.kit import found, put, put_collection, state_of
 from momopay import AsyncClient, Journal, JournalError, OutcomeUnknownError, RateBudget, Transaction
 from momopay._transport.clock import now
 from momopay.durable.access import check_client

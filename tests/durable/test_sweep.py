@@ -30,23 +30,10 @@ from durable.kit import (
     sweep,
 )
 from events_kit import Watcher
-from journal.kit import (
-    ACCEPTED,
-    COLLECTION,
-    PAYOUT,
-    PHONE,
-    UNKNOWN,
-    begin,
-    callback,
-    execute,
-    fill,
-    found,
-    lease_of,
-    payout,
-    put,
-    record,
-    state_of,
-)
+from journal.constants import ACCEPTED, COLLECTION, PAYOUT, PHONE, UNKNOWN
+from journal.database_kit import execute
+from journal.kit import begin, fill, found, lease_of, put, record, state_of
+from journal.records import callback, payout
 from momopay import (
     CallbackError,
     CallbackMismatchError,

@@ -16,7 +16,7 @@ from uuid import UUID
 import pytest
 
 from durable.receiving import Service, awaited, blocking
-from journal.kit import in_threads
+from journal.database_kit import in_threads
 from models.kit import STATED
 from momopay import CallbackSigner, Journal, Payment
 from test_callbacks import EVENT_OF

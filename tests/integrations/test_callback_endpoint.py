@@ -14,7 +14,10 @@ from events_kit import Watcher
 from in_turn import in_turn
 from integrations.apps import APPS, django_asgi_app, fastapi_app
 from integrations.kit import BASE, Shop
-from journal.kit import ACCEPTED, UNKNOWN, before_each, callback_body, found, put, state_of
+from journal.constants import ACCEPTED, UNKNOWN
+from journal.database_kit import before_each
+from journal.kit import found, put, state_of
+from journal.records import callback_body
 from momopay import AsyncClient, CallbackSigner, Client, ConfigurationError
 from momopay.integrations import django, fastapi, flask
 from test_callbacks import AGREEING, NO_ENDS, agree

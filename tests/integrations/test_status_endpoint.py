@@ -8,19 +8,10 @@ import pytest
 from durable.receiving import SIGNER
 from in_turn import in_turn
 from integrations.kit import Shop
-from journal.kit import (
-    ACCEPTED,
-    COLLECTION,
-    NOT_SENT,
-    REFUSED,
-    UNKNOWN,
-    begin,
-    execute,
-    lease_of,
-    put,
-    report,
-    store_of,
-)
+from journal.constants import ACCEPTED, COLLECTION, NOT_SENT, REFUSED, UNKNOWN
+from journal.database_kit import execute, store_of
+from journal.kit import begin, lease_of, put
+from journal.records import report
 from momopay import Client, ConfigurationError
 from momopay.integrations import django, fastapi, flask
 

@@ -1,59 +1,25 @@
-"""What the tests of the journal share."""
+"""Payments of a journal, as durable calls write them."""
 
 from __future__ import annotations
 
 import os
 import signal
-import sqlite3
-import threading
-import time
-from collections.abc import Callable, Generator, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, closing, contextmanager
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
 from decimal import Decimal
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
-from types import EllipsisType, SimpleNamespace
-from typing import Any, TypeVar
-from unittest.mock import patch
-
-import pytest
-from sqlalchemy import Engine, event
+from types import EllipsisType
+from typing import Any
 
 from forked import in_a_fresh_process
-from momopay import (
-    Callback,
-    Client,
-    EntryKind,
-    Journal,
-    JournalEntry,
-    JournalError,
-    JournalState,
-    Transaction,
-    TransactionStatus,
-    parse_callback,
-)
-from momopay.journal.database import bounded
-from momopay.journal.evidence import Draft, Evidence
-from momopay.journal.journal import internals
+from journal.constants import ACCEPTED, COLLECTION, ENDED_AT, PAYOUT, PHONE
+from journal.database_kit import execute, store_of
+from journal.records import callback, report
+from momopay import Client, EntryKind, Journal, JournalEntry, JournalState
+from momopay.journal.evidence import Draft
 from momopay.journal.leases import Lease
-from momopay.journal.postgresql import BoundedConnection
-from momopay.journal.store import Store
-
-T = TypeVar("T")
-PHONE = "254712345678"
-PAYOUT, COLLECTION = EntryKind.PAYOUT, EntryKind.COLLECTION
-SENDING, ACCEPTED, REFUSED, NOT_SENT, UNKNOWN = (
-    JournalState.SENDING,
-    JournalState.ACCEPTED,
-    JournalState.REFUSED,
-    JournalState.NOT_SENT,
-    JournalState.UNKNOWN,
-)
-ENDED_AT = "2026-11-20T10:00:00+00:00"
-# Without a zone, and one that UTC does not have.
-NO_TIMES = datetime(2026, 11, 1), datetime.fromisoformat("0001-01-01T00:00:00+03:00")  # noqa: DTZ001
 
 
 def entry_of(
@@ -71,14 +37,6 @@ def entry_of(
         for number, status in enumerate(statuses)
     ]
     return JournalEntry.model_validate({"kind": kind, "state": state, "amount": amount, "transactions": made} | fields)
-
-
-# Payments, as durable calls write them
-
-
-def store_of(journal: Journal) -> Store:
-    """Return the journal's payments."""
-    return internals(journal).store
 
 
 def lease_of(journal: Journal) -> AbstractContextManager[Lease]:
@@ -197,166 +155,6 @@ def state_of(journal: Journal, reference: str = "r", kind: EntryKind | None = No
 def statuses_of(entry: JournalEntry) -> list[str]:
     """Return the id and the status of each transaction, oldest first."""
     return [f"{each.transaction_id} {each.status}" for each in entry.transactions]
-
-
-# What the service says
-
-
-def report(transaction_id: str, status: str | None = None, **fields: Any) -> Evidence:
-    """Return what the service's record says of a transaction."""
-    known = None if status is None else TransactionStatus(status)
-    if known is not None and known.is_terminal:
-        fields = {"ended_at": ENDED_AT, **fields}
-    return Evidence(transaction_id, known, **fields)
-
-
-def payout(reference: str | None = "r", **fields: Any) -> Transaction:
-    """Make the service's record of a payout."""
-    said = {"transactionId": "the-id", "type": "B2C", "status": "SUCCESS", "amount": 10, "phone": PHONE}
-    times = dict.fromkeys(("createdAt", "updatedAt"), "2026-11-20T10:00:00Z")
-    return Transaction.model_validate({**said, "accountReference": reference, **times, **fields})
-
-
-def callback_body(reference: str = "r", identity: str = "the-id", status: str = "SUCCESS", **fields: Any) -> Any:
-    """Make the body of a payout's callback."""
-    said = {"id": identity, "type": "B2C", "status": status, "amount": 10, "phone_number": PHONE}
-    times = dict.fromkeys(("created_at", "updated_at"), "2026-11-20T10:00:00Z")
-    transaction = {**said, "external_reference": reference, **times, **fields}
-    return {"event": "transaction.updated", "event_type": f"transaction.{status.lower()}", "transaction": transaction}
-
-
-def callback(reference: str = "r", identity: str = "the-id", status: str = "SUCCESS", **fields: Any) -> Callback:
-    """Make a payout's callback."""
-    return parse_callback(callback_body(reference, identity, status, **fields))
-
-
-# Behind the journal's back
-
-
-def execute(journal: Journal, statement: str) -> list[Any]:
-    """Execute a statement in the journal's database; return the rows that it yields."""
-    with store_of(journal).database.connection() as connection:
-        result = connection.exec_driver_sql(statement)
-        return list(result) if result.returns_rows else []
-
-
-def engine_of(journal: Journal) -> Any:
-    """Return what this process uses the journal's database by."""
-    with store_of(journal).database.connection() as connection:
-        return connection.engine
-
-
-@contextmanager
-def before_each(
-    work: Callable[[str], object], journal: Journal | None = None, moment: str = "before"
-) -> Generator[None]:
-    """Do something with the text of each statement just before, or "after", a journal, or any, executes it."""
-
-    def listen(_connection: object, _cursor: object, text: str, *_rest: object) -> None:
-        work(text)
-
-    def execute_itself(connection: Any, text: Any, *values: Any, **options: Any) -> Any:
-        if str(text).endswith("BEGIN") and moment == "before":
-            work("BEGIN")
-        return execute(connection, text, *values, **options)
-
-    engine, execute = Engine if journal is None else engine_of(journal), BoundedConnection.execute
-    event.listen(engine, f"{moment}_cursor_execute", listen)
-    try:
-        with patch.object(BoundedConnection, "execute", execute_itself):  # PostgreSQL's BEGIN does not pass SQLAlchemy
-            yield
-    finally:
-        event.remove(engine, f"{moment}_cursor_execute", listen)
-
-
-@contextmanager
-def before_statement(
-    number: int, work: Callable[[], object], journal: Journal | None = None, *, stays: bool = False
-) -> Generator[list[int]]:
-    """Do something before statement `number`, counted from 1; if it `stays`, also before all later ones.
-
-    What the work itself executes is not counted. Yields the numbers of the statements before which it was done.
-    """
-    count, is_working = 0, False
-    struck = list[int]()
-
-    def strike(_text: str) -> None:
-        nonlocal count, is_working
-        if is_working:
-            return
-        count += 1
-        if count == number or (stays and count > number):
-            struck.append(count)
-            is_working = True
-            try:
-                work()
-            finally:
-                is_working = False
-
-    with before_each(strike, journal):
-        yield struck
-
-
-@contextmanager
-def just_before(
-    statement: str, journal: Journal, work: Callable[[], object], moment: str = "before"
-) -> Generator[None]:
-    """Do something in the moment before, or "after", the journal's next statement that begins so.
-
-    After BEGIN a payment's transaction keeps other writers out: whoever writes here would wait for this thread.
-    """
-    pending = [work]
-
-    def interfere(text: str) -> None:
-        if pending and text.startswith(statement):
-            pending.pop()()
-
-    with before_each(interfere, journal, moment):
-        yield
-    assert not pending, f"there was no {statement}"
-
-
-@contextmanager
-def locked(url: str) -> Generator[sqlite3.Connection]:
-    """Lock the file of a journal against all who write."""
-    path = url.removeprefix("sqlite:///")
-    with closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as other:
-        other.execute("BEGIN EXCLUSIVE")
-        yield other
-
-
-def in_threads(count: int, work: Callable[[], T]) -> list[T]:
-    """Do the same in so many threads at once; return what each returned."""
-    together = threading.Barrier(count)
-
-    def start(_number: int) -> T:
-        together.wait()
-        return work()
-
-    with ThreadPoolExecutor(count) as pool:
-        return list(pool.map(start, range(count)))
-
-
-# Waits
-
-BOUND = 0.2
-"""Seconds for which the tests wait."""
-MUCH = 8.0
-"""Seconds that a busy machine may need more. Whatever does not end takes longer."""
-
-
-@contextmanager
-def refused_in_time(match: str | None = None) -> Generator[None]:
-    """Expect a JournalError when the time is over, and no later."""
-    begun = time.monotonic()
-    with pytest.raises(JournalError, match=match), bounded(BOUND):
-        yield
-    assert time.monotonic() - begun < BOUND + MUCH
-
-
-def stopped_clock() -> AbstractContextManager[object]:
-    """Let no time pass for what waits for the database, so that a busy machine ends no wait."""
-    return patch("momopay.journal.database.time", SimpleNamespace(monotonic=lambda: 0.0))
 
 
 # Other processes

@@ -8,7 +8,9 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from journal.kit import ACCEPTED, PAYOUT, execute, put, put_collection
+from journal.constants import ACCEPTED, PAYOUT
+from journal.database_kit import execute
+from journal.kit import put, put_collection
 from momopay import Journal, RequestValidationError
 from momopay.journal.activity import chart
 from momopay.types import ActivityDay, ActivitySum

@@ -18,27 +18,9 @@ from sqlalchemy import Enum, bindparam, select
 from sqlalchemy.exc import OperationalError
 
 from forked import forks, in_a_fork
-from journal.kit import (
-    ACCEPTED,
-    BOUND,
-    MUCH,
-    NOT_SENT,
-    PHONE,
-    SENDING,
-    UNKNOWN,
-    begin,
-    engine_of,
-    execute,
-    found,
-    in_threads,
-    just_before,
-    lease_of,
-    put,
-    record,
-    refused_in_time,
-    state_of,
-    store_of,
-)
+from journal.constants import ACCEPTED, NOT_SENT, PHONE, SENDING, UNKNOWN
+from journal.database_kit import BOUND, MUCH, engine_of, execute, in_threads, just_before, refused_in_time, store_of
+from journal.kit import begin, found, lease_of, put, record, state_of
 from momopay import ConfigurationError, Journal, JournalError
 from momopay.journal.database import LONGEST_WAIT, ConnectionQueue, Database, bounded, seconds_left
 from test_redaction import chain, shown

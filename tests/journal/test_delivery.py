@@ -10,23 +10,10 @@ import pytest
 from sqlalchemy import literal, select
 
 from forked import forks, in_a_fork
-from journal.kit import (
-    ACCEPTED,
-    COLLECTION,
-    PAYOUT,
-    PHONE,
-    REFUSED,
-    UNKNOWN,
-    callback,
-    execute,
-    found,
-    in_threads,
-    just_before,
-    payout,
-    put,
-    put_collection,
-    store_of,
-)
+from journal.constants import ACCEPTED, COLLECTION, PAYOUT, PHONE, REFUSED, UNKNOWN
+from journal.database_kit import execute, in_threads, just_before, store_of
+from journal.kit import found, put, put_collection
+from journal.records import callback, payout
 from momopay import Callback, CallbackError, CallbackMismatchError, Journal, JournalState, Payout, Transaction
 from momopay.journal import history, schema
 from momopay.journal.delivery import End

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from journal.kit import ACCEPTED, COLLECTION, PAYOUT, PHONE, SENDING, UNKNOWN, entry_of
+from journal.constants import ACCEPTED, COLLECTION, PAYOUT, PHONE, SENDING, UNKNOWN
+from journal.kit import entry_of
 from momopay import EntryKind, JournalState
 from momopay.journal.entries import JournalCheck
 

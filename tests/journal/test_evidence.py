@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from journal.kit import callback, draft, entry_of, payout
+from journal.kit import draft, entry_of
+from journal.records import callback, payout
 from momopay.journal.evidence import Evidence, KeyIdentity, differences, is_keepable
 
 TEN = datetime(2026, 11, 20, 10, tzinfo=UTC)

@@ -13,7 +13,9 @@ from typing import Literal
 
 import pytest
 
-from journal.kit import PAYOUT, REFUSED, before_each, begin, execute, in_threads, just_before, lease_of, put, store_of
+from journal.constants import PAYOUT, REFUSED
+from journal.database_kit import before_each, execute, in_threads, just_before, store_of
+from journal.kit import begin, lease_of, put
 from momopay import ConfigurationError, Journal, JournalError, RequestValidationError
 from momopay.journal.evidence import KeyIdentity
 from momopay.journal.guards import Accounts

@@ -7,20 +7,10 @@ import pytest
 
 from campaign.history import disagreements, killed, live
 from forked import forks, in_a_fork
-from journal.kit import (
-    COLLECTION,
-    PAYOUT,
-    PHONE,
-    REFUSED,
-    UNKNOWN,
-    before_each,
-    execute,
-    found,
-    payout,
-    put,
-    report,
-    store_of,
-)
+from journal.constants import COLLECTION, PAYOUT, PHONE, REFUSED, UNKNOWN
+from journal.database_kit import before_each, execute, store_of
+from journal.kit import found, put
+from journal.records import payout, report
 from momopay import EntryKind, Journal
 
 

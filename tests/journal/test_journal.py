@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from journal.kit import COLLECTION, PAYOUT, put, put_collection
+from journal.constants import COLLECTION, PAYOUT
+from journal.kit import put, put_collection
 from momopay import ConfigurationError, Journal
 
 OF_ANOTHER_DRIVER = ["mysql", "sqlite+aiosqlite", "postgres", "postgresql+asyncpg", "postgresql+pg8000"]

@@ -11,18 +11,10 @@ import pytest
 from campaign.clocks import MachineClock, own_time
 from drivers import Drive
 from durable.kit import Service, pay, release
-from journal.kit import (
-    SENDING,
-    UNKNOWN,
-    begin,
-    callback,
-    execute,
-    found,
-    lease_of,
-    sender,
-    state_of,
-    store_of,
-)
+from journal.constants import SENDING, UNKNOWN
+from journal.database_kit import execute, store_of
+from journal.kit import begin, found, lease_of, sender, state_of
+from journal.records import callback
 from momopay import CallbackError, Journal, OutcomeUnknownError, RequestValidationError
 from momopay._transport import clock
 from momopay.durable import call

@@ -8,27 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from journal.kit import (
-    ACCEPTED,
-    COLLECTION,
-    NO_TIMES,
-    PAYOUT,
-    REFUSED,
-    SENDING,
-    UNKNOWN,
-    begin,
-    callback,
-    dated,
-    execute,
-    fill,
-    found,
-    lease_of,
-    names,
-    put,
-    put_collection,
-    report,
-    store_of,
-)
+from journal.constants import ACCEPTED, COLLECTION, NO_TIMES, PAYOUT, REFUSED, SENDING, UNKNOWN
+from journal.database_kit import execute, store_of
+from journal.kit import begin, dated, fill, found, lease_of, names, put, put_collection
+from journal.records import callback, report
 from momopay import (
     Journal,
     JournalError,

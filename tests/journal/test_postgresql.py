@@ -20,28 +20,10 @@ from drivers import Drive
 from durable.kit import Service, pay
 from durable.kit import record as record_of_payout
 from forked import forks, in_a_fork
-from journal.kit import (
-    ACCEPTED,
-    BOUND,
-    MUCH,
-    NOT_SENT,
-    SENDING,
-    UNKNOWN,
-    before_each,
-    begin,
-    callback,
-    execute,
-    found,
-    in_threads,
-    lease_of,
-    put,
-    record,
-    refused_in_time,
-    sender,
-    state_of,
-    stopped_clock,
-    store_of,
-)
+from journal.constants import ACCEPTED, NOT_SENT, SENDING, UNKNOWN
+from journal.database_kit import BOUND, MUCH, before_each, execute, in_threads, refused_in_time, stopped_clock, store_of
+from journal.kit import begin, found, lease_of, put, record, sender, state_of
+from journal.records import callback
 from momopay import ConfigurationError, Journal, JournalError
 from momopay.journal import postgresql as driver
 from momopay.journal.database import bounded

@@ -7,24 +7,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from journal.kit import (
-    ACCEPTED,
-    COLLECTION,
-    ENDED_AT,
-    PAYOUT,
-    REFUSED,
-    UNKNOWN,
-    callback,
-    entry_of,
-    execute,
-    found,
-    names,
-    payout,
-    put,
-    put_collection,
-    report,
-    store_of,
-)
+from journal.constants import ACCEPTED, COLLECTION, ENDED_AT, PAYOUT, REFUSED, UNKNOWN
+from journal.database_kit import execute, store_of
+from journal.kit import entry_of, found, names, put, put_collection
+from journal.records import callback, payout, report
 from momopay import (
     EntryKind,
     Journal,

@@ -9,29 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from journal.kit import (
-    ACCEPTED,
-    COLLECTION,
-    NO_TIMES,
-    NOT_SENT,
-    PHONE,
-    REFUSED,
-    SENDING,
-    UNKNOWN,
-    begin,
-    callback,
-    dated,
-    execute,
-    fill,
-    found,
-    just_before,
-    lease_of,
-    put,
-    put_collection,
-    record,
-    state_of,
-    store_of,
-)
+from journal.constants import ACCEPTED, COLLECTION, NO_TIMES, NOT_SENT, PHONE, REFUSED, SENDING, UNKNOWN
+from journal.database_kit import execute, just_before, store_of
+from journal.kit import begin, dated, fill, found, lease_of, put, put_collection, record, state_of
+from journal.records import callback
 from momopay import (
     ConfigurationError,
     Journal,

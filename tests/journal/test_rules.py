@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from journal.kit import ACCEPTED, COLLECTION, NOT_SENT, PAYOUT, PHONE, REFUSED, SENDING, UNKNOWN, entry_of
+from journal.constants import ACCEPTED, COLLECTION, NOT_SENT, PAYOUT, PHONE, REFUSED, SENDING, UNKNOWN
+from journal.kit import entry_of
 from model.rules import may_follow
 from momopay import EntryKind, JournalEntry, JournalState, RequestValidationError
 from momopay.journal.entries import MAY_BE_SENT, Moment

@@ -13,19 +13,10 @@ from sqlalchemy import TextClause, event
 
 from drivers import Driver
 from durable.kit import Handler
-from journal.kit import (
-    COLLECTION,
-    REFUSED,
-    UNKNOWN,
-    callback,
-    engine_of,
-    execute,
-    fill,
-    found,
-    in_threads,
-    put,
-    store_of,
-)
+from journal.constants import COLLECTION, REFUSED, UNKNOWN
+from journal.database_kit import engine_of, execute, in_threads, store_of
+from journal.kit import fill, found, put
+from journal.records import callback
 from momopay import ConfigurationError, EntryKind, Journal, TransactionStatus
 from momopay.journal.rules import REPEATS
 from momopay.journal.schema import HAS_NOT_SETTLED, HAS_SETTLED, IS_TO_CHECK, metadata

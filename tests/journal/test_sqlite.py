@@ -18,26 +18,10 @@ from pathlib import Path
 import pytest
 
 from forked import forks, in_a_fork
-from journal.kit import (
-    ACCEPTED,
-    BOUND,
-    NOT_SENT,
-    SENDING,
-    UNKNOWN,
-    begin,
-    callback,
-    engine_of,
-    execute,
-    found,
-    just_before,
-    lease_of,
-    locked,
-    put,
-    refused_in_time,
-    sender,
-    state_of,
-    store_of,
-)
+from journal.constants import ACCEPTED, NOT_SENT, SENDING, UNKNOWN
+from journal.database_kit import BOUND, engine_of, execute, just_before, locked, refused_in_time, store_of
+from journal.kit import begin, found, lease_of, put, sender, state_of
+from journal.records import callback
 from momopay import ConfigurationError, Journal, JournalError
 from momopay.journal.sqlite import SqliteDatabase, TrackedConnection
 

@@ -9,34 +9,10 @@ from typing import Any
 
 import pytest
 
-from journal.kit import (
-    ACCEPTED,
-    COLLECTION,
-    NOT_SENT,
-    PAYOUT,
-    PHONE,
-    REFUSED,
-    SENDING,
-    UNKNOWN,
-    before_each,
-    before_statement,
-    begin,
-    callback,
-    draft,
-    execute,
-    found,
-    in_threads,
-    just_before,
-    lease_of,
-    put,
-    put_collection,
-    record,
-    report,
-    sender,
-    state_of,
-    statuses_of,
-    store_of,
-)
+from journal.constants import ACCEPTED, COLLECTION, NOT_SENT, PAYOUT, PHONE, REFUSED, SENDING, UNKNOWN
+from journal.database_kit import before_each, before_statement, execute, in_threads, just_before, store_of
+from journal.kit import begin, draft, found, lease_of, put, put_collection, record, sender, state_of, statuses_of
+from journal.records import callback, report
 from model.rules import may_follow
 from momopay import CallbackError, EntryKind, Journal, JournalError, JournalState, RequestValidationError
 from momopay.journal import statements

@@ -15,7 +15,8 @@ from drivers import Drive, Driver, hasty, session_of
 from durable.kit import Lanes, collect, long_ago, refund, release
 from durable.kit import pay as pay_once
 from in_turn import in_turn
-from journal.kit import UNKNOWN, found, put, put_collection
+from journal.constants import UNKNOWN
+from journal.kit import found, put, put_collection
 from models.kit import CHANNEL, ID, PAYOUT, PHONE
 from momopay import Journal, RequestValidationError
 from momopay._core.config import Hooks

@@ -19,7 +19,8 @@ import pytest
 from sqlalchemy import Engine, event
 
 from durable.kit import Call, Shop, collect, pay, refund, release, sweep
-from journal.kit import COLLECTION, execute
+from journal.constants import COLLECTION
+from journal.database_kit import execute
 from momopay import Journal, JournalEntry, OutcomeUnknownError
 from momopay.sandbox import Sandbox
 

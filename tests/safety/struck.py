@@ -20,7 +20,7 @@ from typing import Any
 import httpx
 
 from campaign.bank import Bank
-from journal.kit import PHONE
+from journal.constants import PHONE
 from momopay import Client, EntryKind, Journal, MomoPayError
 from strikes import Striker
 

@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 
 from durable.kit import BY_HAND, Handler
-from journal.kit import callback_body
+from journal.records import callback_body
 from momopay import CallbackSigner, EntryKind, OutcomeUnknownError, RequestValidationError, parse_callback
 from momopay.sandbox import Fault, Outcome
 from safety.kit import SEARCH_AGAIN, FragileShop, records_of

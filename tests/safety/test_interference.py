@@ -14,7 +14,7 @@ from sqlalchemy.exc import OperationalError
 from drivers import Drive, Driver, unique_key
 from durable.kit import Call, collect, pay, sweep
 from forked import forks, in_a_fork
-from journal.kit import before_statement
+from journal.database_kit import before_statement
 from momopay import Client, Journal, MomoPayError, OutcomeUnknownError, TransactionStatus
 from momopay.sandbox import Account, Sandbox
 from safety.kit import HOUR, DatabaseClock, moved

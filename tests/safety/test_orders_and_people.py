@@ -5,7 +5,8 @@ from contextlib import suppress
 
 import pytest
 
-from journal.kit import PHONE, callback
+from journal.constants import PHONE
+from journal.records import callback
 from momopay import DuplicateCollectionError, JournalState, OutcomeUnknownError, RequestValidationError
 from momopay.sandbox import Fault
 from safety.kit import HOUR, OTHER_PHONE, SEARCH_AGAIN, FragileShop

@@ -11,7 +11,7 @@ import httpx
 import pytest
 import trio
 
-from journal.kit import in_threads
+from journal.database_kit import in_threads
 from momopay import APIConnectionError, AsyncClient, OutcomeUnknownError, TransactionStatus
 from momopay.sandbox import Fault, Sandbox, _fault_middleware
 from patience import until

@@ -17,7 +17,7 @@ import httpx
 import trio
 import trio.testing
 
-from journal.kit import callback_body
+from journal.records import callback_body
 from momopay import AsyncClient, Callback, MomoPayError, PollSchedule, RateBudget, WaitTimeoutError, parse_callback
 from momopay._transport.async_backend import AsyncBackend
 from virtual import envelope, install_backend, refusal, transaction

@@ -15,7 +15,7 @@ from sqlalchemy import URL
 
 import momopay
 from integrations.django.conftest import ALIAS, ORDER, Project, collect, database
-from journal.kit import in_threads
+from journal.database_kit import in_threads
 from momopay import ConfigurationError, Journal, JournalError, PayoutItem, RequestValidationError
 from momopay.integrations.django import async_client, client, clients
 from momopay.integrations.django.apps import _close_files
