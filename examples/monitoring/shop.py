@@ -46,7 +46,7 @@ def main(*, serve: bool) -> None:
             base_url=sandbox.base_url,
             budget=RateBudget(requests=6, window=1.0),  # so small that something waits for it
             journal=journal,
-            on_event=observer(meter_provider=meters, journal=journal),
+            on_event=observer(meter_provider=meters),
         ) as client,
     ):
         for number in count() if serve else range(2):
@@ -54,7 +54,7 @@ def main(*, serve: bool) -> None:
             if number == 0:
                 lose_an_answer(client, sandbox)
             wallet.set(float(client.wallet.balance().available_balance))
-        client.transactions.sweep()
+            client.transactions.sweep()
         print(generate_latest().decode())
     meters.shutdown()
 

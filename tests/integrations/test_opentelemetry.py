@@ -15,10 +15,18 @@ import momopay
 from drivers import Drive, Driver, unique_key
 from events_kit import Watcher
 from integrations.telemetry import Telemetry, attempt, attributes_of, ended, feed, made
-from journal.kit import put
 from momopay.errors import APIConnectionError, ProtocolError
-from momopay.events import AttemptEnded, BudgetWaited, CallbackReceived, CallEnded, CallStarted, Event, JournalChanged
-from momopay.integrations.opentelemetry import JournalGauges, Metrics, Spans, observer
+from momopay.events import (
+    AttemptEnded,
+    BudgetWaited,
+    CallbackReceived,
+    CallEnded,
+    CallStarted,
+    Event,
+    JournalChanged,
+    SweepEnded,
+)
+from momopay.integrations.opentelemetry import Metrics, Spans, observer
 from momopay.sandbox import Fault, Sandbox
 
 PHONE, CANCELS = "254712345678", "254712349932"
@@ -29,9 +37,9 @@ LOCAL = {"0712345678", "712345678", "0712349932", "712349932"}
 class Watched(Watcher):
     """An observer of OpenTelemetry that also keeps the events."""
 
-    def __init__(self, telemetry: Telemetry, journal: momopay.Journal | None = None) -> None:
+    def __init__(self, telemetry: Telemetry) -> None:
         super().__init__()
-        self._observe = observer(telemetry.tracers, telemetry.meters, journal=journal)
+        self._observe = observer(telemetry.tracers, telemetry.meters)
 
     def __call__(self, event: Event) -> None:
         super().__call__(event)
@@ -74,7 +82,7 @@ def test_neither_spans_nor_metrics_show_a_key_a_phone_or_a_query(
     telemetry: Telemetry, sandbox: Sandbox, drive: Drive, key: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with momopay.Journal(f"sqlite:///{tmp_path / 'payments.db'}") as journal:
-        watched = Watched(telemetry, journal)
+        watched = Watched(telemetry)
         with caplog.at_level(logging.ERROR, "momopay"):
             pay_in_every_way(drive(api_key=key, base_url=sandbox.base_url, on_event=watched), journal, sandbox)
         texts = list(telemetry.texts())
@@ -240,7 +248,7 @@ def test_a_phone_in_any_text_is_masked_even_if_an_event_has_it(telemetry: Teleme
 
 @pytest.fixture
 def metrics(telemetry: Telemetry) -> Metrics:
-    return Metrics(telemetry.meters.get_meter("test"), None)
+    return Metrics(telemetry.meters.get_meter("test"))
 
 
 def waited(transaction_id: str, status: str, kind: momopay.TransactionType = momopay.TransactionType.STK) -> Event:
@@ -267,7 +275,6 @@ def test_operations_attempts_and_waits_are_histograms_in_seconds(telemetry: Tele
     feed(
         metrics.observe,
         attempt(status=503, error=momopay.ServerError, seconds=0.25),
-        made(momopay.events.RetryScheduled, operation="wallet.balance", error=momopay.ServerError),
         made(BudgetWaited, seconds=3.0),
         made(BudgetWaited, seconds=81.0, error=momopay.BudgetExhaustedError),
         ended(seconds=2.5),
@@ -279,7 +286,6 @@ def test_operations_attempts_and_waits_are_histograms_in_seconds(telemetry: Tele
     }
     sent = ("POST", "/b2c/payouts", "api.example", 443, 503, "503")
     assert telemetry.values("http.client.request.duration") == {sent: 0.25}
-    assert telemetry.values("momopay.retries") == {("wallet.balance", "ServerError"): 1}
     assert telemetry.values("momopay.budget.wait") == {("payment",): 3.0, ("payment", "BudgetExhaustedError"): 81.0}
 
 
@@ -301,7 +307,6 @@ def test_an_end_counts_once_whoever_reports_it(telemetry: Telemetry, metrics: Me
     assert telemetry.values("momopay.payments.ended") == ends, "a reversal is an end of its own"
     assert telemetry.values("momopay.stk.success_rate") == {(): 0.5}
     assert telemetry.values("momopay.stk.completed") == {(): 2}
-    assert telemetry.values("momopay.journal.changes") == {("COLLECTION", "ACCEPTED"): 1, ("COLLECTION", "UNKNOWN"): 1}
 
 
 def test_what_a_refused_callback_states_does_not_count(telemetry: Telemetry, metrics: Metrics) -> None:
@@ -347,63 +352,14 @@ def test_the_memory_of_ends_is_bounded(telemetry: Telemetry, metrics: Metrics, m
     assert (len(metrics._counted), telemetry.values("momopay.payments.ended")) == (10, {("STK", "SUCCESS"): 50})
 
 
-OPEN, UNRESOLVED = "momopay.journal.open", "momopay.journal.unresolved"
+def test_the_journals_gauges_are_those_of_the_latest_sweep(telemetry: Telemetry, metrics: Metrics) -> None:
+    def gauges() -> list[dict[tuple[Any, ...], float]]:
+        return [telemetry.values(f"momopay.journal.{name}") for name in ("open", "unresolved")]
 
-
-def swept(opened: int, unknown: int) -> Any:
-    return made(momopay.events.SweepEnded, settled=0, open=opened, unknown=unknown, handled=0, failed=0)
-
-
-def test_without_a_journal_the_counts_are_those_of_the_latest_sweep(telemetry: Telemetry) -> None:
-    gauges = JournalGauges(telemetry.meters.get_meter("test"), None)
-    assert not telemetry.values(OPEN) | telemetry.values(UNRESOLVED)
-    gauges.remember(swept(7, 2))
-    gauges.remember(swept(5, 1))
-    assert (telemetry.values(OPEN), telemetry.values(UNRESOLVED)) == ({(): 5}, {(): 1})
-    assert not telemetry.values(f"{OPEN}.age")
-
-
-def test_each_collection_asks_a_journal(telemetry: Telemetry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("momopay.integrations.opentelemetry._FRESH", 0.0)
-    with momopay.Journal(f"sqlite:///{tmp_path / 'payouts.db'}") as journal:
-        gauges = JournalGauges(telemetry.meters.get_meter("test"), journal)
-        assert (telemetry.values(OPEN), telemetry.values(UNRESOLVED)) == ({(): 0}, {(): 0})
-        assert telemetry.values(f"{OPEN}.age") == telemetry.values(f"{UNRESOLVED}.age") == {(): 0}
-        before = datetime.now(UTC)
-        for number in range(3):
-            put(journal, f"open-{number}", momopay.JournalState.ACCEPTED)
-        put(journal, "unresolved", momopay.JournalState.UNKNOWN)
-        put(journal, "refused", momopay.JournalState.REFUSED)
-        gauges.remember(swept(100, 100))  # of another journal, perhaps, or older
-        assert (telemetry.values(OPEN), telemetry.values(UNRESOLVED)) == ({(): 3}, {(): 1})
-        longest = (datetime.now(UTC) - before).total_seconds()
-        assert 0 < telemetry.values(f"{OPEN}.age")[()] <= longest + 1
-        assert 0 < telemetry.values(f"{UNRESOLVED}.age")[()] <= longest + 1
-
-
-def test_one_collection_asks_once(telemetry: Telemetry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("momopay.integrations.opentelemetry._FRESH", 3600.0)
-    with momopay.Journal(f"sqlite:///{tmp_path / 'payouts.db'}") as journal:
-        JournalGauges(telemetry.meters.get_meter("test"), journal)
-        assert telemetry.values(OPEN) == {(): 0}
-        put(journal, "open", momopay.JournalState.ACCEPTED)
-        assert telemetry.values(OPEN) == {(): 0}
-
-
-@pytest.mark.parametrize("database", ["missing", "closed"])
-def test_gauges_of_a_failing_journal_end(
-    telemetry: Telemetry, tmp_path: Path, caplog: pytest.LogCaptureFixture, database: str
-) -> None:
-    meter = telemetry.meters.get_meter("test")
-    meter.create_counter("something.else").add(1)
-    with momopay.Journal(f"sqlite:///{tmp_path / 'payouts.db'}", create=database != "missing") as journal:
-        if database == "closed":
-            assert journal.open() == []
-            journal.close()
-        JournalGauges(meter, journal)
-        with caplog.at_level(logging.WARNING, "momopay"):
-            assert {name for name, _ in telemetry.points()} == {"something.else"}
-    assert caplog.text.count("the journal's gauges are missing") == 1
+    assert gauges() == [{}, {}]
+    counts = {"settled": 0, "handled": 0, "failed": 0}
+    feed(metrics.observe, *(made(SweepEnded, open=each, unknown=each - 4, **counts) for each in (7, 5)))
+    assert gauges() == [{(): 5}, {(): 1}]
 
 
 def rate(telemetry: Telemetry) -> tuple[float | None, float]:

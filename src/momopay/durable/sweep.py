@@ -112,7 +112,7 @@ class Sweep:
                     await self._deliver(each.entry, transaction_from(record), self._handler)
         if failure is not None:
             raise failure
-        opened, unknown = await in_thread(lambda: (self._parts.store.count_open()[0], len(self._journal.unresolved())))
+        opened, unknown = await in_thread(lambda: (self._parts.store.count_open(), len(self._journal.unresolved())))
         report = SweepReport(self._settled, opened, unknown, self._handled, self._failed, len(self._unread))
         if self._session.events is not None:
             self._session.events.sweep_ended(**vars(report))

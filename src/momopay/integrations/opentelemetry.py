@@ -14,15 +14,12 @@ number of time series stays small.
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime
 from functools import partial
 from http import HTTPStatus
 from itertools import product
-from math import inf
 from typing import Final, get_args
 
 try:
@@ -36,17 +33,12 @@ except ModuleNotFoundError as _missing:
 
 from momopay import __version__, events
 from momopay._redaction import redact
-from momopay._transport import attempt
-from momopay.errors import MomoPayError, TransactionHealthBlockedError
+from momopay.errors import TransactionHealthBlockedError
 from momopay.events import Event
-from momopay.journal import Journal
 from momopay.journal.entries import EntryKind, JournalState
-from momopay.journal.journal import internals
 from momopay.models.enums import TransactionStatus, TransactionType, end_of
 
 __all__ = ["observer"]
-
-logger: logging.Logger = logging.getLogger("momopay")
 
 _NAME: Final = "momopay"
 
@@ -59,22 +51,16 @@ _JUDGED: Final = 100  # the service judges the latest 100 completed payments
 # Ends that are remembered, so that one which is reported again, however late, is not counted twice.
 _REMEMBERED: Final = 10_000
 
-_LONGEST: Final = 5.0  # seconds to wait for the database, because the exporter's other metrics wait behind it
-_FRESH: Final = 1.0  # seconds to reuse a result, so that the four gauges of one collection query the database once
-
+# The gauges, each with the field of `SweepEnded` that it shows.
 _GAUGES: Final = {
-    "momopay.journal.open": ("{entry}", "Payments that were accepted and have not settled."),
-    "momopay.journal.unresolved": ("{entry}", "Unresolved payments."),
-    "momopay.journal.open.age": ("s", "Age of the oldest open entry."),
-    "momopay.journal.unresolved.age": ("s", "Age of the oldest unresolved entry."),
+    "momopay.journal.open": ("open", "Payments that were accepted and have not settled."),
+    "momopay.journal.unresolved": ("unknown", "Unresolved payments."),
 }
 
 
 def observer(
     tracer_provider: trace.TracerProvider | None = None,
     meter_provider: metrics.MeterProvider | None = None,
-    *,
-    journal: Journal | None = None,
 ) -> Callable[[Event], None]:
     """Return an observer to pass as ``on_event=`` to clients and to the views of `momopay.integrations`.
 
@@ -84,14 +70,10 @@ def observer(
     Args:
         tracer_provider: For spans; by default OpenTelemetry's global one.
         meter_provider: For metrics; by default OpenTelemetry's global one.
-        journal: Read at each collection for the number of open and unresolved entries and the age of the oldest. Pass
-            it in one process only. Events cannot tell these: each process has its own, and a restart forgets them.
-            Without a journal, the counts are those of the process's latest ``transactions.sweep``, and there are no
-            ages.
     """
     tracer = trace.get_tracer(_NAME, __version__, tracer_provider)
     meter = metrics.get_meter(_NAME, __version__, meter_provider)
-    spans, counted = Spans(tracer), Metrics(meter, journal)
+    spans, counted = Spans(tracer), Metrics(meter)
 
     def observe(event: Event) -> None:
         spans.observe(event)
@@ -185,7 +167,7 @@ class Metrics:
     The success rate covers the latest prompts, as the service's own does (service page, "POST /payments/stk").
     """
 
-    def __init__(self, meter: Meter, journal: Journal | None) -> None:
+    def __init__(self, meter: Meter) -> None:
         def histogram(name: str, text: str, buckets: tuple[float, ...]) -> Callable[..., None]:
             return meter.create_histogram(name, "s", text, explicit_bucket_boundaries_advisory=buckets).record
 
@@ -197,16 +179,13 @@ class Metrics:
             "http.client.request.duration", "Duration of HTTP client requests.", _ATTEMPT_BUCKETS
         )
         self._waits = histogram("momopay.budget.wait", "Waits for the rate budget.", _LONG_BUCKETS)
-        self._retries = counter("momopay.retries", "{retry}", "Requests that are sent again.")
         self._ends = counter("momopay.payments.ended", "{payment}", "Payments that reached an end, each end once.")
-        self._changes = counter("momopay.journal.changes", "{change}", "Changes of entries of the journal.")
         self._callbacks = counter("momopay.callbacks", "{callback}", "Callbacks (webhooks) that were checked.")
         for operation, outcome in product(
             ("callbacks.receive", "transactions.confirm"), get_args(events.CallbackOutcome)
         ):
             # Starts at 0, because Prometheus sees no increase in a counter that starts with its first event.
             self._callbacks(0, {"momopay.operation": operation, "momopay.callback.outcome": outcome})
-        self._journal = JournalGauges(meter, journal)
         self._lock = threading.Lock()
         self._counted: OrderedDict[tuple[str, TransactionStatus], None] = OrderedDict()
         self._prompts: OrderedDict[str, bool] = OrderedDict()  # whether it was paid, by the transaction's id
@@ -217,6 +196,9 @@ class Metrics:
         meter.create_observable_gauge(
             "momopay.stk.completed", [self._completed], "{payment}", "STK prompts that the success rate is of."
         )
+        self._swept: events.SweepEnded | None = None  # the latest sweep of this process
+        for name, (field, text) in _GAUGES.items():
+            meter.create_observable_gauge(name, [partial(self._found, field)], "{entry}", text)
 
     def observe(self, event: Event) -> None:
         """Record what an event says."""
@@ -226,16 +208,17 @@ class Metrics:
             case events.AttemptEnded():
                 self._attempts(event.seconds, http_attributes(event))
                 self._notice_block(event)
-            case events.RetryScheduled():
-                self._retries(1, {"momopay.operation": event.operation, **_error_type(event.error)})
             case events.BudgetWaited():
                 self._waits(event.seconds, {"momopay.lane": event.lane, **_error_type(event.error)})
             case events.WaitEnded():
                 self._note_end(event.transaction_id, event.transaction_type, event.transaction_status)
             case events.JournalChanged():
-                self._note_change(event)
+                # In any other state, the id came in a response of uncertain outcome and may be another payment's.
+                if event.new_state == JournalState.ACCEPTED:
+                    kind = EntryKind(event.kind).transaction_type
+                    self._note_end(event.transaction_id, kind, event.transaction_status)
             case events.SweepEnded():
-                self._journal.remember(event)
+                self._swept = event
             case events.CallbackReceived():
                 # With the operation: if a view's handler confirms, both the view and `confirm` report the callback.
                 self._callbacks(1, {"momopay.operation": event.operation, "momopay.callback.outcome": event.outcome})
@@ -244,14 +227,6 @@ class Metrics:
                     self._note_end(event.transaction_id, event.transaction_type, event.transaction_status)
             case _:
                 pass
-
-    def _note_change(self, event: events.JournalChanged) -> None:
-        if event.new_state != event.old_state:
-            attributes = {"momopay.journal.kind": str(event.kind), "momopay.journal.state": str(event.new_state)}
-            self._changes(1, attributes)
-        # In any other state, the id came in a response of uncertain outcome and may be another payment's.
-        if event.new_state == JournalState.ACCEPTED:
-            self._note_end(event.transaction_id, EntryKind(event.kind).transaction_type, event.transaction_status)
 
     def _note_end(
         self, transaction_id: str | None, kind: TransactionType | None, status: TransactionStatus | None
@@ -293,6 +268,9 @@ class Metrics:
     def _completed(self, _options: CallbackOptions) -> Iterable[Observation]:
         return [Observation(len(self._prompts))]
 
+    def _found(self, field: str, _options: CallbackOptions) -> Iterable[Observation]:
+        return [] if self._swept is None else [Observation(getattr(self._swept, field))]
+
 
 def _error_type(error: type[BaseException] | None) -> dict[str, AttributeValue]:
     return {} if error is None else {"error.type": error.__name__}
@@ -314,53 +292,3 @@ def http_attributes(event: events.AttemptEnded) -> dict[str, AttributeValue]:
         is_refusal = event.status is not None and event.status >= HTTPStatus.BAD_REQUEST
         attributes["error.type"] = str(event.status) if is_refusal else event.error.__name__
     return attributes
-
-
-class JournalGauges:
-    """The four gauges. Any thread may collect them."""
-
-    def __init__(self, meter: Meter, journal: Journal | None) -> None:
-        self._journal = journal
-        self._lock = threading.Lock()
-        self._values: dict[str, float] = {}
-        self._read_at = -inf
-        for name, (unit, text) in _GAUGES.items():
-            meter.create_observable_gauge(name, [partial(self._observe, name)], unit, text)
-
-    def remember(self, event: events.SweepEnded) -> None:
-        """Keep what a sweep found, if there is no journal to read."""
-        if self._journal is None:
-            self._values = {"momopay.journal.open": event.open, "momopay.journal.unresolved": event.unknown}
-
-    def _observe(self, name: str, _options: CallbackOptions) -> Iterable[Observation]:
-        if self._journal is not None:
-            with self._lock:
-                now = attempt.now()
-                if now - self._read_at >= _FRESH:
-                    self._read_at, self._values = now, _read(self._journal)
-        values = self._values
-        return [Observation(values[name])] if name in values else []
-
-
-def _read(journal: Journal) -> dict[str, float]:
-    """Return the values from the database; none if it fails, so that the gauges stop instead of showing old values."""
-    from momopay.journal.database import bounded  # noqa: PLC0415  needs SQLAlchemy, which the journal has loaded
-
-    try:
-        with bounded(_LONGEST):
-            count, oldest = internals(journal).store.count_open()
-            unresolved = journal.unresolved()  # few, since each one waits for a person
-    except MomoPayError as error:
-        logger.warning("the journal's gauges are missing: %s", error)
-        return {}
-    return {
-        "momopay.journal.open": count,
-        "momopay.journal.unresolved": len(unresolved),
-        "momopay.journal.open.age": _age(oldest),
-        "momopay.journal.unresolved.age": _age(unresolved[0].sent_at if unresolved else None),
-    }
-
-
-def _age(since: datetime | None) -> float:
-    """Return the seconds since then; 0 if there is nothing."""
-    return 0.0 if since is None else max(0.0, (datetime.now(UTC) - since).total_seconds())

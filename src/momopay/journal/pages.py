@@ -153,14 +153,13 @@ class Entries:
         """Return the payments with a transaction that has not settled, oldest first."""
         return self.having(schema.HAS_NOT_SETTLED)
 
-    def count_open(self) -> tuple[int, datetime | None]:
-        """Return how many transactions have not settled, and when the oldest of them was sent."""
-        found = select(func.count(), func.min(TRANSACTION.sent_at)).select_from(schema.transactions)
+    def count_open(self) -> int:
+        """Return how many transactions have not settled."""
+        found = select(func.count()).select_from(schema.transactions)
         # The condition on the time makes SQLite use the index.
         found = found.where(self._is_transaction, TRANSACTION.sent_at > "", schema.HAS_NOT_SETTLED)
         with self.database.connection() as connection:
-            count, oldest = connection.execute(found).one()
-        return count, None if oldest is None else datetime.fromisoformat(oldest)
+            return connection.execute(found).scalar_one()
 
     def refundable(self, of: str, besides: str = "", *, connection: Connection | None = None) -> Refundable:
         """Return what may be refunded of a collection; raise RequestValidationError if it is not in the journal."""
@@ -239,7 +238,7 @@ class Entries:
             tenant_id=bound.get("tenant_id"),
             counts={(EntryKind(kind), JournalState(state)): number for kind, state, number in counts},
             unresolved=tuple(entry.reference for entry in self.unresolved()),
-            not_settled=self.count_open()[0],
+            not_settled=self.count_open(),
             paid_twice=tuple(entry.reference for entry in self._paid_twice()),
             went_back=went_back,
         )
