@@ -269,8 +269,11 @@ def _entries_in(found: Iterable[Mapping[Any, Any]], ended: Container[str]) -> li
             fields["state"] = JournalState.UNKNOWN
         fields["metadata"] = None if fields["metadata"] is None else json.loads(fields["metadata"])
         rows.sort(key=itemgetter("of_sent_at", "of_transaction_id"))  # a payment without transactions has one row
-        made = [_transaction_in(each) for each in rows if each["of_transaction_id"] is not None]
-        fields["transactions"] = [dict(zip(JournalTransaction.model_fields, each, strict=True)) for each in made]
+        fields["transactions"] = [
+            dict(zip(JournalTransaction.model_fields, _transaction_in(each), strict=True))
+            for each in rows
+            if each["of_transaction_id"] is not None
+        ]
         entries.append(JournalEntry.model_validate(fields))
     # Not by ORDER BY, for which SQLite would read the whole account by another index.
     return sorted(entries, key=attrgetter("created_at", "kind", "reference"))

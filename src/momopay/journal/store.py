@@ -43,9 +43,9 @@ class _Match:
     """How a transaction belongs to a payment."""
 
     before: JournalEntry  # the payment as it was
-    known: JournalTransaction | None  # the transaction as it was; None if it is new
-    is_latest: bool  # a new one is from the latest attempt
-    is_response: bool  # it is in the response to the call's own request
+    known: JournalTransaction | None = None  # the transaction as it was; None if it is new
+    is_latest: bool = False  # a new one is from the latest attempt
+    is_response: bool = False  # a new one is in the response to the call's own request
 
 
 class Store(Entries):
@@ -228,8 +228,8 @@ class Store(Entries):
             for entry, evidence in found:
                 before = locked.get((entry.kind, entry.reference))
                 match = self._match(connection, before, evidence, None, may_add=False)
-                if match is not None:
-                    remedies.append((entry, self._write(connection, match, evidence, None)))
+                if match is not None and (remedy := self._write(connection, match, evidence, None)):
+                    remedies.append((entry, remedy))
         for entry, remedy in remedies:
             _warn(entry, remedy)
 
@@ -249,14 +249,16 @@ class Store(Entries):
         if before is None:
             return None
         known = next((t for t in before.transactions if t.transaction_id == evidence.transaction_id), None)
-        if known is None and not (may_add and self._insert(connection, before, evidence, lease)):
+        if known is not None:
+            return _Match(before, known)
+        if not (may_add and self._insert(connection, before, evidence, lease)):
             return None  # it is another payment's
         # A response belongs to the attempt of its own call, whatever the clocks say. A payout has one transaction, even
         # if two requests with one key were sent.
         is_latest = not REPEATS[before.kind] or (
             before.claim == lease.id if lease else not is_earlier(before, evidence.created_at, evidence.status)
         )
-        return _Match(before, known, is_latest=is_latest, is_response=lease is not None)
+        return _Match(before, is_latest=is_latest, is_response=lease is not None)
 
     def _insert(self, connection: Connection, entry: JournalEntry, evidence: Evidence, lease: Lease | None) -> bool:
         """Insert a transaction of a payment, and return whether it is new."""
