@@ -15,13 +15,13 @@ import httpx
 import pytest
 
 import momopay
+from bodies import envelope
 from drivers import KEY, Driver, session_of
 from in_turn import in_turn
 from models.kit import BALANCE
 from momopay import AsyncClient, Client, ConfigurationError, FileRateBudget, Journal, MomoPayError, RateBudget
 from momopay._core.operation import Resource
 from momopay.types import SHARED_BUDGET
-from virtual import envelope
 
 BASE = "https://api.example/v1"
 

@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 
 import momopay
 import wire
+from bodies import envelope, refusal, transaction
 from drivers import Driver
 from in_turn import in_turn
 from models.kit import BALANCE, PAGE
 from momopay._redaction import clear_frames, mask_phone, redact
-from virtual import envelope, refusal, transaction
 
 KEY = "mno_test_canary_8f3a"
 BASIC = base64.b64encode(f"{KEY}:".encode()).decode()

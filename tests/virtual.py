@@ -96,26 +96,3 @@ def virtual_client(handler: Handler, **options: Any) -> tuple[Client, VirtualIO]
     port = VirtualIO(handler)
     install_backend(client, port)
     return client, port
-
-
-def envelope(data: Any) -> dict[str, Any]:
-    return {"success": True, "data": data, "requestId": "00000000-0000-4000-8000-000000000000"}
-
-
-def refusal(code: str, **details: Any) -> dict[str, Any]:
-    return {"success": False, "error": {"code": code, "message": "no", "details": details}, "requestId": "r"}
-
-
-def transaction(identity: str, status: str = "PENDING", **fields: Any) -> dict[str, Any]:
-    return {
-        "transactionId": identity,
-        "type": "STK",
-        "status": status,
-        "amount": 100,
-        "currency": "KES",
-        "phone": "254712345678",
-        "accountReference": identity,
-        "createdAt": "2026-11-20T10:00:00Z",
-        "updatedAt": "2026-11-20T10:00:00Z",
-        **fields,
-    }

@@ -1,6 +1,5 @@
 """A scripted HTTP/1.1 server on a loopback socket, which counts what reached it and what it executed."""
 
-import json
 import select
 import socket
 import struct
@@ -12,6 +11,7 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, Final, Self
 
+from bodies import encoded, envelope, refusal
 from models.kit import BALANCE, PAYBILL, PAYOUT, STK
 
 TRANSACTION_ID: Final = "7b0e1c52-2f0d-4f57-9b1a-3d8f2a6c4e11"
@@ -45,15 +45,6 @@ def record_for(request: Request) -> Mapping[str, Any]:
         if request.path.endswith(ending):
             return record
     return _CHANNEL
-
-
-def envelope(data: object) -> bytes:
-    return json.dumps({"success": True, "data": data, "requestId": "9f1c"}).encode()
-
-
-def error_envelope(code: str, details: Mapping[str, Any] | None = None) -> bytes:
-    error = {"message": f"this is {code}", "code": code, "details": details or {}}
-    return json.dumps({"success": False, "error": error, "requestId": "9f1c"}).encode()
 
 
 @dataclass(frozen=True)
@@ -102,7 +93,7 @@ def whole(status: int, body: bytes, headers: Mapping[str, str] | None = None) ->
 
 
 def normal(exchange: Exchange) -> bytes:
-    return envelope(record_for(exchange.request))
+    return encoded(envelope(record_for(exchange.request)))
 
 
 def sends(make: Callable[[Exchange], bytes], *, stays_open: bool = True, commits: bool = True) -> Step:
@@ -123,10 +114,8 @@ def succeeds(status: int = 200) -> Step:
     return sends(lambda exchange: whole(status, normal(exchange)))
 
 
-def refuses(
-    status: int, code: str, details: Mapping[str, Any] | None = None, headers: Mapping[str, str] | None = None
-) -> Step:
-    return answers(status, error_envelope(code, details), headers=headers)
+def refuses(status: int, code: str, headers: Mapping[str, str] | None = None) -> Step:
+    return answers(status, encoded(refusal(code)), headers=headers)
 
 
 def html(status: int) -> Step:

@@ -16,12 +16,13 @@ import trio
 from benchmarks.measure import Row, Scale, against_the_goal
 from benchmarks.mocked import Pages, mocked_client
 from benchmarks.processes import KEY
+from bodies import transaction
 from journal.constants import PHONE
 from journal.database_kit import execute
 from journal.kit import fill, found
 from momopay import AsyncClient, Journal, PollSchedule, RateBudget
 from scale.simulation import TrioIO, in_virtual_time
-from virtual import install_backend, transaction
+from virtual import install_backend
 
 MANY: Final = 10_000
 ROUNDS: Final = 3

@@ -8,9 +8,9 @@ from typing import Any, Final
 import httpx
 
 from benchmarks.processes import KEY
+from bodies import envelope, transaction
 from models.kit import BALANCE
 from momopay import Client, RateBudget
-from virtual import envelope, transaction
 
 PHONE: Final = "254712345678"
 WALLET: Final = envelope({**BALANCE.camel, "tenantId": "tenant"})

@@ -12,9 +12,9 @@ from typing import Any
 from urllib.parse import parse_qs
 from uuid import UUID
 
+from bodies import envelope, refusal, transaction
 from campaign.judge import Payment
 from journal.records import callback_body
-from virtual import envelope, refusal, transaction
 
 Answer = tuple[int, bytes]
 PAYOUT = "/b2c/payouts"

@@ -1,11 +1,11 @@
 """A scripted service in memory and in virtual time, and one call for each kind of endpoint."""
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import momopay
+from bodies import encoded, envelope, refusal
 from drivers import unique_key
 from momopay import Client
 from momopay._transport.attempt import Headers, NoReplyError, NotSentError, Progress, RawResponse
@@ -41,19 +41,17 @@ def raw(status: int, body: bytes = b"", *, commits: bool = True, **headers: str)
     return Answer(status, body, {name.replace("_", "-"): value for name, value in headers.items()}, commits)
 
 
-def refusal(status: int, code: str, details: Mapping[str, Any] | None = None, **headers: str) -> Answer:
+def error_answer(status: int, code: str, details: Mapping[str, Any] | None = None, **headers: str) -> Answer:
     """The service's error envelope; nothing was paid."""
-    error = {"message": f"this is {code}", "code": code, "details": details or {}}
-    envelope = {"success": False, "error": error, "requestId": "9f1c"}
-    return raw(status, json.dumps(envelope).encode(), commits=False, **headers)
+    return raw(status, encoded(refusal(code, **(details or {}))), commits=False, **headers)
 
 
 def limited(reset: int) -> Answer:
     """RATE_LIMIT_EXCEEDED, with a pause in its details."""
-    return refusal(429, "RATE_LIMIT_EXCEEDED", {"limit": 60, "remaining": 0, "resetInSeconds": reset})
+    return error_answer(429, "RATE_LIMIT_EXCEEDED", {"limit": 60, "remaining": 0, "resetInSeconds": reset})
 
 
-class Service(VirtualIO):
+class ScriptedService(VirtualIO):
     """Plays a script, one answer a request, the last for ever; counts requests and payments."""
 
     def __init__(self, *script: Answer) -> None:
@@ -84,7 +82,7 @@ class Service(VirtualIO):
         content = answer.body
         if content is None:
             record = record_for(Request(method, "/v1" + path, {}, body or b"", 0.0))
-            content = json.dumps({"success": True, "data": record, "requestId": "9f1c"}).encode()
+            content = encoded(envelope(record))
         assert answer.status is not None
         return RawResponse(answer.status, Headers(answer.headers), content)
 
@@ -95,10 +93,10 @@ class Service(VirtualIO):
             self._paid.add(key or "")
 
 
-def reach(*script: Answer, **options: Any) -> tuple[Client, Service]:
+def reach(*script: Answer, **options: Any) -> tuple[Client, ScriptedService]:
     """A client of the scripted service, without a budget unless one is given."""
     arguments: dict[str, Any] = {"api_key": unique_key(), "budget": None, **options}
-    client, service = Client(base_url="https://api.example/v1", **arguments), Service(*script)
+    client, service = Client(base_url="https://api.example/v1", **arguments), ScriptedService(*script)
     install_backend(client, service)
     return client, service
 

@@ -4,7 +4,6 @@ Both clients run this code, so the blocking one stands for both. tests/transport
 table at real sockets, over both.
 """
 
-import json
 import random
 import re
 from collections.abc import Callable
@@ -17,9 +16,23 @@ from typing import Any
 import pytest
 
 import momopay
-import virtual
+from bodies import encoded, envelope, transaction
 from core import kit
-from core.kit import GET, PAYOUT, PHONE, STK, SUCCESS, Answer, Column, limited, lost, raw, reach, read_balance, refusal
+from core.kit import (
+    GET,
+    PAYOUT,
+    PHONE,
+    STK,
+    SUCCESS,
+    Answer,
+    Column,
+    error_answer,
+    limited,
+    lost,
+    raw,
+    reach,
+    read_balance,
+)
 from drivers import session_of
 from durable.kit import Lanes
 from events_kit import Watcher
@@ -35,7 +48,7 @@ from momopay.durable.payment import journal_for
 from momopay.errors import ERRORS_BY_CODE
 from momopay.events import AttemptEnded
 from momopay.resources.stk import INITIATE
-from wire import TRANSACTION_ID, envelope
+from wire import TRANSACTION_ID
 
 pytestmark = pytest.mark.usefixtures("no_backoff")
 
@@ -74,13 +87,13 @@ def test_what_was_never_sent_did_not_execute(column: Column) -> None:
 
 
 AMBIGUOUS = {"lost": lost(), "cut": lost(status=500), "timeout": raw(408)} | {
-    "error": refusal(500, "PLATFORM_CREDENTIALS_NOT_CONFIGURED"),
-    "success": raw(503, envelope({"transactionId": "t"})),
+    "error": error_answer(500, "PLATFORM_CREDENTIALS_NOT_CONFIGURED"),
+    "success": raw(503, encoded(envelope({"transactionId": "t"}))),
 }
 
 
 @columns()
-@answers(**AMBIGUOUS, refusal=refusal(408, "INVALID_PHONE"))
+@answers(**AMBIGUOUS, refusal=error_answer(408, "INVALID_PHONE"))
 def test_an_ambiguous_failure_is_retried_only_where_that_is_safe(column: Column, answer: Answer) -> None:
     client, service = reach(answer, SUCCESS)
     if column.retries:
@@ -126,7 +139,7 @@ def test_a_response_that_is_not_specified_ends_the_call(column: Column, answer: 
     ],
 )
 def test_a_refusal_is_definite(column: Column, status: int, code: str, kind: type[momopay.APIError]) -> None:
-    client, service = reach(refusal(status, code))
+    client, service = reach(error_answer(status, code))
     error = failure(client, column.call)
     assert type(error) is kind
     assert (error.code, error.status_code, error.request_id) == (code, status, "9f1c")
@@ -139,7 +152,7 @@ def test_a_refusal_is_definite(column: Column, status: int, code: str, kind: typ
 def test_a_key_that_was_sent_before_leaves_the_outcome_unknown_and_nothing_is_repeated(
     column: Column, status: int
 ) -> None:
-    client, service = reach(refusal(status, "DUPLICATE_IDEMPOTENCY_KEY"))
+    client, service = reach(error_answer(status, "DUPLICATE_IDEMPOTENCY_KEY"))
     error = failure(client, column.call)
     assert (type(error), type(error.__cause__)) == (momopay.OutcomeUnknownError, momopay.APIError)
     assert (error.__cause__.code, len(service.sent)) == ("DUPLICATE_IDEMPOTENCY_KEY", 1)
@@ -148,7 +161,7 @@ def test_a_key_that_was_sent_before_leaves_the_outcome_unknown_and_nothing_is_re
 @columns()
 @in_turn("status", [200, 409])
 def test_a_new_code_on_another_status_is_ambiguous(column: Column, status: int) -> None:
-    client, service = reach(replace(refusal(status, "SOMETHING_NEW"), commits=True), SUCCESS)
+    client, service = reach(replace(error_answer(status, "SOMETHING_NEW"), commits=True), SUCCESS)
     error = failure(client, column.call)
     reconciled = column in {STK, PAYOUT, kit.CREATE}
     assert type(error) is (momopay.OutcomeUnknownError if reconciled else momopay.APIError)
@@ -175,7 +188,7 @@ def test_an_error_and_an_event_name_the_address_without_its_query() -> None:
 @answers(
     no_content=raw(204),
     text=raw(202, b"later"),
-    null=raw(200, envelope(None)),
+    null=raw(200, encoded(envelope(None))),
     refusal_without_error=raw(200, b'{"success": false}'),
     body_that_never_came=lost(status=200),
 )
@@ -188,14 +201,14 @@ def test_any_success_status_deletes(answer: Answer) -> None:
 @answers(lost=lost(), error=raw(500), timeout=raw(408))
 @pytest.mark.parametrize("code", ["CHANNEL_NOT_FOUND", "TRANSACTION_NOT_FOUND", "SOMETHING_NEW"])
 def test_not_found_after_an_ambiguous_delete_is_success(answer: Answer, code: str) -> None:
-    client, service = reach(answer, refusal(404, code))
+    client, service = reach(answer, error_answer(404, code))
     kit.delete_channel(client)
     assert len(service.sent) == 2
 
 
 @in_turn("first", [[], [limited(reset=0)], [kit.NOT_SENT], [lost()]])
 def test_not_found_without_an_ambiguous_delete_is_an_error(first: list[Answer]) -> None:
-    client, _ = reach(*first, refusal(404, "CHANNEL_NOT_FOUND"))
+    client, _ = reach(*first, error_answer(404, "CHANNEL_NOT_FOUND"))
     may_have_executed = bool(first) and first[0].commits
     error = failure(client, kit.update_channel if may_have_executed else kit.delete_channel)
     assert type(error) is momopay.ChannelNotFoundError
@@ -275,9 +288,9 @@ def test_what_an_answer_shows_never_raises_the_budget(tmp_path: Path) -> None:
 
 @answers(
     unavailable=raw(503, Retry_After="30"),
-    refusal=refusal(409, "INSUFFICIENT_FUNDS", Retry_After="30"),
-    ban=refusal(429, "STK_TEMP_BANNED", {"retryAfterSeconds": 30}),
-    limit_without_a_time=refusal(429, "RATE_LIMIT_EXCEEDED"),
+    refusal=error_answer(409, "INSUFFICIENT_FUNDS", Retry_After="30"),
+    ban=error_answer(429, "STK_TEMP_BANNED", {"retryAfterSeconds": 30}),
+    limit_without_a_time=error_answer(429, "RATE_LIMIT_EXCEEDED"),
     lost=lost(),
 )
 def test_no_other_failure_stops_the_budget(answer: Answer) -> None:
@@ -293,7 +306,7 @@ def test_no_other_failure_stops_the_budget(answer: Answer) -> None:
 
 @in_turn("code", ["STK_TEMP_BANNED", "TRANSACTION_HEALTH_BLOCKED"])
 def test_a_ban_refuses_further_prompts_locally_until_it_ends(code: str) -> None:
-    client, service = reach(refusal(429, code, {"retryAfterSeconds": 60}), SUCCESS, budget=RateBudget())
+    client, service = reach(error_answer(429, code, {"retryAfterSeconds": 60}), SUCCESS, budget=RateBudget())
     failure(client, kit.initiate_stk)
     service.clock += 20
     for each in (client, client.with_options(timeout=1.0)):
@@ -309,7 +322,7 @@ def test_a_ban_refuses_further_prompts_locally_until_it_ends(code: str) -> None:
     assert len(service.sent) == 4
 
 
-@answers(error=refusal(503, "STK_TEMP_BANNED"), timeout=refusal(408, "TRANSACTION_HEALTH_BLOCKED"))
+@answers(error=error_answer(503, "STK_TEMP_BANNED"), timeout=error_answer(408, "TRANSACTION_HEALTH_BLOCKED"))
 def test_on_5xx_and_408_the_status_decides_and_no_pause_begins(answer: Answer) -> None:
     client, service = reach(answer, SUCCESS)
     assert type(failure(client, kit.initiate_stk)) is momopay.OutcomeUnknownError
@@ -319,7 +332,7 @@ def test_on_5xx_and_408_the_status_decides_and_no_pause_begins(answer: Answer) -
 
 def test_a_block_carries_its_figures_also_when_it_is_refused_locally() -> None:
     details = {"retryAfterSeconds": 1800, "blockedUntil": "2026-11-24T00:00:00Z", "successRate": 0.21}
-    blocked, budget = refusal(429, "TRANSACTION_HEALTH_BLOCKED", details), RateBudget(requests=1, window=30.0)
+    blocked, budget = error_answer(429, "TRANSACTION_HEALTH_BLOCKED", details), RateBudget(requests=1, window=30.0)
     client, service = reach(SUCCESS, blocked, budget=budget)
     read_balance(client)  # so that the prompt waits, and its block begins later
     for error in (failure(client, kit.initiate_stk), failure(client, kit.initiate_stk)):
@@ -367,9 +380,9 @@ def test_an_unknown_outcome_carries_what_to_reconcile_with(column: Column, answe
 
 @columns(kit.TOP_UP, STK, PAYOUT)
 @answers(
-    cut_short=lost(status=200, partial=envelope({"transactionId": TRANSACTION_ID, "status": "PENDING"})[:-20]),
-    whole_with_500=raw(500, envelope({"transactionId": TRANSACTION_ID})),
-    of_another_payment=raw(200, envelope({"transactionId": TRANSACTION_ID, "amount": 101})),
+    cut_short=lost(status=200, partial=encoded(envelope({"transactionId": TRANSACTION_ID, "status": "PENDING"}))[:-20]),
+    whole_with_500=raw(500, encoded(envelope({"transactionId": TRANSACTION_ID}))),
+    of_another_payment=raw(200, encoded(envelope({"transactionId": TRANSACTION_ID, "amount": 101}))),
 )
 def test_a_transaction_id_in_a_broken_response_is_kept(column: Column, answer: Answer) -> None:
     client, _ = reach(answer, max_attempts=1)
@@ -391,7 +404,7 @@ DATE = "Fri, 20 Nov 2026 10:00:00 GMT"
     ],
 )
 def test_an_answer_with_an_id_and_no_contradiction_is_an_acceptance(column: Column, data: dict[str, Any]) -> None:
-    client, service = reach(raw(201, envelope(data), date=DATE))
+    client, service = reach(raw(201, encoded(envelope(data)), date=DATE))
     made: Any = column.call(client)
     assert (made.transaction_id, made.amount, made.status, made.currency) == (TRANSACTION_ID, 100, "PENDING", "KES")
     assert (made.account_reference if hasattr(made, "account_reference") else made.reference) == "INV-42"
@@ -411,14 +424,14 @@ def test_an_answer_with_an_id_and_no_contradiction_is_an_acceptance(column: Colu
     ],
 )
 def test_an_answer_without_an_id_or_with_a_contradiction_is_unknown(column: Column, data: dict[str, Any]) -> None:
-    client, service = reach(raw(201, envelope(data)))
+    client, service = reach(raw(201, encoded(envelope(data))))
     assert isinstance(failure(client, column.call), momopay.OutcomeUnknownError)
     assert len(service.sent) == 1
 
 
 @answers(lost=lost(), error=raw(500), limited=limited(reset=3600))
 def test_a_transaction_id_from_an_earlier_attempt_is_kept(answer: Answer) -> None:
-    client, service = reach(lost(partial=envelope({"transactionId": TRANSACTION_ID})), answer)
+    client, service = reach(lost(partial=encoded(envelope({"transactionId": TRANSACTION_ID}))), answer)
     assert failure(client, kit.top_up).transaction_id == TRANSACTION_ID
     assert len(service.sent) > 1
 
@@ -446,10 +459,10 @@ def test_each_top_up_has_one_key_its_own_or_a_given_one() -> None:
 @columns(kit.TOP_UP, kit.UPDATE)
 @answers(
     not_sent=kit.NOT_SENT,
-    revoked=refusal(401, "INVALID_API_KEY"),
+    revoked=error_answer(401, "INVALID_API_KEY"),
     limited=limited(reset=3600),
-    refused=refusal(400, "INVALID_PHONE"),
-    unclear=refusal(409, "SOMETHING_NEW"),
+    refused=error_answer(400, "INVALID_PHONE"),
+    unclear=error_answer(409, "SOMETHING_NEW"),
     closed_meanwhile=Answer(error=momopay.ConfigurationError("this client is closed")),
 )
 def test_what_follows_an_ambiguous_failure_does_not_clear_it(column: Column, answer: Answer) -> None:
@@ -585,7 +598,7 @@ def test_a_wait_beyond_max_wait_is_refused_at_once() -> None:
 
 def test_a_poll_may_wait_beyond_max_wait() -> None:
     budget = RateBudget(requests=1, window=50.0)
-    ended = json.dumps(virtual.envelope(virtual.transaction("7d9a4a0e", "SUCCESS"))).encode()
+    ended = encoded(envelope(transaction("7d9a4a0e", "SUCCESS")))
     client, service = reach(SUCCESS, raw(200, ended), budget=budget, max_wait=0)
     read_balance(client)
     assert client.transactions.wait("7d9a4a0e").transaction_id

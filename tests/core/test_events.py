@@ -17,7 +17,7 @@ import pytest
 
 import momopay
 from core import kit
-from core.kit import NOT_SENT, SUCCESS, Answer, initiate_stk, limited, lost, reach, read_balance, refusal, top_up
+from core.kit import NOT_SENT, SUCCESS, Answer, error_answer, initiate_stk, limited, lost, reach, read_balance, top_up
 from drivers import KEY, LOOPBACK, Driver, learn_key, session_of
 from durable.kit import long_ago
 from events_kit import Watcher
@@ -199,7 +199,7 @@ def test_an_error_of_a_callback_is_one_of_these_outcomes(error: BaseException, o
 @pytest.mark.usefixtures("no_backoff")
 def test_a_second_attempt_and_a_wait_for_the_budget_are_reported() -> None:
     seen = Watcher()
-    client, _ = reach(refusal(500, "INTERNAL"), SUCCESS, budget=momopay.RateBudget(1, 5.0), on_event=seen)
+    client, _ = reach(error_answer(500, "INTERNAL"), SUCCESS, budget=momopay.RateBudget(1, 5.0), on_event=seen)
     read_balance(client)
     ended = seen.of(CallEnded)[0]
     assert (ended.attempts, ended.seconds, ended.status, ended.request_id) == (2, 5.0, 200, "9f1c")
@@ -217,7 +217,7 @@ def test_a_second_attempt_and_a_wait_for_the_budget_are_reported() -> None:
         "CallEnded wallet.balance",
     ]
     budget = momopay.RateBudget(2, 5.0)
-    client, _ = reach(refusal(500, "INTERNAL"), lost(), budget=budget, deadline=4.0, on_event=seen)
+    client, _ = reach(error_answer(500, "INTERNAL"), lost(), budget=budget, deadline=4.0, on_event=seen)
     for raised in (momopay.APIConnectionError, momopay.BudgetExhaustedError):
         with pytest.raises(raised):
             read_balance(client)
@@ -285,7 +285,7 @@ def test_an_interrupt_in_on_event_names_the_payment_that_has_no_journal(
 
 
 def test_an_interrupt_in_on_event_forgets_no_pause() -> None:
-    client, service = reach(refusal(429, "STK_TEMP_BANNED"), on_event=Watcher(AttemptEnded=KeyboardInterrupt()))
+    client, service = reach(error_answer(429, "STK_TEMP_BANNED"), on_event=Watcher(AttemptEnded=KeyboardInterrupt()))
     for raised in (KeyboardInterrupt, momopay.StkTempBannedError):
         with pytest.raises(raised):
             initiate_stk(client)

@@ -7,6 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
+from bodies import transaction
 from drivers import KEY, LOOPBACK, session_of
 from in_turn import in_turn
 from momopay import Client, ProtocolError
@@ -14,7 +15,6 @@ from momopay._core.operation import run_sync
 from momopay._core.reads import EVERYTHING, Matches, PageWalk, read_page, search
 from momopay.models.requests import Search
 from momopay.types import TransactionIterator, TransactionPage
-from virtual import transaction
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
 

@@ -46,11 +46,11 @@ def response(status: int, body: object = b"", **headers: str) -> RawResponse:
     return RawResponse(status, Headers({name.replace("_", "-"): text for name, text in headers.items()}), content)
 
 
-def refusal(code: Any, **fields: Any) -> dict[str, Any]:
+def error_body(code: Any, **fields: Any) -> dict[str, Any]:
     return {"success": False, "error": {"code": code, "message": "no", "details": {}}, "requestId": "r", **fields}
 
 
-REFUSES = response(200, refusal("CHANNEL_IN_USE"))
+REFUSES = response(200, error_body("CHANNEL_IN_USE"))
 
 
 def failed(answer: RawResponse) -> AttemptFailed:
@@ -111,7 +111,7 @@ def test_a_call_that_returns_nothing_needs_no_envelope_but_no_refusal_either() -
 
 
 def test_a_5xx_or_a_408_may_have_executed_whatever_its_body_says() -> None:
-    refused: tuple[object, str] = (refusal("INSUFFICIENT_FUNDS"), "INSUFFICIENT_FUNDS")
+    refused: tuple[object, str] = (error_body("INSUFFICIENT_FUNDS"), "INSUFFICIENT_FUNDS")
     for status, (body, code) in product((408, 500, 503), ((b"<html>", None), refused)):
         answer = response(status, body, retry_after="7")
         failure = failure_from_response(answer, URL)
@@ -137,28 +137,33 @@ KNOWN_CODES = [each for each in ERRORS_BY_CODE.items() if each[0] != "RATE_LIMIT
     ],
 )
 def test_the_code_chooses_the_error(status: int, code: str, kind: type[momopay.APIError]) -> None:
-    failure = failed(response(status, refusal(code)))
+    failure = failed(response(status, error_body(code)))
     assert failure.kind is FailureKind.REFUSED
     assert type(failure.error) is kind
     assert isinstance(failure.error, momopay.APIError)
     assert (failure.error.code, failure.error.status_code, failure.error.request_id) == (code, status, "r")
-    endless = failed(response(status, refusal(code, error={"code": code, "message": "no" * 300}, requestId="r" * 600)))
+    endless = failed(
+        response(status, error_body(code, error={"code": code, "message": "no" * 300}, requestId="r" * 600))
+    )
     assert isinstance(endless.error, momopay.APIError)
     assert (endless.error.message, endless.error.request_id) == ("no" * 250, "r" * 500)
-    odd = failed(response(status, refusal(code, requestId=7))).error
+    odd = failed(response(status, error_body(code, requestId=7))).error
     assert isinstance(odd, momopay.APIError)
     assert odd.request_id is None
 
 
 @in_turn("status", [101, 200, 201, 299, 405, 409, 425, 430, 499])
 def test_a_new_code_elsewhere_refuses_nothing_for_certain(status: int) -> None:
-    failure = failed(response(status, refusal("SOMETHING_NEW")))
+    failure = failed(response(status, error_body("SOMETHING_NEW")))
     assert (failure.kind, type(failure.error)) == (FailureKind.UNKNOWN_CODE, momopay.APIError)
 
 
 def test_a_code_of_no_class_of_its_own_has_no_remedy_of_another() -> None:
     for status, code, own in ((401, "INVALID_API_KEY", "TENANT_INACTIVE"), (403, "KYC_NOT_VERIFIED", "NO_SCOPE")):
-        specified, other = failed(response(status, refusal(code))).error, failed(response(status, refusal(own))).error
+        specified, other = (
+            failed(response(status, error_body(code))).error,
+            failed(response(status, error_body(own))).error,
+        )
         assert type(specified) is type(other)
         assert (specified.remedy == type(other).remedy, other.remedy) == (True, momopay.APIError.remedy)
         assert pickle.loads(pickle.dumps(other)).remedy == other.remedy
@@ -166,7 +171,7 @@ def test_a_code_of_no_class_of_its_own_has_no_remedy_of_another() -> None:
 
 @in_turn("code", ["RATE_LIMIT_EXCEEDED", "RATE_LIMITED", "RATE_LIMIT", "HTTP_429", "SOMETHING_NEW"])
 def test_any_code_of_a_429_is_a_rate_limit(code: str) -> None:
-    failure = failed(response(429, refusal(code), retry_after="7"))
+    failure = failed(response(429, error_body(code), retry_after="7"))
     assert (failure.kind, failure.retry_after) == (FailureKind.RATE_LIMITED, 7)
     assert isinstance(failure.error, momopay.RateLimitExceededError)
     assert (failure.error.code, failure.error.retry_after) == (code, 7)
@@ -174,7 +179,7 @@ def test_any_code_of_a_429_is_a_rate_limit(code: str) -> None:
 
 @in_turn("status", [200, 400, 401, 409, 422, 429])
 def test_a_key_that_was_sent_before_is_no_refusal(status: int) -> None:
-    failure = failed(response(status, refusal("DUPLICATE_IDEMPOTENCY_KEY")))
+    failure = failed(response(status, error_body("DUPLICATE_IDEMPOTENCY_KEY")))
     assert failure.kind is FailureKind.SENT_BEFORE
     assert failure.kind in MAY_HAVE_EXECUTED
 
@@ -193,7 +198,7 @@ def test_a_key_that_was_sent_before_is_no_refusal(status: int) -> None:
     ],
 )
 def test_a_message_may_be_a_list_of_texts(message: object, text: str) -> None:
-    body = refusal("HTTP_400", error={"code": "HTTP_400", "message": message, "details": {}})
+    body = error_body("HTTP_400", error={"code": "HTTP_400", "message": message, "details": {}})
     error = failed(response(400, body)).error
     assert isinstance(error, momopay.APIError)
     assert (error.code, error.message) == ("HTTP_400", text)
@@ -208,12 +213,12 @@ def test_a_message_may_be_a_list_of_texts(message: object, text: str) -> None:
     ],
 )
 def test_what_else_a_refusal_says_is_in_its_details(fields: dict[str, object], details: dict[str, object]) -> None:
-    error = failed(response(400, refusal("X", error={"code": "X", "message": "no", **fields}))).error
+    error = failed(response(400, error_body("X", error={"code": "X", "message": "no", **fields}))).error
     assert isinstance(error, momopay.APIError)
     assert error.details == details
 
 
-REFUSED = json.dumps(refusal("INSUFFICIENT_FUNDS"))
+REFUSED = json.dumps(error_body("INSUFFICIENT_FUNDS"))
 PAID = json.dumps({"success": True, "data": {"transactionId": "t"}, "requestId": "r"})
 ALMOST_A_REFUSAL: dict[str, object] = {
     "byte_order_mark": "\ufeff".encode() + REFUSED.encode(),
@@ -228,12 +233,12 @@ ALMOST_A_REFUSAL: dict[str, object] = {
     "single_quotes": REFUSED.replace('"', "'").encode(),
     "refused_and_paid": REFUSED[:-1].encode() + b"," + PAID[1:].encode(),
     "paid_and_refused": PAID[:-1].encode() + b"," + REFUSED[1:].encode(),
-    "refused_with_a_transaction": refusal("INSUFFICIENT_FUNDS", data={"transactionId": "t-1"}),
-    "refused_with_a_transaction_by_another_name": refusal("INSUFFICIENT_FUNDS", data=[{"id": 7}]),
-    "blank_code": refusal("  "),
-    "endless_code": refusal("A" * 501),
-    "code_is_a_number": refusal(409),
-    "code_is_a_list": refusal(["INSUFFICIENT_FUNDS"]),
+    "refused_with_a_transaction": error_body("INSUFFICIENT_FUNDS", data={"transactionId": "t-1"}),
+    "refused_with_a_transaction_by_another_name": error_body("INSUFFICIENT_FUNDS", data=[{"id": 7}]),
+    "blank_code": error_body("  "),
+    "endless_code": error_body("A" * 501),
+    "code_is_a_number": error_body(409),
+    "code_is_a_list": error_body(["INSUFFICIENT_FUNDS"]),
     "no_code": {"success": False, "error": {}},
     "no_error": {"success": False},
     "success_is_zero": REFUSED.replace("false", "0").encode(),
@@ -247,7 +252,7 @@ ALMOST_A_REFUSAL: dict[str, object] = {
     "nested": b'{"success": false, "error": {"code": "A", "details": ' + b"[" * 100_000,
 }
 NOT_SPECIFIED = [
-    *(response(302, b"", location="/elsewhere"), response(302, refusal("MOVED")), response(304)),
+    *(response(302, b"", location="/elsewhere"), response(302, error_body("MOVED")), response(304)),
     *(response(404, b"<html>"), response(429), response(400, {"success": True, "data": {}})),
     *(response(status, body) for body in ALMOST_A_REFUSAL.values() for status in (200, 409)),
 ]
@@ -304,7 +309,7 @@ def test_a_transaction_id_is_found_in_what_arrived(body: bytes, found: str | Non
 
 
 def limited(details: Any, retry_after: str | None = None) -> float | None:
-    body = refusal("RATE_LIMIT_EXCEEDED")
+    body = error_body("RATE_LIMIT_EXCEEDED")
     body["error"]["details"] = details
     headers = {} if retry_after is None else {"retry_after": retry_after}
     return failed(response(429, body, **headers)).retry_after
@@ -413,14 +418,14 @@ def test_a_date_has_a_zone_and_anything_else_is_none(text: str, found: datetime 
 
 def test_where_nothing_is_stated_the_window_of_the_rate_limit_counts() -> None:
     window = {"x_ratelimit_remaining": "0", "x_ratelimit_reset": "1795860030", "date": "Sat, 28 Nov 2026 10:00:00 GMT"}
-    assert failed(response(429, refusal("RATE_LIMITED"), **window)).retry_after == 30
-    assert failed(response(429, refusal("RATE_LIMITED"), retry_after="5", **window)).retry_after == 5
+    assert failed(response(429, error_body("RATE_LIMITED"), **window)).retry_after == 30
+    assert failed(response(429, error_body("RATE_LIMITED"), retry_after="5", **window)).retry_after == 5
 
 
 def test_a_point_in_time_is_compared_with_the_services_own_clock() -> None:
     date = {"date": "Fri, 20 Nov 2026 10:00:00 GMT"}
     assert retry_after({"retry-after": "Fri, 20 Nov 2026 10:00:30 GMT", **date}) == 30
-    body = refusal("RATE_LIMIT_EXCEEDED")
+    body = error_body("RATE_LIMIT_EXCEEDED")
     body["error"]["details"] = {"blockedUntil": "2026-11-20T13:08:00+03:00"}
     assert failed(response(429, body, **date)).retry_after == 480
 
@@ -431,7 +436,7 @@ def test_a_point_in_time_is_compared_with_the_services_own_clock() -> None:
         response(404, b"<html>", content_type="text/html"),
         response(200, b""),
         response(200, [1]),
-        response(302, refusal("X")),
+        response(302, error_body("X")),
     ],
 )
 def test_an_answer_that_is_not_the_services_names_the_address_and_asks_whether_it_is_right(answer: RawResponse) -> None:

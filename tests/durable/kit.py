@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
+from bodies import envelope
 from drivers import Driver
 from journal.constants import PHONE
 from journal.database_kit import execute
@@ -17,7 +18,6 @@ from journal.kit import found
 from momopay import EntryKind, Journal, JournalEntry, JournalState, Payment, RateBudget
 from momopay.sandbox import Account, Fault, Outcome, Sandbox, phone_for
 from momopay.types import Lane, SweepReport
-from virtual import envelope
 
 Call = Callable[[Any], Any]
 

@@ -13,11 +13,11 @@ from urllib.parse import unquote
 
 import httpx
 
+from bodies import envelope, refusal, transaction
 from drivers import KEY
 from journal.constants import PHONE
 from journal.records import callback_body
 from momopay import AsyncClient, CallbackSigner, Client, Journal, Payment, parse_callback
-from virtual import envelope, refusal, transaction
 
 SIGNER = CallbackSigner("a shop's own secret, long enough")
 BODY = json.dumps(callback_body("SAL-1")).encode()

@@ -13,6 +13,7 @@ import httpx
 import pytest
 
 import momopay
+from bodies import envelope, refusal
 from drivers import LOOPBACK, Drive, session_of
 from durable.kit import KEY_CHECK, PAYOUTS, Lanes, Service, Shop, balance, over_both_clients, page, record, requests
 from events_kit import Watcher
@@ -26,7 +27,7 @@ from momopay.models.requests import PayoutRequest
 from momopay.sandbox import Fault, Sandbox
 from momopay.types import Lane, PayoutOutcome
 from test_redaction import shown
-from virtual import envelope, refusal, virtual_client
+from virtual import virtual_client
 
 PAY = "/b2c/payouts"
 

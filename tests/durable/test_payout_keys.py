@@ -13,6 +13,7 @@ from unittest.mock import patch
 import httpx
 import pytest
 
+from bodies import envelope, refusal
 from drivers import Drive, Driver, unique_key
 from durable.kit import KEY_CHECK, balance, collect, over_both_clients, page, pay, pay_all, record, refund, release
 from durable.kit import long_ago as leases_ended
@@ -24,7 +25,6 @@ from momopay import ConfigurationError, Journal, MomoPayError, OutcomeUnknownErr
 from momopay.durable import call
 from momopay.journal.entries import Moment
 from momopay.journal.evidence import payout_key
-from virtual import envelope, refusal
 
 Trouble = Callable[["Service"], httpx.Response]
 TENANT = "0c9f8a34-5a37-4f5e-8a37-0f1a2b3c4d5e"

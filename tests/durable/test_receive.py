@@ -14,6 +14,7 @@ from unicodedata import normalize
 import pytest
 
 import momopay
+from bodies import transaction
 from drivers import KEY
 from durable import receiving
 from durable.receiving import (
@@ -38,7 +39,6 @@ from journal.records import callback_body, payout
 from momopay import BudgetExhaustedError, CallbackError, CallbackMismatchError, EntryKind, Journal, Payment
 from momopay._core.config import is_async
 from momopay.events import CallbackReceived, JournalChanged
-from virtual import transaction
 
 each_way = pytest.mark.parametrize("way", [blocking, receiving.awaited, receiving.threaded])
 OTHERS = SIGNER.url("https://shop.example/momo", reference="SAL-2").partition("?")[2]

@@ -16,6 +16,7 @@ import httpx
 import pytest
 
 import momopay
+from bodies import envelope, refusal
 from campaign.clocks import MachineClock, own_time
 from drivers import KEY, LOOPBACK, Drive, Driver, hasty
 from durable.kit import (
@@ -55,7 +56,7 @@ from momopay.events import RetryScheduled
 from momopay.sandbox import Fault, Sandbox
 from momopay.types import Lane
 from patience import until
-from virtual import envelope, refusal, virtual_client
+from virtual import virtual_client
 
 
 class InterruptError(BaseException):

@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
+from bodies import refusal
 from drivers import Drive
 from durable.kit import (
     CANCELLING,
@@ -47,7 +48,6 @@ from momopay import (
 )
 from momopay.sandbox import Fault
 from momopay.types import Lane, SweepReport
-from virtual import refusal
 
 HOUR = 3600.0
 

@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import momopay
-import wire
+from bodies import encoded, envelope, refusal
 from drivers import Drive, session_of, unique_key
 from hostile.endpoints import CALLS, MARK, Call, Responses, is_definite_refusal, places
 from in_turn import in_turn
@@ -209,13 +209,13 @@ HEADERS = st.dictionaries(
     | st.sampled_from(["9" * 400, "-1", "Wed, 99 Nov 2026 07:28:00 GMT", "application/json"]),
     max_size=3,
 )
-REFUSALS = st.sampled_from(CODES).map(wire.error_envelope)
+REFUSALS = st.sampled_from(CODES).map(lambda code: encoded(refusal(code)))
 
 
 def bodies(call: Call) -> st.SearchStrategy[bytes]:
     """Noise, JSON, and what is nearly a response of the service."""
-    whole = wire.envelope(call.data)
-    refused = st.sampled_from(CODES).flatmap(lambda code: mutated(json.loads(wire.error_envelope(code))))
+    whole = encoded(envelope(call.data))
+    refused = st.sampled_from(CODES).flatmap(lambda code: mutated(refusal(code)))
     text = JSON | mutated(json.loads(whole)) | refused
     return (
         st.binary(max_size=200)

@@ -11,6 +11,7 @@ from httpx_aiohttp import AiohttpTransport
 
 import momopay
 import wire
+from bodies import encoded, envelope
 from drivers import KEY, Drive
 from hostile.endpoints import BALANCE, PAYOUT, READ, Call, outcome
 
@@ -26,7 +27,7 @@ def test_no_redirect_is_followed_however_it_is_put(reach: Drive, call: Call, tra
         for status in (300, 301, 302, 303, 305, 307, 308):
             for location in (f"{elsewhere.base_url}/b2c/payouts", f"//127.0.0.1:{elsewhere.port}/v1", "/v1/elsewhere"):
                 headers = {"Location": location, "Refresh": f"0; url={location}", "Content-Location": location}
-                server.script = (wire.answers(status, wire.envelope(call.data), headers=headers),)
+                server.script = (wire.answers(status, encoded(envelope(call.data)), headers=headers),)
                 server.requests.clear()
                 error = outcome(driver, call)
                 assert type(error) is (momopay.ProtocolError if call is READ else momopay.OutcomeUnknownError)
@@ -44,7 +45,9 @@ def test_proxies_netrc_and_cookies_are_ignored(reach: Drive, monkeypatch: pytest
             monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.port}")
             monkeypatch.setenv(name.lower(), f"http://127.0.0.1:{proxy.port}")
         monkeypatch.setenv("NO_PROXY", "")
-        server.script = (wire.answers(200, wire.envelope(BALANCE.data), headers={"Set-Cookie": "session=1; Path=/"}),)
+        server.script = (
+            wire.answers(200, encoded(envelope(BALANCE.data)), headers={"Set-Cookie": "session=1; Path=/"}),
+        )
         driver = reach(server, base_url=server.base_url.replace("127.0.0.1", "localhost"), api_key=KEY)
         for _ in range(2):
             assert outcome(driver, BALANCE).wallet_id

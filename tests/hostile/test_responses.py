@@ -17,6 +17,7 @@ import pytest
 
 import momopay
 import wire
+from bodies import encoded, envelope, refusal
 from drivers import Drive
 from fuzz.test_fuzz import parsed
 from hostile.endpoints import (
@@ -74,7 +75,7 @@ AN_ANSWER = {
 
 
 def answer_with(template: bytes) -> wire.Step:
-    body = wire.envelope(PAYOUT.data)
+    body = encoded(envelope(PAYOUT.data))
     data = template.replace(b"<length>", str(len(body)).encode()).replace(BODY, body)
     return wire.sends(lambda _: data, stays_open=False)
 
@@ -119,8 +120,8 @@ SHAPES = (STK, PAYOUT, DELETE, CHANNELS, ONE_CHANNEL, LIST, BALANCE)
 """One call for each shape of a response. Parsing knows no difference between the clients, so one of them is used."""
 
 
-ANSWERS = [(call, 200, wire.envelope(call.data)) for call in SHAPES] + [
-    (call, status, wire.error_envelope("INSUFFICIENT_FUNDS")) for call in (PAYOUT, READ) for status in (200, 409, 500)
+ANSWERS = [(call, 200, encoded(envelope(call.data))) for call in SHAPES] + [
+    (call, status, encoded(refusal("INSUFFICIENT_FUNDS"))) for call in (PAYOUT, READ) for status in (200, 409, 500)
 ]
 
 
@@ -183,7 +184,7 @@ def measure(mode: str, *steps: wire.Step) -> list[tuple[str, int, float]]:
     """Return how each call ended, by how many bytes the process's peak had then grown, and after how many seconds."""
     if not Path("/proc/self/status").exists():
         pytest.skip("the peak of a process's memory is read from /proc")
-    small = wire.answers(200, wire.envelope(PAGE))  # so that what is loaded is loaded
+    small = wire.answers(200, encoded(envelope(PAGE)))  # so that what is loaded is loaded
     with wire.serve(small, *steps) as server:
         command = [sys.executable, "-W", "ignore", "-c", CHILD, mode, server.base_url, str(len(steps) + 1)]
         done = subprocess.run(command, check=True, capture_output=True, timeout=60, cwd=Path(wire.__file__).parent)
@@ -197,13 +198,13 @@ def measure(mode: str, *steps: wire.Step) -> list[tuple[str, int, float]]:
 def blanks() -> bytes:
     deflate = zlib.compressobj(1, wbits=15)
     mebibyte = b" " * MEBIBYTE
-    pieces = [deflate.compress(wire.envelope(PAGE)), *(deflate.compress(mebibyte) for _ in range(320))]
+    pieces = [deflate.compress(encoded(envelope(PAGE))), *(deflate.compress(mebibyte) for _ in range(320))]
     return b"".join([*pieces, deflate.flush()])
 
 
 def filled(unit: bytes) -> bytes:
     count = (8 * MEBIBYTE - 1000) // (len(unit) + 1)
-    return wire.envelope({**PAGE, "items": "ITEMS"}).replace(b'"ITEMS"', b"[" + b",".join([unit] * count) + b"]")
+    return encoded(envelope({**PAGE, "items": "ITEMS"})).replace(b'"ITEMS"', b"[" + b",".join([unit] * count) + b"]")
 
 
 def compressed(encoding: str, body: bytes) -> wire.Step:

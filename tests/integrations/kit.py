@@ -6,10 +6,10 @@ from typing import Any
 
 import httpx
 
+from bodies import envelope, refusal, transaction
 from drivers import KEY
 from integrations.apps import django_asgi_app, django_wsgi_app, fastapi_app, flask_app
 from momopay import AsyncClient, Client, Payment
-from virtual import envelope, refusal, transaction
 
 BASE = "https://api.example/v1"
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from bodies import transaction
 from drivers import KEY
 from durable.receiving import BODY, QUERY, SIGNER, handle_later, unreachable
 from events_kit import Watcher
@@ -21,7 +22,6 @@ from journal.records import callback_body
 from momopay import AsyncClient, CallbackSigner, Client, ConfigurationError
 from momopay.integrations import django, fastapi, flask
 from test_callbacks import AGREEING, NO_ENDS, agree
-from virtual import transaction
 
 READ = "GET /v1/transactions/the-id"
 HANDLED = "handled SAL-1"

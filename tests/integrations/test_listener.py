@@ -10,6 +10,7 @@ from flask import Flask
 
 import momopay
 import wire
+from bodies import envelope, refusal, transaction
 from in_turn import in_turn
 from momopay import CallbackSigner, Client, InvalidApiKeyError, Journal, MomoPayError, Payment
 from momopay._transport.sync_backend import SyncBackend
@@ -18,7 +19,7 @@ from momopay.integrations.flask import callback_endpoint
 from momopay.sandbox import Account, Outcome, Sandbox, phone_for
 from sandbox.kit import Receiver
 from served import wsgi_served
-from virtual import envelope, refusal, transaction, virtual_client
+from virtual import virtual_client
 
 PHONE = "0712345678"
 OVERVIEW = {"total": 1, "completed": 0, "failed": 0, "pending": 1}

@@ -12,10 +12,11 @@ import anyio
 import httpx
 import trio
 
+from bodies import envelope, refusal, transaction
 from drivers import Driver, unique_key
 from momopay import AsyncClient, Client, MomoPayError, RateBudget, Transaction
 from scale.simulation import TrioIO, in_virtual_time
-from virtual import VirtualIO, envelope, install_backend, refusal, transaction, virtual_client, waking
+from virtual import VirtualIO, install_backend, virtual_client, waking
 
 BASE = "https://api.example/v1"
 OVERVIEW = {"total": 0, "completed": 0, "failed": 0, "pending": 0}

@@ -8,9 +8,9 @@ import httpx
 import pytest
 
 import momopay
+from bodies import refusal
 from momopay import APIConnectionError, AsyncClient, Callback, RateBudget, TransactionNotFoundError, parse_callback
 from polling.kit import Concurrent, MakeSdk, TimedService, callback, callers, in_trio, wait_for_each
-from virtual import refusal
 
 LIST = "/transactions"
 

@@ -14,6 +14,7 @@ import pytest
 import trio
 
 import momopay
+from bodies import refusal
 from forked import succeeds_in_child
 from momopay import AsyncClient, Client, InvalidApiKeyError, PollSchedule, RateBudget, parse_callback
 from momopay._polling.loop import PollingCall, PollLoop
@@ -22,7 +23,6 @@ from momopay.types import Lane
 from patience import until
 from polling import kit
 from polling.kit import BASE, WINDOW, Concurrent, TimedService, callback, in_trio, wait_for_each, waiting_client
-from virtual import refusal
 
 LIST = "/transactions"
 

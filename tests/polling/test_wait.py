@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 import momopay
+from bodies import envelope, refusal, transaction
 from momopay import (
     APIError,
     ConfigurationError,
@@ -33,7 +34,6 @@ from momopay import (
 from momopay._polling.loop import is_transient
 from momopay.events import Event, WaitEnded
 from polling.kit import START, Concurrent, MakeSdk, TimedService, callback, in_trio, waiting_client
-from virtual import envelope, refusal, transaction
 
 HTML = (200, b"<html>")
 LIST = "/transactions"

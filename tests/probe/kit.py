@@ -6,11 +6,12 @@ from typing import Any
 
 import httpx
 
+from bodies import refusal
 from momopay import Client
 from momopay._transport.sync_backend import SyncBackend
 from momopay.probe import Profile, probe
 from momopay.sandbox import Account, Outcome, ReceivedRequest, Sandbox, phone_for
-from virtual import VirtualSignal, install_backend, refusal
+from virtual import VirtualSignal, install_backend
 
 OTHER: dict[str, Any] = {
     "naming": "snake_case",

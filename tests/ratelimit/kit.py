@@ -11,6 +11,7 @@ import httpx
 import trio
 import trio.testing
 
+from bodies import envelope
 from momopay import BudgetExhaustedError
 from momopay._ratelimit.budget import Slots
 from momopay._transport import attempt as attempts
@@ -18,7 +19,6 @@ from momopay._transport.async_backend import AsyncBackend
 from momopay._transport.sync_backend import SyncBackend
 from momopay.types import Lane
 from scale.simulation import TrioIO
-from virtual import envelope
 
 ACCOUNT = "ab" * 32
 BASE = "https://api.example/v1"

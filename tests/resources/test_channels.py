@@ -8,12 +8,12 @@ import httpx
 import pytest
 
 import momopay
+from bodies import refusal
 from drivers import Drive
 from in_turn import in_turn
 from models.kit import CHANNEL, PAYBILL, parse
 from momopay import ChannelType
 from resources.kit import Recorder, assert_came_with_its_response, assert_sent, exchange
-from virtual import refusal
 
 FOLDER = "/v1/payment-wallet/channels"
 OURS = parse(PAYBILL.kind, PAYBILL.camel)

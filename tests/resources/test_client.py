@@ -11,6 +11,7 @@ import pytest
 from pydantic import BaseModel
 
 import momopay
+from bodies import refusal
 from drivers import Drive
 from in_turn import in_turn
 from models.kit import BALANCE, PHONE
@@ -18,7 +19,6 @@ from momopay import RateBudget
 from momopay.types import Lane
 from resources.kit import Recorder
 from test_redaction import shown
-from virtual import refusal
 
 pytestmark = pytest.mark.usefixtures("no_backoff")
 

@@ -11,6 +11,7 @@ import pydantic
 import pytest
 
 import momopay
+from bodies import refusal
 from drivers import Drive
 from events_kit import Watcher
 from in_turn import in_turn
@@ -18,7 +19,6 @@ from models.kit import CHANNEL, ID, ITEM, PAGE, PAYBILL, PAYOUT, PHONE, READ, ca
 from momopay.durable.payment import payment_of
 from momopay.journal.evidence import Draft
 from resources.kit import AT_ONCE, Recorder, assert_came_with_its_response, assert_sent, exchange
-from virtual import refusal
 
 
 def test_the_id_of_a_callback_stays_one_segment_of_the_path(drive: Drive) -> None:

@@ -10,9 +10,9 @@ import httpx
 import pytest
 
 import momopay
+from bodies import refusal
 from momopay.sandbox import Fault
 from safety.kit import HOUR, OTHER_PHONE, SEARCH_AGAIN, FragileShop, criticals
-from virtual import refusal
 
 _CALL = re.compile(r"client\.payouts\.refund\(([^()]*(?:\([^()]*\)[^()]*)*)\)")
 

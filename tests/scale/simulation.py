@@ -17,10 +17,11 @@ import httpx
 import trio
 import trio.testing
 
+from bodies import envelope, refusal, transaction
 from journal.records import callback_body
 from momopay import AsyncClient, Callback, MomoPayError, PollSchedule, RateBudget, WaitTimeoutError, parse_callback
 from momopay._transport.async_backend import AsyncBackend
-from virtual import envelope, install_backend, refusal, transaction
+from virtual import install_backend
 
 T = TypeVar("T")
 

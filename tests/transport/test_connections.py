@@ -11,6 +11,7 @@ import pytest
 
 import momopay
 import wire
+from bodies import encoded, envelope
 from core.kit import initiate_payout as payout
 from drivers import Drive, Driver, session_of
 from forked import succeeds_in_child
@@ -67,7 +68,7 @@ def test_a_child_process_starts_without_connections() -> None:
 
 def record(identity: str, status: str = "PENDING") -> bytes:
     request = wire.Request("POST", "/payments/stk", {}, b"", 0.0)
-    return wire.envelope({**wire.record_for(request), "transactionId": identity, "status": status})
+    return encoded(envelope({**wire.record_for(request), "transactionId": identity, "status": status}))
 
 
 def read(driver: Driver, identity: str) -> Any:

@@ -20,6 +20,7 @@ import pytest
 
 import momopay
 import wire
+from bodies import encoded, envelope
 from core.kit import delete_channel, read_balance
 from core.kit import initiate_payout as payout
 from drivers import Drive, Driver, session_of
@@ -237,7 +238,7 @@ class Server:
                 self.received[-1] = data
                 if self.answers and data.endswith(b"}"):
                     record = wire.record_for(wire.Request("POST", "/payouts", {}, b"", 0.0))
-                    sock.sendall(wire.whole(self.status, wire.envelope(record), self.headers))
+                    sock.sendall(wire.whole(self.status, encoded(envelope(record)), self.headers))
             self.ends.append("closed")
         except ConnectionResetError:
             self.ends.append("reset")

@@ -16,6 +16,7 @@ import respx
 
 import momopay
 import wire
+from bodies import encoded, envelope, refusal
 from core.kit import PHONE, top_up
 from core.kit import initiate_payout as payout
 from core.kit import initiate_stk as prompt
@@ -29,7 +30,7 @@ from patience import until
 SERVICE = "https://api.example/v1"
 
 
-BALANCE = wire.envelope(wire.record_for(wire.Request("GET", "/balance", {}, b"", 0.0)))
+BALANCE = encoded(envelope(wire.record_for(wire.Request("GET", "/balance", {}, b"", 0.0))))
 
 
 def chain(error: BaseException | None) -> list[BaseException]:
@@ -270,7 +271,7 @@ def test_a_patched_transport_is_used(drive: Drive, monkeypatch: pytest.MonkeyPat
         requests.append(request)
         if error is not None:
             raise error
-        return httpx.Response(400, content=wire.error_envelope("INVALID_PHONE"))
+        return httpx.Response(400, content=encoded(refusal("INVALID_PHONE")))
 
     async def answer_async(transport: object, request: httpx.Request) -> httpx.Response:
         return answer(transport, request)
@@ -323,7 +324,7 @@ def copied(response: httpx.Response) -> httpx.Response:
 
 def compressed() -> wire.Step:
     def play(exchange: wire.Exchange) -> bool:
-        body = gzip.compress(wire.envelope(wire.record_for(exchange.request)))
+        body = gzip.compress(encoded(envelope(wire.record_for(exchange.request))))
         exchange.sock.sendall(wire.whole(200, body, {"Content-Encoding": "gzip"}))
         return True
 
