@@ -4,6 +4,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+import httpx
+
 REQUEST_ID = "9f1c"
 
 
@@ -43,5 +45,10 @@ def page(items: Sequence[Any], cursor: str | None = None) -> dict[str, Any]:
 
 def wallet(**fields: Any) -> dict[str, Any]:
     """Make the record of a wallet that does not say whose it is."""
-    times = {"updatedAt": "2026-11-20T10:00:00Z"}
-    return {"walletId": "w", "currency": "KES", "availableBalance": 5, "ledgerBalance": 5, **times, **fields}
+    known = {"walletId": "w", "currency": "KES", "availableBalance": 5, "ledgerBalance": 5}
+    return {**known, "updatedAt": "2026-11-20T10:00:00Z", **fields}
+
+
+def balance(_request: httpx.Request) -> httpx.Response:
+    """Answer every request of a transport with a wallet."""
+    return httpx.Response(200, json=envelope(wallet()))

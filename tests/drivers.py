@@ -10,6 +10,7 @@ from uuid import uuid4
 import httpx
 
 import momopay
+from bodies import envelope, wallet
 
 Drive: TypeAlias = "Callable[..., Driver]"
 """Makes a driver with these options of its client, and closes it after the test."""
@@ -26,9 +27,8 @@ def unique_key() -> str:
 
 def learn_key(journal: momopay.Journal, base_url: str) -> None:
     """Have a journal know whose `KEY` is, so that the next durable call begins with what it sends."""
-    wallet = {"walletId": "w", "availableBalance": 5, "ledgerBalance": 5, "updatedAt": "2026-11-20T10:00:00Z"}
-    data = {**wallet, "tenantId": "0c9f8a34-5a37-4f5e-8a37-0f1a2b3c4d5e"}  # that of tests/wire.py
-    answer = httpx.Response(200, json={"success": True, "data": data, "requestId": "r"})
+    own = wallet(tenantId="0c9f8a34-5a37-4f5e-8a37-0f1a2b3c4d5e")  # that of tests/wire.py
+    answer = httpx.Response(200, json=envelope(own))
     transport = httpx.MockTransport(lambda _request: answer)
     with momopay.Client(KEY, base_url=base_url, budget=None, transport=transport) as client:
         journal.reconcile_all(client)

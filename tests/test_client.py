@@ -15,19 +15,14 @@ import httpx
 import pytest
 
 import momopay
-from bodies import envelope
+from bodies import balance
 from drivers import KEY, Driver, session_of
 from in_turn import in_turn
-from models.kit import BALANCE
 from momopay import AsyncClient, Client, ConfigurationError, FileRateBudget, Journal, MomoPayError, RateBudget
 from momopay._core.operation import Resource
 from momopay.types import SHARED_BUDGET
 
 BASE = "https://api.example/v1"
-
-
-def balance(_request: httpx.Request) -> httpx.Response:
-    return httpx.Response(200, json=envelope({**BALANCE.camel, "availableBalance": 5}))
 
 
 KINDS = in_turn("kind", [Client, AsyncClient])

@@ -22,7 +22,7 @@ from drivers import KEY, LOOPBACK, Driver, learn_key, session_of
 from durable.kit import long_ago
 from events_kit import Watcher
 from in_turn import in_turn
-from models.kit import ID, callback
+from models.kit import ID, callback_with
 from momopay import AsyncClient, CallbackError, Client, ConfigurationError, Journal, JournalState, OutcomeUnknownError
 from momopay._core.events import Observer, outcome_of
 from momopay._core.operation import as_operation, run_sync
@@ -134,7 +134,7 @@ def test_an_awaitable_is_not_awaited(caplog: pytest.LogCaptureFixture) -> None:
 def test_of_a_callback_that_anybody_may_have_sent_only_its_id_is_reported(outcome: Any) -> None:
     seen = list[Any]()
     operation = Observer(seen.append).start("callbacks.receive", iter([10.0, 12.5]).__next__)
-    operation.callback_received(callback(), None, 403, outcome)
+    operation.callback_received(callback_with(), None, 403, outcome)
     stated = "SUCCESS" if outcome in {"accepted", "duplicate"} else None
     (received,) = seen
     assert (received.transaction_id, received.transaction_status) == (ID, stated)
@@ -166,8 +166,8 @@ def test_events_that_were_held_back_come_in_their_order() -> None:
 
 
 def test_the_error_and_the_payment_of_an_outcome_are_those_of_its_call() -> None:
-    seen, outcome = list[Any](), SimpleNamespace(error=ValueError("no"), payment=callback().transaction)
-    for result in (outcome, callback(error="of the service", payment=7).transaction):
+    seen, outcome = list[Any](), SimpleNamespace(error=ValueError("no"), payment=callback_with().transaction)
+    for result in (outcome, callback_with(error="of the service", payment=7).transaction):
         Observer(seen.append).start("payouts.pay_all", lambda: 0.0).call_ended(None, result)
     ended = [(each.error, each.transaction_id, each.transaction_status) for each in seen]
     assert ended == [(ValueError, ID, "SUCCESS"), (None, ID, "SUCCESS")]
@@ -178,7 +178,7 @@ def test_a_phone_in_the_callers_text_is_masked() -> None:
     operation = Observer(seen.append).start("transactions.wait", lambda: 0.0)
     operation.wait_ended(PHONE, 1.0, 0, None, None)  # it read nothing
     operation.journal_changed("PAYOUT", PHONE, None, "SENDING")
-    operation.callback_received(callback(external_reference=PHONE))
+    operation.callback_received(callback_with(external_reference=PHONE))
     assert [seen[0].transaction_id, seen[1].reference, seen[2].reference] == ["2547*****678"] * 3
     assert (seen[1].old_state, seen[1].new_state) == (None, "SENDING")
 
@@ -238,7 +238,7 @@ def test_the_trace_of_an_observer_shows_no_secret(caplog: pytest.LogCaptureFixtu
 
 
 def confirm(client: Any) -> Any:
-    return client.transactions.confirm(callback(id=LOCAL_PHONE))
+    return client.transactions.confirm(callback_with(id=LOCAL_PHONE))
 
 
 @pytest.mark.parametrize("call", [partial(prompt, account_reference=LOCAL_PHONE), confirm], ids=["stk", "confirm"])

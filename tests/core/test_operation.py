@@ -13,13 +13,13 @@ from typing import Any
 import httpx
 import pytest
 
+from bodies import balance
 from drivers import KEY, Driver, session_of
 from momopay import APIConnectionError, AsyncClient, Client, ConfigurationError, Journal, RateBudget
 from momopay._core.operation import OperationIterator, run_sync
 from momopay._transport.attempt import NoReplyError
 from momopay.resources.stk import Stk
 from momopay.resources.wallet import Wallet
-from test_client import balance
 from test_redaction import PHONE, failing, shown
 
 BASE = "https://api.example/v1"

@@ -7,7 +7,8 @@ from typing import Any
 import httpx
 import pytest
 
-from bodies import transaction
+import bodies
+from bodies import envelope, transaction
 from drivers import KEY, LOOPBACK, session_of
 from in_turn import in_turn
 from momopay import Client, ProtocolError
@@ -20,9 +21,7 @@ NOW = datetime(2026, 11, 20, tzinfo=UTC)
 
 
 def page(next_cursor: str | None, *ids: str) -> TransactionPage:
-    overview: dict[str, Any] = {"total": 0, "completed": 0, "failed": 0, "pending": 0}
-    items = [transaction(each) for each in ids]
-    return TransactionPage.model_validate({"items": items, "overview": overview, "nextCursor": next_cursor})
+    return TransactionPage.model_validate(bodies.page([transaction(each) for each in ids], next_cursor))
 
 
 def walked(cursors: dict[str | None, str | None]) -> list[str | None]:
@@ -184,10 +183,9 @@ class Listed:
     def _respond(self, request: httpx.Request) -> httpx.Response:
         self.reads += 1
         number = int(request.url.params.get("cursor", "0"))
-        overview = {"total": 0, "completed": 0, "failed": 0, "pending": 0}
         more = str(number + 1) if number + 1 < len(self._pages) else None
-        data = {"items": self._pages[number], "overview": overview, "nextCursor": more}
-        return httpx.Response(200, json={"success": True, "data": data, "requestId": "r"}, headers=self._headers)
+        body = envelope(bodies.page(self._pages[number], more))
+        return httpx.Response(200, json=body, headers=self._headers)
 
     def search(self, *searched: Search, most: int = 100, **options: Any) -> list[Matches]:
         walk = PageWalk(lambda cursor: read_page(self._session, EVERYTHING, cursor), most=most)

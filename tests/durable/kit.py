@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from bodies import envelope
+from bodies import envelope, page, wallet
 from drivers import Driver
 from journal.constants import PHONE
 from journal.database_kit import execute
@@ -160,7 +160,7 @@ def requests(sandbox: Sandbox) -> list[str]:
     return [each for each in seen if each != KEY_CHECK]
 
 
-def record(**fields: Any) -> dict[str, Any]:
+def payout_record(**fields: Any) -> dict[str, Any]:
     """Make the service's record of the payout that `pay` makes, as of now."""
     now = datetime.now(UTC).isoformat()
     known = {"transactionId": "t-1", "type": "B2C", "status": "PENDING", "amount": 10, "phone": PHONE}
@@ -170,7 +170,7 @@ def record(**fields: Any) -> dict[str, Any]:
 def listed(reference: str = "r", *, age: timedelta = timedelta(0), **fields: Any) -> dict[str, Any]:
     """Make a record as the list shows it."""
     created = ago(age)
-    return record(**{"accountReference": reference, "createdAt": created, "updatedAt": created, **fields})
+    return payout_record(**{"accountReference": reference, "createdAt": created, "updatedAt": created, **fields})
 
 
 def ago(age: timedelta) -> str:
@@ -199,14 +199,14 @@ class Service:
     def respond(self, request: httpx.Request) -> httpx.Response:
         path = request.url.path.removeprefix("/v1")
         if f"{request.method} {path}" == KEY_CHECK:
-            return httpx.Response(200, json=balance())
+            return httpx.Response(200, json=envelope(wallet()))
         self.requests.append(f"{request.method} {path}")
         if request.method == "POST":
             return self.refusals.pop() if self.refusals else httpx.Response(201, json=envelope(self._initiation))
         if path == "/transactions":
             number = int(request.url.params.get("cursor", "0"))
             more = str(number + 1) if number + 1 < len(self._pages) else None
-            return httpx.Response(200, json=page(self._pages[number], more))
+            return httpx.Response(200, json=envelope(page(self._pages[number], more)))
         return httpx.Response(200, json=envelope(self._read)) if self._read else httpx.Response(self._status, text="<")
 
 
@@ -220,18 +220,6 @@ class Lanes(RateBudget):
     def reserve(self, now: float, lane: Lane, within: float = 0.0) -> float:
         self.taken.append(lane)
         return super().reserve(now, lane, within)
-
-
-def balance() -> dict[str, Any]:
-    """Make the response by which a journal learns whose key it is. This one does not show it."""
-    now = datetime.now(UTC).isoformat()
-    return envelope({"walletId": "w", "availableBalance": 0, "ledgerBalance": 0, "updatedAt": now})
-
-
-def page(items: Sequence[Any], more: str | None = None) -> dict[str, Any]:
-    """Make a page of the list."""
-    overview = {"total": 1, "completed": 1, "failed": 0, "pending": 0}
-    return envelope({"items": items, "overview": overview, "nextCursor": more})
 
 
 # Sweeps

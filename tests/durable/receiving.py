@@ -2,12 +2,10 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Coroutine, Generator, Mapping
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
 from functools import partial
 from http import HTTPStatus
-from pathlib import Path
-from sqlite3 import connect
 from typing import Any
 from urllib.parse import unquote
 
@@ -25,7 +23,7 @@ CALLBACK = parse_callback(BODY)
 QUERY = SIGNER.url("https://shop.example/momo", reference="SAL-1").partition("?")[2]
 
 
-class Handler:
+class CallbackHandler:
     """A handler that remembers what it was given, and raises what it is told to."""
 
     def __init__(self, *troubles: Exception) -> None:
@@ -47,7 +45,7 @@ class Handler:
         self.handle(payment)
 
 
-class Service:
+class ConfirmingService:
     """A service whose record says what `records` has, else, unless it is strict, what the latest callback said."""
 
     def __init__(self, *, is_strict: bool = False) -> None:
@@ -81,21 +79,25 @@ def record_like(stated: Mapping[str, Any]) -> dict[str, Any]:
 Receive = Callable[..., Callable[..., HTTPStatus]]
 
 
-def _options(service: Service | None, journal: Journal | None) -> tuple[Service, dict[str, Any]]:
-    service = service or Service()
+def _options(service: ConfirmingService | None, journal: Journal | None) -> tuple[ConfirmingService, dict[str, Any]]:
+    service = service or ConfirmingService()
     options: dict[str, Any] = {"base_url": "https://api.example/v1", "budget": None, "max_attempts": 1}
     return service, options | {"transport": service.transport, "journal": journal}
 
 
 def client_of(journal: Journal | None = None) -> Client:
     """A blocking client, which any event loop may use, of a service that confirms the callback."""
-    service = Service()
+    service = ConfirmingService()
     service.believe(BODY)
     return Client(KEY, base_url="https://api.example/v1", budget=None, transport=service.transport, journal=journal)
 
 
 def blocking(
-    handler: Handler, signer: Any, journal: Journal | None, on_event: Any = None, service: Service | None = None
+    handler: CallbackHandler,
+    signer: Any,
+    journal: Journal | None,
+    on_event: Any = None,
+    service: ConfirmingService | None = None,
 ) -> Callable[..., HTTPStatus]:
     """Receive as a blocking client does."""
     service, options = _options(service, journal)
@@ -125,7 +127,7 @@ def _run(receive: Callable[..., Coroutine[Any, Any, HTTPStatus]], *request: Any)
 
 
 def awaited(
-    handler: Handler, signer: Any, journal: Journal | None, *more: Any, **given: Any
+    handler: CallbackHandler, signer: Any, journal: Journal | None, *more: Any, **given: Any
 ) -> Callable[..., HTTPStatus]:
     """Receive as an async client does, with an async handler."""
     receive = to_receiver(handler.handle_async, journal, signer, *more, **given)
@@ -133,7 +135,7 @@ def awaited(
 
 
 def threaded(
-    handler: Handler, signer: Any, journal: Journal | None, *more: Any, **given: Any
+    handler: CallbackHandler, signer: Any, journal: Journal | None, *more: Any, **given: Any
 ) -> Callable[..., HTTPStatus]:
     """Receive as an async client does, with a blocking handler."""
     receive = to_receiver(handler.handle, journal, signer, *more, **given)
@@ -146,12 +148,3 @@ def unreachable(_payment: Payment) -> None:
 
 async def handle_later(_payment: Payment) -> None:
     await asyncio.sleep(0)
-
-
-@contextmanager
-def locked(database: Path) -> Generator[None]:
-    """Keep everybody else from writing."""
-    with closing(connect(database, isolation_level=None, check_same_thread=False)) as other:
-        other.execute("BEGIN IMMEDIATE")
-        yield
-        other.execute("ROLLBACK")

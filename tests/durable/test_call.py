@@ -16,6 +16,7 @@ import httpx
 import pytest
 
 import momopay
+from bodies import envelope, wallet
 from drivers import Drive, session_of
 from durable.kit import (
     BY_HAND,
@@ -26,14 +27,13 @@ from durable.kit import (
     Calls,
     Service,
     Shop,
-    balance,
     collect,
     listed,
     of_both_kinds,
     over_both_clients,
     pay,
     pay_all,
-    record,
+    payout_record,
     requests,
     with_each_client_and_database,
 )
@@ -299,7 +299,7 @@ def test_without_a_time_of_the_service_abandon_after_is_measured_by_this_machine
     drive: Drive, journal: Journal, unknown: dict[str, Any]
 ) -> None:
     read = listed(**ORDERS.fields, **unknown)
-    service = Service(record(**ORDERS.fields), read=read)
+    service = Service(payout_record(**ORDERS.fields), read=read)
 
     def respond(request: httpx.Request) -> httpx.Response:
         response = service.respond(request)
@@ -310,7 +310,7 @@ def test_without_a_time_of_the_service_abandon_after_is_measured_by_this_machine
     first = sdk(collect(journal))
     assert sdk(collect(journal, abandon_after=120)).transaction_id == first.transaction_id
     execute(journal, "UPDATE momopay_transactions SET sent_at = '2026-01-01T00:00:00+00:00'")
-    sdk = drive(transport=Service(record(transactionId="t-2", **ORDERS.fields), read=read).transport)
+    sdk = drive(transport=Service(payout_record(transactionId="t-2", **ORDERS.fields), read=read).transport)
     assert sdk(collect(journal, abandon_after=120)).transaction_id == "t-2"
 
 
@@ -357,7 +357,7 @@ def test_payments_from_all_of_anyios_threads_do_not_wait_for_each_other(shop: Sh
 
 
 def test_a_call_gives_up_waiting_for_another_sender_at_its_deadline(journal: Journal) -> None:
-    client, port = virtual_client(lambda _method, _path: (200, balance()), deadline=10.1)
+    client, port = virtual_client(lambda _method, _path: (200, envelope(wallet())), deadline=10.1)
     with lease_of(journal) as lease, stopped_clock():
         begin(journal, lease, "r", PAYOUT)
         with pytest.raises(OutcomeUnknownError, match="another call was still sending"):
@@ -390,9 +390,9 @@ def test_an_answer_that_was_lost_while_its_callback_came_is_no_error(
 
     def respond(request: httpx.Request) -> httpx.Response:
         if request.method != "POST":
-            return httpx.Response(200, json=balance())
+            return httpx.Response(200, json=envelope(wallet()))
         shown = {"status": "SUCCESS", "accountReference": "r", **calls.fields}
-        journal.settle(Transaction.model_validate(record(**shown)))
+        journal.settle(Transaction.model_validate(payout_record(**shown)))
         text = b"<html>" if answer == "lost" else b'{"success": true, "data": {"transactionId": "t-9"'
         return httpx.Response(200, content=text)
 

@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 import momopay
+from bodies import envelope, page, wallet
 from drivers import LOOPBACK, Drive
 from durable.kit import (
     CANCELLING,
@@ -19,23 +20,20 @@ from durable.kit import (
     Service,
     Shop,
     ago,
-    balance,
     collect,
     listed,
     long_ago,
     of_both_kinds,
     over_both_clients,
-    page,
     pay,
-    record,
+    payout_record,
     release,
     sweep,
 )
 from events_kit import Watcher
 from journal.constants import ACCEPTED, COLLECTION, NOT_SENT, PHONE, REFUSED, UNKNOWN
 from journal.database_kit import execute, just_before, store_of
-from journal.kit import begin, found, lease_of, put, state_of
-from journal.kit import record as record_outcome
+from journal.kit import begin, found, lease_of, put, record, state_of
 from momopay import Journal, JournalState, MomoPayError, OutcomeUnknownError, PollSchedule, RequestValidationError
 from momopay.durable.lookup import search_for
 from momopay.sandbox import Fault
@@ -81,7 +79,7 @@ def test_what_was_paid_is_returned_though_the_journal_cannot_be_written(
 def test_a_later_read_of_another_payment_makes_it_unresolved(
     drive: Drive, journal: Journal, mismatch: dict[str, Any], calls: Calls
 ) -> None:
-    service, seen = Service(record(**calls.fields), read=listed(**calls.fields | mismatch)), Watcher()
+    service, seen = Service(payout_record(**calls.fields), read=listed(**calls.fields | mismatch)), Watcher()
     sdk = drive(transport=service.transport, on_event=seen)
     sdk(calls.once(journal))
     with pytest.raises(OutcomeUnknownError, match="the service's record of transaction t-1 has another"):
@@ -135,7 +133,7 @@ def test_a_near_match_blocks_a_second_attempt_and_is_shown(
     """It has the reference, and another amount. tests/models has all that makes a match a near one."""
     put(journal, "r", state, calls.kind)
     fields: dict[str, Any] = {"type": calls.kind.transaction_type.value}
-    service, seen = Service(record(**fields), pages=[[listed(**fields, amount=11)]]), Watcher()
+    service, seen = Service(payout_record(**fields), pages=[[listed(**fields, amount=11)]]), Watcher()
     sdk = drive(transport=service.transport, on_event=seen)
     with pytest.raises(OutcomeUnknownError, match="has its reference") as caught:
         sdk(calls.once(journal, phone=PHONE, **({"abandon_after": 0.001} if calls is ORDERS else {})))
@@ -229,7 +227,7 @@ def test_what_a_search_shows_is_returned_though_the_journal_cannot_be_written(
 
 def test_an_unresolved_prompt_that_is_found_cancelled_is_followed_by_another(drive: Drive, journal: Journal) -> None:
     put(journal, "r", UNKNOWN, COLLECTION)
-    service = Service(record(transactionId="t-2", type="STK"), pages=[[listed(status="CANCELLED", type="STK")]])
+    service = Service(payout_record(transactionId="t-2", type="STK"), pages=[[listed(status="CANCELLED", type="STK")]])
     assert drive(transport=service.transport)(collect(journal, phone=PHONE)).transaction_id == "t-2"
     assert [each.status for each in found(journal).transactions] == ["CANCELLED", "PENDING"]
 
@@ -300,7 +298,7 @@ def test_the_id_of_a_broken_response_spares_a_search_if_it_is_that_of_the_paymen
 
 
 @pytest.mark.usefixtures("no_backoff")
-@pytest.mark.parametrize("broken", [BROKEN, record(transactionId=" "), record(transactionId="")])
+@pytest.mark.parametrize("broken", [BROKEN, payout_record(transactionId=" "), payout_record(transactionId="")])
 @pytest.mark.parametrize("status", [404, 500])
 def test_an_id_that_cannot_be_read_leaves_the_decision_to_the_list(
     drive: Drive, journal: Journal, status: int, broken: Any
@@ -361,7 +359,7 @@ def test_where_nothing_is_unresolved_nothing_is_searched(drive: Drive, journal: 
     with lease_of(journal) as lease:
         begin(journal, lease, "being sent")
         assert drive(transport=service.transport)(journal.reconcile_all) == []
-        record_outcome(journal, lease, REFUSED, "being sent")
+        record(journal, lease, REFUSED, "being sent")
     assert service.requests == []
 
 
@@ -379,7 +377,7 @@ def unresolved(journal: Journal) -> Journal:
 def test_what_the_list_does_not_show_is_released_and_may_be_sent(
     drive: Drive, unresolved: Journal, caplog: pytest.LogCaptureFixture
 ) -> None:
-    service, seen = Service(record(), pages=[[listed("another")], [listed("a third")]]), Watcher()
+    service, seen = Service(payout_record(), pages=[[listed("another")], [listed("a third")]]), Watcher()
     sdk = drive(transport=service.transport, on_event=seen)
     entry = sdk(release(unresolved))
     assert seen.changes() == ["UNKNOWN -> NOT_SENT"]
@@ -397,10 +395,10 @@ def test_a_search_of_a_long_list_says_how_to_give_it_more_time(client_kind: str,
 
     def answer(_method: str, path: str) -> tuple[int, Any]:
         if path in KEY_CHECK:
-            return 200, balance()
+            return 200, envelope(wallet())
         number = int(path.partition("cursor=")[2] or 0)
         rows = [listed("another", transactionId=f"t-{number}", age=timedelta(hours=number))]
-        return 200, page(rows, str(number + 1) if number < 99 else None)
+        return 200, envelope(page(rows, str(number + 1) if number < 99 else None))
 
     service: Any = answer
     sdk = Sdk(client_kind, service, budget=momopay.RateBudget(), deadline=60.0)
@@ -456,7 +454,7 @@ def test_what_is_accepted_or_absent_is_not_released_and_what_is_free_need_not_be
 def test_an_order_and_a_payout_with_one_reference_need_a_kind(drive: Drive, unresolved: Journal) -> None:
     put(unresolved, "r", UNKNOWN, COLLECTION)
     long_ago(unresolved)
-    sdk = drive(transport=Service(record(type="STK")).transport)
+    sdk = drive(transport=Service(payout_record(type="STK")).transport)
     with pytest.raises(ValueError, match="COLLECTION"):
         sdk(release(unresolved))
     assert sdk(release(unresolved, kind=COLLECTION)).kind is COLLECTION
@@ -492,7 +490,7 @@ def test_what_may_have_been_sent_at_any_time_is_sent_again_only_after_the_whole_
     put(journal, "r", REFUSED)
     execute(journal, f"UPDATE momopay_payments SET attempts = {attempts}")
     pages = [[listed("another", age=timedelta(days=days))] for days in (0, 3, 9)] + [[listed(age=timedelta(days=9))]]
-    service = Service(record(reference="r", transactionId="t-2"), pages=pages)
+    service = Service(payout_record(reference="r", transactionId="t-2"), pages=pages)
     sdk = drive(transport=service.transport)
     if attempts:
         with pytest.raises(OutcomeUnknownError, match="has its reference"):
@@ -511,7 +509,7 @@ def test_an_order_is_searched_for_since_its_first_attempt(drive: Drive, journal:
     execute(journal, f"UPDATE momopay_payments SET {earlier} = '{ago(first)}', clock_offset = 0")
     pages = [[listed("another", age=timedelta(hours=hours))] for hours in (0, 1, 4)]
     pages.append([listed(type="STK", age=first, transactionId="first")])
-    service = Service(record(type="STK", transactionId="second"), pages=pages)
+    service = Service(payout_record(type="STK", transactionId="second"), pages=pages)
     made = drive(transport=service.transport)(collect(journal, phone=PHONE))
     assert made.transaction_id == "first", service.requests
     assert service.sent == 0
@@ -535,7 +533,7 @@ def test_an_unread_item_that_may_be_the_payment_blocks_it(
     put(journal, "known", ACCEPTED, transaction_id="t-known")
     long_ago(journal)
     bad = listed(transactionId="t-9", phone=None) | item
-    service = Service(record(transactionId="t-new", reference="r"), pages=[[listed("another"), bad]])
+    service = Service(payout_record(transactionId="t-new", reference="r"), pages=[[listed("another"), bad]])
     sdk = drive(transport=service.transport)
     is_another = item in READABLE
     with nullcontext() if is_another and state is REFUSED else pytest.raises(OutcomeUnknownError) as caught:

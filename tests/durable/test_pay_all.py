@@ -13,9 +13,9 @@ import httpx
 import pytest
 
 import momopay
-from bodies import envelope, refusal
+from bodies import envelope, page, refusal, wallet
 from drivers import LOOPBACK, Drive, session_of
-from durable.kit import KEY_CHECK, PAYOUTS, Lanes, Service, Shop, balance, over_both_clients, page, record, requests
+from durable.kit import KEY_CHECK, PAYOUTS, Lanes, Service, Shop, over_both_clients, payout_record, requests
 from events_kit import Watcher
 from journal.constants import ACCEPTED, NOT_SENT, PHONE, REFUSED, UNKNOWN
 from journal.database_kit import execute, just_before
@@ -137,7 +137,7 @@ def test_what_every_payout_would_meet_stops_the_run(shop: Shop, change: dict[str
 def test_a_refusal_of_the_key_its_channel_its_wallet_or_its_rate_stops_the_run(
     drive: Drive, journal: Journal, status: int, code: str
 ) -> None:
-    service = Service(record())
+    service = Service(payout_record())
     service.refusals = [httpx.Response(status, json=refusal(code))]
     sdk = drive(transport=service.transport, max_attempts=1)
     (outcome,) = sdk.collect(lambda client: client.payouts.pay_all(items(3), journal=journal))
@@ -345,8 +345,8 @@ def accepting() -> Callable[[str, str], tuple[int, Any]]:
 
     def answer(method: str, path: str) -> tuple[int, Any]:
         if method == "GET":
-            return 200, balance() if KEY_CHECK.endswith(path) else page([])
-        return 201, envelope(record(transactionId=str(uuid4())))
+            return 200, envelope(wallet() if KEY_CHECK.endswith(path) else page([]))
+        return 201, envelope(payout_record(transactionId=str(uuid4())))
 
     return answer
 

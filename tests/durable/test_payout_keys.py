@@ -13,9 +13,9 @@ from unittest.mock import patch
 import httpx
 import pytest
 
-from bodies import envelope, refusal
+from bodies import envelope, page, refusal, wallet
 from drivers import Drive, Driver, unique_key
-from durable.kit import KEY_CHECK, balance, collect, over_both_clients, page, pay, pay_all, record, refund, release
+from durable.kit import KEY_CHECK, collect, over_both_clients, pay, pay_all, payout_record, refund, release
 from durable.kit import long_ago as leases_ended
 from journal.constants import ACCEPTED, NOT_SENT, PHONE, REFUSED, UNKNOWN
 from journal.database_kit import execute, store_of
@@ -26,11 +26,11 @@ from momopay.durable import call
 from momopay.journal.entries import Moment
 from momopay.journal.evidence import payout_key
 
-Trouble = Callable[["Service"], httpx.Response]
+Trouble = Callable[["KeyedService"], httpx.Response]
 TENANT = "0c9f8a34-5a37-4f5e-8a37-0f1a2b3c4d5e"
 
 
-class Service:
+class KeyedService:
     """A service in memory that honours keys, or ignores them. Each payout meets the next of its troubles, if any."""
 
     def __init__(self, *troubles: Trouble, honours: bool = True, tenant: str | None = TENANT) -> None:
@@ -48,12 +48,11 @@ class Service:
     def respond(self, request: httpx.Request) -> httpx.Response:
         path = request.url.path.removeprefix("/v1")
         if f"{request.method} {path}" == KEY_CHECK:
-            wallet = balance()
-            wallet["data"]["tenantId"] = self.tenant
-            return httpx.Response(200, json=wallet) if self.tenant else httpx.Response(403, json=refusal("FORBIDDEN"))
+            own = envelope(wallet(tenantId=self.tenant))
+            return httpx.Response(200, json=own) if self.tenant else httpx.Response(403, json=refusal("FORBIDDEN"))
         if path == "/transactions":
             shown = [] if self.hidden else [{**each, "accountReference": each["reference"]} for each in self.payments]
-            return httpx.Response(200, json=page(shown[::-1]))
+            return httpx.Response(200, json=envelope(page(shown[::-1])))
         if request.method == "GET":
             return httpx.Response(404, json=refusal("TRANSACTION_NOT_FOUND"))
         self._request = request
@@ -66,23 +65,23 @@ class Service:
         made = self._by_key.get(key) if self.honours else None
         if made is None:
             fields = {"reference": body["reference"], "amount": body["amount"], "phone": body["phone"]}
-            made = record(transactionId=f"t-{len(self.payments) + 1}", tenantId=self.tenant or TENANT, **fields)
+            made = payout_record(transactionId=f"t-{len(self.payments) + 1}", tenantId=self.tenant or TENANT, **fields)
             self.payments.append(made)
             self._by_key[key] = made
         return httpx.Response(201, json=envelope({**made, **differing}))
 
 
-def lost(service: Service) -> httpx.Response:
+def lost(service: KeyedService) -> httpx.Response:
     """The request never reached the service, which nobody can know."""
     raise httpx.ReadError("cut")
 
 
-def made_and_lost(service: Service) -> httpx.Response:
+def made_and_lost(service: KeyedService) -> httpx.Response:
     service.pay()
     raise httpx.ReadError("cut")
 
 
-def unsent(service: Service) -> httpx.Response:
+def unsent(service: KeyedService) -> httpx.Response:
     raise httpx.ConnectError("refused")
 
 
@@ -121,7 +120,7 @@ def test_a_key_is_short_ascii_and_differs_with_each_field() -> None:
 def test_two_journals_send_one_key_and_pay_once_where_it_is_honoured(
     drive: Drive, journals: tuple[Journal, Journal]
 ) -> None:
-    service = Service()
+    service = KeyedService()
     service.hidden = True
     one, two = journals
     first = drive(api_key=unique_key(), transport=service.transport)(pay(one, amount=100, phone="0712 345 678"))
@@ -135,7 +134,7 @@ def test_two_journals_send_one_key_and_pay_once_where_it_is_honoured(
 @pytest.mark.parametrize("trouble", [unsent, answers(429, "RATE_LIMIT_EXCEEDED")])
 @over_both_clients
 def test_what_repeats_an_attempt_keeps_its_key(drive: Drive, journal: Journal, trouble: Trouble) -> None:
-    service = Service(trouble, trouble)
+    service = KeyedService(trouble, trouble)
     sdk = drive(transport=service.transport, max_attempts=1)
     for _ in range(2):
         with pytest.raises(MomoPayError):
@@ -147,7 +146,7 @@ def test_what_repeats_an_attempt_keeps_its_key(drive: Drive, journal: Journal, t
 
 @over_both_clients
 def test_what_follows_a_definite_refusal_is_another_attempt(drive: Drive, journals: tuple[Journal, Journal]) -> None:
-    service = Service(answers(402, "INSUFFICIENT_FUNDS"), answers(429, "RATE_LIMIT_EXCEEDED"))
+    service = KeyedService(answers(402, "INSUFFICIENT_FUNDS"), answers(429, "RATE_LIMIT_EXCEEDED"))
     sdk = drive(transport=service.transport)
     for each in journals:
         if each is journals[0]:
@@ -160,7 +159,7 @@ def test_what_follows_a_definite_refusal_is_another_attempt(drive: Drive, journa
 
 
 def test_a_release_is_no_refusal(drive: Drive, journal: Journal) -> None:
-    service = Service(made_and_lost)
+    service = KeyedService(made_and_lost)
     sdk = drive(transport=service.transport)
     with pytest.raises(OutcomeUnknownError):
         sdk(pay(journal))
@@ -174,7 +173,7 @@ def test_a_release_is_no_refusal(drive: Drive, journal: Journal) -> None:
 
 @over_both_clients
 def test_payrolls_and_refunds_send_keys_and_nothing_else_does(drive: Drive, journal: Journal) -> None:
-    service = Service()
+    service = KeyedService()
     sdk = drive(transport=service.transport)
     sdk.collect(pay_all(journal, "a", "b"))
     put_collection(journal)
@@ -189,7 +188,7 @@ def test_payrolls_and_refunds_send_keys_and_nothing_else_does(drive: Drive, jour
 def test_a_key_that_may_not_read_the_wallet_derives_the_same_from_any_journal(
     drive: Drive, journals: tuple[Journal, Journal], tmp_path: Path
 ) -> None:
-    service = Service(tenant=None)
+    service = KeyedService(tenant=None)
     sdk = drive(transport=service.transport)
     one, two = journals
     for each, references in ((one, "ab"), (two, "b")):
@@ -208,7 +207,7 @@ def test_a_key_that_may_not_read_the_wallet_derives_the_same_from_any_journal(
 
 
 def test_an_anonymised_entry_has_no_key_from_which_to_guess_the_phone(drive: Drive, journal: Journal) -> None:
-    service = Service(answers(402, "INSUFFICIENT_FUNDS"))
+    service = KeyedService(answers(402, "INSUFFICIENT_FUNDS"))
     with pytest.raises(MomoPayError):
         drive(transport=service.transport)(pay(journal))
     assert found(journal).idempotency_key
@@ -234,9 +233,9 @@ def aged(journal: Journal, seconds: float, *, machine: str | None = None, servic
     execute(journal, f"UPDATE momopay_payments SET key_since = '{older}'")
 
 
-def in_doubt(drive: Drive, journal: Journal, *troubles: Trouble, honours: bool = True) -> tuple[Service, Driver]:
+def in_doubt(drive: Drive, journal: Journal, *troubles: Trouble, honours: bool = True) -> tuple[KeyedService, Driver]:
     """Lose the answer to a payout, then return a client of the next process, and the service with more troubles."""
-    service = Service(lost, honours=honours)
+    service = KeyedService(lost, honours=honours)
     with pytest.raises(OutcomeUnknownError):
         drive(transport=service.transport)(pay(journal))
     service.troubles = list(troubles)
@@ -249,7 +248,7 @@ def in_doubt(drive: Drive, journal: Journal, *troubles: Trouble, honours: bool =
 def test_a_payout_in_doubt_is_searched_for_and_sent_again_with_its_key(
     drive: Drive, journal: Journal, trouble: Trouble, *, hidden: bool
 ) -> None:
-    service = Service(trouble)
+    service = KeyedService(trouble)
     service.hidden = hidden
     paid = drive(transport=service.transport, payout_keys=True)(pay(journal, description="May"))
     assert (paid.transaction_id, len(service.payments), state_of(journal)) == ("t-1", 1, ACCEPTED)
@@ -286,7 +285,7 @@ def test_without_payout_keys_nothing_is_sent_again(drive: Drive, journal: Journa
 
 
 def test_where_the_claim_is_not_true_a_payout_is_made_twice(drive: Drive, journal: Journal) -> None:
-    service = Service(made_and_lost, honours=False)
+    service = KeyedService(made_and_lost, honours=False)
     service.hidden = True
     drive(transport=service.transport, payout_keys=True)(pay(journal))
     assert len(service.payments) == 2
@@ -351,7 +350,7 @@ def test_an_answer_with_another_payment_is_a_contradiction_and_ends_all_repeats(
 @pytest.mark.parametrize("differing", [{"amount": 11}, {"phone": "254700000001"}, {"type": "STK"}])
 def test_a_near_match_blocks_a_repeat(drive: Drive, journal: Journal, differing: dict[str, Any]) -> None:
     service, sdk = in_doubt(drive, journal)
-    service.payments.append(record(reference="r", **differing))
+    service.payments.append(payout_record(reference="r", **differing))
     with pytest.raises(OutcomeUnknownError) as caught:
         sdk(pay(journal))
     assert caught.value.near_matches
@@ -362,7 +361,7 @@ def test_what_the_list_puts_in_doubt_is_not_sent_again_when_the_list_forgets_it(
     service, sdk = in_doubt(drive, journal)
     leases_ended(journal)
     sdk(release(journal))
-    service.payments.append(record(reference="r", amount=11))
+    service.payments.append(payout_record(reference="r", amount=11))
     for hidden in (False, True):
         service.hidden = hidden
         with pytest.raises(OutcomeUnknownError):
@@ -371,7 +370,7 @@ def test_what_the_list_puts_in_doubt_is_not_sent_again_when_the_list_forgets_it(
 
 
 def test_what_a_later_read_contradicts_is_not_sent_again(drive: Drive, journal: Journal) -> None:
-    service = Service()
+    service = KeyedService()
     sdk = drive(transport=service.transport, payout_keys=True)
     sdk(pay(journal))
     service.hidden = True
@@ -387,13 +386,13 @@ def test_a_duplicate_key_means_that_it_was_sent(
     drive: Drive, journal: Journal, tmp_path: Path, *, payout_keys: bool
 ) -> None:
     duplicate = answers(409, "DUPLICATE_IDEMPOTENCY_KEY")
-    service = Service(duplicate, duplicate)
+    service = KeyedService(duplicate, duplicate)
     sdk = drive(transport=service.transport, payout_keys=payout_keys)
     for _ in range(2):
         with pytest.raises(OutcomeUnknownError):
             sdk(pay(journal))
     assert (len(service.keys), state_of(journal)) == (1, UNKNOWN)
-    service.payments.append(record(reference="r"))
+    service.payments.append(payout_record(reference="r"))
     assert sdk(pay(journal)).transaction_id == "t-1"
     # Another journal finds it at once.
     service.troubles = [duplicate]
@@ -402,7 +401,7 @@ def test_a_duplicate_key_means_that_it_was_sent(
 
 
 def test_what_another_call_sends_is_not_sent_beside_it(drive: Drive, journal: Journal) -> None:
-    service = Service()
+    service = KeyedService()
     sdk = drive(transport=service.transport, payout_keys=True)
     with lease_of(journal) as lease, patch.object(call, "_PAUSE", 100.0):  # longer than the deadline
         begin(journal, lease, idempotency_key="k", key_since=str(Moment("m", 0.0, None)))
@@ -421,7 +420,7 @@ def test_a_repeated_request_that_gives_up_before_it_is_sent_leaves_the_payout_in
 
 
 def test_prompts_have_no_key_and_are_not_repeated(drive: Drive, journal: Journal) -> None:
-    service = Service(lost)
+    service = KeyedService(lost)
     sdk = drive(transport=service.transport, payout_keys=True)
     for _ in range(2):
         with pytest.raises(OutcomeUnknownError):

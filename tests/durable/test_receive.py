@@ -22,9 +22,9 @@ from durable.receiving import (
     CALLBACK,
     QUERY,
     SIGNER,
-    Handler,
+    CallbackHandler,
+    ConfirmingService,
     Receive,
-    Service,
     blocking,
     handle_later,
     record_like,
@@ -33,7 +33,7 @@ from durable.receiving import (
 from events_kit import Watcher
 from in_turn import in_turn
 from journal.constants import ACCEPTED, PHONE, REFUSED, UNKNOWN
-from journal.database_kit import before_each, execute, in_threads
+from journal.database_kit import before_each, execute, in_threads, locked
 from journal.kit import found, put, put_collection, state_of
 from journal.records import callback_body, payout
 from momopay import BudgetExhaustedError, CallbackError, CallbackMismatchError, EntryKind, Journal, Payment
@@ -51,7 +51,7 @@ FORGED = [
 
 def received(body: bytes | dict[str, Any], *options: Any, query: str = QUERY) -> tuple[int, list[str]]:
     """Return the status of the response to a callback, and the ends that were handled."""
-    handler = Handler()
+    handler = CallbackHandler()
     sent = body if isinstance(body, bytes) else json.dumps(body).encode()
     return blocking(handler, *options)(query, sent), handler.ends
 
@@ -59,7 +59,7 @@ def received(body: bytes | dict[str, Any], *options: Any, query: str = QUERY) ->
 @each_way
 @in_turn("query", FORGED)
 def test_a_forged_url_is_403_and_costs_no_request(way: Receive, query: str, caplog: pytest.LogCaptureFixture) -> None:
-    handler, service = Handler(), Service()
+    handler, service = CallbackHandler(), ConfirmingService()
     receive = way(handler, SIGNER, None, service=service)
     assert receive(query, BODY) == 403
     assert receive(query, b"not even a callback") == (400 if OTHERS in query else 403)
@@ -72,7 +72,7 @@ def test_a_forged_url_is_403_and_costs_no_request(way: Receive, query: str, capl
 def test_nothing_in_a_request_raises(text: Any) -> None:
     for signer in (SIGNER, None):
         assert received(b"{", signer, None, query=text)[0] == (403 if signer else 400)
-        assert blocking(Handler(), signer, None)(text, text) == (403 if signer else 400)
+        assert blocking(CallbackHandler(), signer, None)(text, text) == (403 if signer else 400)
 
 
 def test_a_reference_in_another_unicode_form_is_the_same(journal: Journal) -> None:
@@ -89,7 +89,7 @@ def test_a_callback_of_another_reference_than_its_url_is_403(reference: str | No
 
 def test_the_id_of_a_callback_writes_no_line_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
     body = callback_body("SAL-1", id=f"x\nCRITICAL {PHONE}")
-    assert blocking(Handler(CallbackError("no")), None, None)("", json.dumps(body).encode()) == 503
+    assert blocking(CallbackHandler(CallbackError("no")), None, None)("", json.dumps(body).encode()) == 503
     assert "x\\nCRITICAL 2547*****678" in caplog.text
 
 
@@ -112,7 +112,7 @@ def test_an_end_whose_handler_failed_is_recorded_and_comes_again(
 ) -> None:
     caplog.set_level(logging.WARNING, "momopay")
     put(journal, "SAL-1", UNKNOWN)
-    handler = Handler(trouble)
+    handler = CallbackHandler(trouble)
     receive = way(handler, SIGNER, journal)
     assert receive(QUERY, BODY) == status
     assert found(journal, "SAL-1").status == "SUCCESS"
@@ -130,7 +130,7 @@ def test_an_end_whose_handler_failed_is_recorded_and_comes_again(
 def test_what_a_handler_gets_is_the_payment_as_the_journal_has_it_now(way: Receive, journal: Journal) -> None:
     put(journal, "INV-1", kind=EntryKind.COLLECTION, amount=10, transaction_id="the-id")
     execute(journal, "UPDATE momopay_payments SET metadata = '{\"cart\": 7}'")
-    handler, service = Handler(), Service()
+    handler, service = CallbackHandler(), ConfirmingService()
     receive = way(handler, None, journal, service=service)
     order = callback_body("INV-1", type="STK", momo_receipt="QK12", transaction_fee=3)
     assert receive("", json.dumps(order).encode()) == 200
@@ -150,7 +150,7 @@ def test_what_a_handler_gets_is_the_payment_as_the_journal_has_it_now(way: Recei
 
 @each_way
 def test_an_end_that_no_entry_knows_is_handled_once(way: Receive, journal: Journal) -> None:
-    handler = Handler()
+    handler = CallbackHandler()
     receive = way(handler, None, journal)
     body = json.dumps(callback_body("METER-1", "link", type="STK", momo_receipt="QK12")).encode()
     assert [receive("", body) for _ in range(3)] == [200] * 3
@@ -160,7 +160,7 @@ def test_an_end_that_no_entry_knows_is_handled_once(way: Receive, journal: Journ
 
 
 def test_without_a_journal_each_delivery_is_handled() -> None:
-    handler = Handler()
+    handler = CallbackHandler()
     receive = blocking(handler, None, None)
     assert [receive("", BODY) for _ in range(2)] == [200, 200]
     assert handler.ends == ["the-id SUCCESS"] * 2
@@ -170,7 +170,7 @@ def test_without_a_journal_each_delivery_is_handled() -> None:
 @pytest.mark.parametrize("url", ["sqlite", "postgresql"], indirect=True)
 def test_of_many_copies_at_once_one_is_handled(way: Receive, journal: Journal) -> None:
     put(journal, "SAL-1", UNKNOWN)
-    handler = Handler(RuntimeError("the first fails"))
+    handler = CallbackHandler(RuntimeError("the first fails"))
     receive = way(handler, SIGNER, journal)
 
     def deliver() -> int:
@@ -187,7 +187,7 @@ def test_of_many_copies_at_once_one_is_handled(way: Receive, journal: Journal) -
 @pytest.mark.parametrize("first", ["callback", "sweep"])
 def test_an_end_is_delivered_once_in_either_order_of_callback_and_sweep(journal: Journal, first: str) -> None:
     put(journal, "SAL-1", transaction_id="the-id")
-    handler, service = Handler(), Service()
+    handler, service = CallbackHandler(), ConfirmingService()
     now = datetime.now(UTC).isoformat()
     service.records["the-id"] = transaction("the-id", "SUCCESS", type="B2C", amount=10, accountReference="SAL-1")
     service.records["the-id"] |= {"createdAt": now, "updatedAt": now}
@@ -243,7 +243,7 @@ def test_a_callback_survives_a_full_disk(way: Receive, write: str, before: Any, 
     """Nothing is handled before it is recorded; what was handled and could not be marked is handled again."""
     put(journal, "SAL-1", UNKNOWN)
     execute(journal, f"CREATE TRIGGER full BEFORE {write} BEGIN SELECT RAISE(ABORT, 'full'); END")
-    handler = Handler()
+    handler = CallbackHandler()
     receive = way(handler, SIGNER, journal)
     assert receive(QUERY, BODY) == 503
     assert (len(handler.calls), state_of(journal, "SAL-1")) == (int(before is ACCEPTED), before)
@@ -265,7 +265,7 @@ def test_what_a_callback_lacks_is_read(missing: list[str], journal: Journal) -> 
 @pytest.mark.parametrize("signer", [SIGNER, None])
 @pytest.mark.parametrize("fields", [{"amount": 11}, {"phone_number": "254712345679"}, {"amount": 11, "type": None}])
 def test_what_contradicts_its_entry_is_not_handled(fields: dict[str, Any], signer: Any, journal: Journal) -> None:
-    entry, handler, service = put(journal, "SAL-1", transaction_id="the-id"), Handler(), Service()
+    entry, handler, service = put(journal, "SAL-1", transaction_id="the-id"), CallbackHandler(), ConfirmingService()
     receive = blocking(handler, signer, journal, service=service)
     assert receive(QUERY, json.dumps(callback_body("SAL-1", **fields)).encode()) == 503
     assert len(service.requests) == (0 if signer else 1)  # a signed one is compared first
@@ -280,7 +280,7 @@ def test_a_signed_callback_of_the_transaction_of_another_reference_is_refused(jo
 
 
 def test_another_body_under_a_key_that_was_handled_settles_nothing(journal: Journal) -> None:
-    service, handler = Service(), Handler()
+    service, handler = ConfirmingService(), CallbackHandler()
     receive = blocking(handler, SIGNER, journal, service=service)
     assert receive(QUERY, BODY) == 200
     service.records["the-id"] = record_like(json.loads(BODY)["transaction"])
@@ -332,7 +332,7 @@ def test_what_is_async_is_awaited(handler: Any, journal: Journal) -> None:
 
 
 def test_a_result_that_must_be_awaited_is_not_acknowledged(caplog: pytest.LogCaptureFixture, journal: Journal) -> None:
-    class Forgetful(Handler):
+    class Forgetful(CallbackHandler):
         def handle(self, payment: Payment) -> Any:
             return handle_later(payment)
 
@@ -372,10 +372,10 @@ def test_a_cancelled_handler_releases_its_end(journal: Journal) -> None:
 
 
 def test_cancelled_before_the_handler_nothing_is_handled_or_held(journal: Journal, tmp_path: Path) -> None:
-    handler = Handler()
+    handler = CallbackHandler()
 
     async def main() -> None:
-        with receiving.locked(tmp_path / "journal.db"):
+        with locked(f"sqlite:///{tmp_path / 'journal.db'}"):
             task = asyncio.create_task(to_receiver(handler.handle_async, journal)())
             await asyncio.sleep(0.1)
             task.cancel()
@@ -393,7 +393,7 @@ def test_cancelled_before_the_handler_nothing_is_handled_or_held(journal: Journa
 @pytest.mark.parametrize("blocks", [False, True])
 def test_cancelled_after_the_handler_what_was_handled_counts(journal: Journal, tmp_path: Path, blocks: bool) -> None:
     async def main() -> None:
-        lock, handled, go = receiving.locked(tmp_path / "journal.db"), asyncio.Event(), threading.Event()
+        lock, handled, go = locked(f"sqlite:///{tmp_path / 'journal.db'}"), asyncio.Event(), threading.Event()
         loop = asyncio.get_running_loop()
 
         async def handle(_payment: Payment) -> None:
@@ -433,7 +433,7 @@ def seen() -> Watcher:
 @pytest.mark.parametrize("known", [None, CALLBACK.transaction_id], ids=["unknown", "accepted"])
 def test_the_events_of_a_callback(way: Receive, journal: Journal, seen: Watcher, known: str | None) -> None:
     put(journal, "SAL-1", before := ACCEPTED if known else UNKNOWN, transaction_id=known)
-    receive = way(Handler(), SIGNER, journal, seen)
+    receive = way(CallbackHandler(), SIGNER, journal, seen)
     assert receive(QUERY, BODY) == 200
     changed, received = seen.events
     assert isinstance(changed, JournalChanged)
@@ -454,7 +454,7 @@ def test_the_events_of_a_callback(way: Receive, journal: Journal, seen: Watcher,
 @each_way
 def test_the_events_of_refusals(way: Receive, journal: Journal, seen: Watcher) -> None:
     put(journal, "SAL-1", UNKNOWN)
-    handler = Handler()
+    handler = CallbackHandler()
     receive = way(handler, SIGNER, journal, seen)
     receive("", BODY)
     receive(QUERY, b"{")
@@ -477,7 +477,9 @@ def test_the_events_of_refusals(way: Receive, journal: Journal, seen: Watcher) -
 @each_way
 def test_the_events_of_a_handler_that_fails(way: Receive, journal: Journal, seen: Watcher) -> None:
     mismatch = CallbackMismatchError("another amount", transaction_id="x", fields=["amount"])
-    receive = way(Handler(ValueError(PHONE), mismatch, CallbackError("do not act on it")), SIGNER, journal, seen)
+    receive = way(
+        CallbackHandler(ValueError(PHONE), mismatch, CallbackError("do not act on it")), SIGNER, journal, seen
+    )
     assert [receive(QUERY, BODY) for _ in range(4)] == [500, 503, 503, 200]
     assert seen.take() == [
         "CallbackReceived failed ValueError",
@@ -489,10 +491,10 @@ def test_the_events_of_a_handler_that_fails(way: Receive, journal: Journal, seen
 
 def test_no_phone_is_shown_that_a_forger_states(seen: Watcher) -> None:
     forged = json.dumps(callback_body(PHONE, PHONE, PHONE)).encode()
-    service = Service()
-    assert blocking(Handler(), None, None, seen, service)("", forged) == 200  # no end: not handled
+    service = ConfirmingService()
+    assert blocking(CallbackHandler(), None, None, seen, service)("", forged) == 200  # no end: not handled
     service.records[PHONE] = transaction(PHONE, "SUCCESS", amount=7)
-    assert blocking(Handler(), None, None, seen, service)("", forged) == 503
+    assert blocking(CallbackHandler(), None, None, seen, service)("", forged) == 503
     event = seen.of(CallbackReceived)[-1]
     assert (event.reference, event.transaction_id, event.transaction_status) == ("2547*****678", "2547*****678", None)
 

@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 import momopay
-from bodies import envelope, refusal
+from bodies import envelope, refusal, wallet
 from campaign.clocks import MachineClock, own_time
 from drivers import KEY, LOOPBACK, Drive, Driver, hasty
 from durable.kit import (
@@ -30,7 +30,6 @@ from durable.kit import (
     Lanes,
     Service,
     Shop,
-    balance,
     collect,
     initiate,
     listed,
@@ -39,7 +38,7 @@ from durable.kit import (
     over_both_clients,
     pay,
     pay_all,
-    record,
+    payout_record,
     refund,
     release,
     requests,
@@ -122,7 +121,7 @@ def test_an_acceptance_of_another_payment_is_not_believed(drive: Drive, url: str
     for number, mismatch in enumerate(mismatches):
         with Journal(url, account=f"shop {number}") as journal:
             put(journal, "another", ACCEPTED, transaction_id="t-other")
-            service = Service(record(**calls.fields | mismatch), pages=[[listed(**calls.fields)]])
+            service = Service(payout_record(**calls.fields | mismatch), pages=[[listed(**calls.fields)]])
             sdk, begun = drive(transport=service.transport), datetime.now(UTC)
             with pytest.raises(OutcomeUnknownError) as caught:
                 sdk(calls.once(journal))
@@ -144,7 +143,7 @@ def test_an_answer_with_the_transaction_of_an_earlier_prompt_is_not_believed(
 ) -> None:
     """Also if that one is open, and abandoned. A new one that a read showed before the answer came is believed."""
     put(journal, "r", ACCEPTED, COLLECTION, transaction_id="t-1", status=status)
-    service = Service(record(transactionId=answered, type="STK"), read=listed(type="STK", status=status))
+    service = Service(payout_record(transactionId=answered, type="STK"), read=listed(type="STK", status=status))
 
     def respond(request: httpx.Request) -> httpx.Response:
         if request.method == "POST" and answered == "t-2":
@@ -202,7 +201,7 @@ def test_a_limit_that_came_after_the_commit_is_searched_for_before_the_next_send
     drive: Drive, journal: Journal, status: int, executed: bool
 ) -> None:
     """A proxy answered for the service, which had executed the payout, or not; then it is sent within the call."""
-    service = Service(record(), pages=[[listed()] if executed else []])
+    service = Service(payout_record(), pages=[[listed()] if executed else []])
     service.refusals = [limit(status)]
     assert drive(transport=service.transport)(pay(journal)).is_new is not executed
     assert (found(journal).state, found(journal).attempts) == (ACCEPTED, 1 if executed else 2)
@@ -216,7 +215,7 @@ def test_a_limit_that_came_after_the_commit_is_searched_for_before_the_next_send
 def test_a_limit_is_waited_for_if_it_ends_within_the_call(
     drive: Drive, journal: Journal, pause: int, attempts: int, max_wait: float | None, is_sent: bool
 ) -> None:
-    service = Service(record(), pages=[[]])
+    service = Service(payout_record(), pages=[[]])
     service.refusals = [limit(429, limit=60, remaining=0, resetInSeconds=pause)]
     seen, begun = Watcher(), time.monotonic()
     sdk = drive(transport=service.transport, deadline=10, max_attempts=attempts, max_wait=max_wait, on_event=seen)
@@ -256,7 +255,7 @@ def test_a_key_that_may_not_read_the_wallet_may_pay(
     """Its first payment shows whose it is."""
     if state is not None:  # tried before, with another key
         put(journal, "r", state)
-    service = Service(record(tenantId="ours"))
+    service = Service(payout_record(tenantId="ours"))
 
     def respond(request: httpx.Request) -> httpx.Response:
         is_check = KEY_CHECK.endswith(request.url.path.removeprefix("/v1"))
@@ -267,7 +266,7 @@ def test_a_key_that_may_not_read_the_wallet_may_pay(
     assert execute(journal, "SELECT tenant_id FROM momopay_accounts") == [("ours" if is_sent else None,)]
     assert "does not belong" not in caplog.text
     if is_sent:
-        service = Service(record(tenantId="theirs", transactionId="t-2"))
+        service = Service(payout_record(tenantId="theirs", transactionId="t-2"))
         drive(transport=httpx.MockTransport(respond), api_key="pk_test_of_another")(pay(journal, "s"))
         assert "'s' was sent by tenant theirs, to which the journal does not belong" in caplog.text
 
@@ -277,7 +276,7 @@ def test_a_key_that_may_not_read_the_wallet_may_pay(
 
 def test_a_lease_outlasts_the_deadline_of_its_call(drive: Drive, journal: Journal) -> None:
     ends: list[float] = []
-    service = Service(record())
+    service = Service(payout_record())
 
     def look_at_the_lease(request: httpx.Request) -> httpx.Response:
         if request.method == "POST":
@@ -296,7 +295,7 @@ def test_the_offset_is_that_of_the_clock_that_dated_the_attempt(drive: Drive, jo
 
     def respond(request: httpx.Request) -> httpx.Response:
         if request.method != "POST":
-            return httpx.Response(200, json=balance())
+            return httpx.Response(200, json=envelope(wallet()))
         clocks.ahead = 0.0
         return httpx.Response(500, headers={"date": format_datetime(datetime.now(UTC), usegmt=True)})
 
@@ -309,7 +308,7 @@ def test_a_call_that_waits_for_the_budget_writes_nothing_yet(journal: Journal) -
     """So a process that is killed in a long queue leaves nothing unresolved."""
 
     def answer(method: str, _path: str) -> tuple[int, Any]:
-        return (201, envelope(record())) if method == "POST" else (200, balance())
+        return (201, envelope(payout_record())) if method == "POST" else (200, envelope(wallet()))
 
     client, port = virtual_client(answer, budget=RateBudget(1, 5.0))
     journal.reconcile_all(client)  # learns whose key it is
@@ -334,7 +333,7 @@ def test_a_refund_has_one_deadline(journal: Journal, was_refused: bool) -> None:
     paid = envelope(listed("o", transactionId="o-0", type="STK", amount=100, status="SUCCESS"))
 
     def answer(_method: str, path: str) -> tuple[int, Any]:
-        return 200, balance() if path in KEY_CHECK else paid
+        return 200, envelope(wallet()) if path in KEY_CHECK else paid
 
     client, port = virtual_client(answer, budget=RateBudget(1, 5.0), deadline=8.0)
     with pytest.raises(momopay.BudgetExhaustedError):
@@ -347,7 +346,7 @@ def test_a_refund_has_one_deadline(journal: Journal, was_refused: bool) -> None:
 def test_a_call_that_has_begun_records_its_outcome_in_a_journal_that_was_closed(
     drive: Drive, journal: Journal, url: str, moment: str
 ) -> None:
-    service = Service(record())
+    service = Service(payout_record())
 
     def close() -> None:
         journal.close()
@@ -375,7 +374,7 @@ def test_a_call_that_has_begun_records_its_outcome_in_a_journal_that_was_closed(
 
 def test_a_slot_is_not_kept_while_a_row_that_has_changed_is_searched_for(drive: Drive, journal: Journal) -> None:
     lanes, seen = Lanes(), Watcher()
-    sdk = drive(transport=Service(record()).transport, budget=lanes, on_event=seen)
+    sdk = drive(transport=Service(payout_record()).transport, budget=lanes, on_event=seen)
     sdk(journal.reconcile_all)
     lanes.taken.clear()
     with just_before("BEGIN", journal, lambda: put(journal, "r", REFUSED)):
@@ -408,7 +407,7 @@ def test_a_cancelled_call_stays_cancelled_and_its_payment_is_found(shop: Shop, c
 
 def test_a_coroutine_that_is_discarded_while_it_is_sent_leaves_the_outcome_unknown(journal: Journal) -> None:
     """As one whose event loop has ended: it cannot await any more."""
-    service, sent = Service(record()), list[httpx.Request]()
+    service, sent = Service(payout_record()), list[httpx.Request]()
 
     async def hang(request: httpx.Request) -> httpx.Response:
         if request.method == "POST":
@@ -479,7 +478,7 @@ def test_an_interrupt_while_it_is_sent_leaves_the_outcome_unknown(
     drive: Drive, journal: Journal, change: str, undo: str | None
 ) -> None:
     """And reports that, unless another call has the row by now, or the journal cannot be written."""
-    service, seen = Service(record()), Watcher()
+    service, seen = Service(payout_record()), Watcher()
 
     def interrupt(request: httpx.Request) -> httpx.Response:
         if request.method == "POST":

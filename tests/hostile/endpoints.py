@@ -33,12 +33,12 @@ class Call:
         return self.name
 
 
-def normal(method: str, path: str) -> Any:
+def data_of(method: str, path: str) -> Any:
     return dict(wire.record_for(wire.Request(method, path, {}, b"", 0.0)))
 
 
-TRANSACTION = normal("POST", "/payments/stk")
-CHANNEL = normal("GET", "/payment-wallet/channels/c")
+TRANSACTION = data_of("POST", "/payments/stk")
+CHANNEL = data_of("GET", "/payment-wallet/channels/c")
 PAGE: Any = {
     "items": [TRANSACTION],
     "overview": {"total": 1, "completed": 0, "failed": 0, "pending": 1},
@@ -47,7 +47,7 @@ PAGE: Any = {
 
 ONCE: dict[str, Any] = {"needs_reconciliation": True, "once": True}
 STK = Call("stk", kit.initiate_stk, TRANSACTION, **ONCE)
-PAYOUT = Call("payout", kit.initiate_payout, normal("POST", "/b2c/payouts"), **ONCE)
+PAYOUT = Call("payout", kit.initiate_payout, data_of("POST", "/b2c/payouts"), **ONCE)
 TOP_UP = Call("top_up", kit.top_up, TRANSACTION, needs_reconciliation=True)
 CREATE = Call("create", kit.create_channel, CHANNEL, **ONCE)
 UPDATE = Call("update", kit.update_channel, CHANNEL)
@@ -56,7 +56,7 @@ CHANNELS = Call("channels", lambda client: client.channels.list(), {"items": [CH
 ONE_CHANNEL = Call("channel", lambda client: client.channels.get("c"), CHANNEL)
 READ = Call("read", lambda client: client.transactions.get(ID), TRANSACTION)
 LIST = Call("list", lambda client: client.transactions.list(), PAGE)
-BALANCE = Call("balance", kit.read_balance, normal("GET", "/wallets/service/balance"))
+BALANCE = Call("balance", kit.read_balance, data_of("GET", "/wallets/service/balance"))
 
 CALLS = (STK, PAYOUT, TOP_UP, CREATE, UPDATE, DELETE, CHANNELS, ONE_CHANNEL, READ, LIST, BALANCE)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from integrations.kit import SHOPS, Shop
+from integrations.kit import SHOPS, WebShop
 from integrations.telemetry import Telemetry
 from momopay import Journal
 
@@ -24,8 +24,8 @@ def telemetry() -> Iterator[Telemetry]:
 
 
 @pytest.fixture(params=SHOPS.values(), ids=list(SHOPS))
-def shop(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Shop]:
+def shop(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[WebShop]:
     make, client_kind, handler_kind = request.param
-    shop = Shop(make, client_kind, handler_kind, journal=f"sqlite:///{tmp_path / 'shop.db'}")
+    shop = WebShop(make, client_kind, handler_kind, journal=f"sqlite:///{tmp_path / 'shop.db'}")
     yield shop
     shop.close()

@@ -14,7 +14,7 @@ from momopay import AsyncClient, Client, Payment
 BASE = "https://api.example/v1"
 
 
-class Shop:
+class WebShop:
     """An app of one framework, whose client reaches a service in memory; and what happened, in order."""
 
     def __init__(self, make: Callable[..., Any], client_kind: str, handler_kind: str, **options: Any) -> None:

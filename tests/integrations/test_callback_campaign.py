@@ -15,7 +15,7 @@ from uuid import UUID
 
 import pytest
 
-from durable.receiving import Service, awaited, blocking
+from durable.receiving import ConfirmingService, awaited, blocking
 from journal.database_kit import in_threads
 from models.kit import STATED
 from momopay import CallbackSigner, Journal, Payment
@@ -56,7 +56,7 @@ class Effects:
         self.handle(payment)
 
 
-class HonestService(Service):
+class HonestService(ConfirmingService):
     """A service whose record says only what genuine callbacks said; a payout that was reversed stays so."""
 
     def __init__(self, genuine: set[Key]) -> None:

@@ -14,7 +14,7 @@ from durable.receiving import BODY, QUERY, SIGNER, handle_later, unreachable
 from events_kit import Watcher
 from in_turn import in_turn
 from integrations.apps import APPS, django_asgi_app, fastapi_app
-from integrations.kit import BASE, Shop
+from integrations.kit import BASE, WebShop
 from journal.constants import ACCEPTED, UNKNOWN
 from journal.database_kit import before_each
 from journal.kit import found, put, state_of
@@ -28,7 +28,7 @@ HANDLED = "handled SAL-1"
 LARGEST, TOO_LARGE = (BODY + b" " * (size - len(BODY)) for size in (65_536, 65_537))
 
 
-def test_a_callback_is_confirmed_then_handled_and_recorded_in_the_clients_journal_once(shop: Shop) -> None:
+def test_a_callback_is_confirmed_then_handled_and_recorded_in_the_clients_journal_once(shop: WebShop) -> None:
     put(shop.client.journal, "SAL-1", UNKNOWN)
     assert shop.post(BODY) == [200]
     assert shop.happened == [READ, HANDLED]
@@ -37,7 +37,7 @@ def test_a_callback_is_confirmed_then_handled_and_recorded_in_the_clients_journa
     assert shop.happened == [READ, HANDLED]  # a duplicate costs no read
 
 
-def test_what_is_not_genuine_costs_the_service_no_request(shop: Shop) -> None:
+def test_what_is_not_genuine_costs_the_service_no_request(shop: WebShop) -> None:
     for method in ("GET", "PUT", "PATCH", "DELETE"):
         response = shop.send(method, BODY, QUERY, signer=SIGNER)
         assert (response.status_code, response.headers["allow"]) == (405, "POST")
@@ -50,7 +50,7 @@ def test_what_is_not_genuine_costs_the_service_no_request(shop: Shop) -> None:
     assert shop.happened == [READ, HANDLED]
 
 
-def test_a_url_is_signed_for_any_reference(shop: Shop) -> None:
+def test_a_url_is_signed_for_any_reference(shop: WebShop) -> None:
     reference = "&=c #?/%41+☕"
     shop.record = transaction("the-id", "SUCCESS", type="B2C", amount=10, accountReference=reference)
     query = SIGNER.url("https://shop.example/momo", reference=reference).partition("?")[2]
@@ -58,7 +58,7 @@ def test_a_url_is_signed_for_any_reference(shop: Shop) -> None:
     assert shop.happened == [READ, f"handled {reference}"]
 
 
-def test_what_is_handled_and_recorded_is_the_read_and_only_if_it_is_an_end(shop: Shop) -> None:
+def test_what_is_handled_and_recorded_is_the_read_and_only_if_it_is_an_end(shop: WebShop) -> None:
     for number, (record, stated) in enumerate(product(sorted(AGREEING.keys() | NO_ENDS), repeat=2)):
         event_type = ["transaction.updated", "transaction.success"][number % 2]  # which decides nothing
         reference, identity = f"SAL-{number}", f"id-{number}"
@@ -73,14 +73,14 @@ def test_what_is_handled_and_recorded_is_the_read_and_only_if_it_is_an_end(shop:
         assert found(shop.client.journal, reference).status == recorded, (record, stated)
 
 
-def test_an_id_that_no_transaction_can_have_is_a_forgery(shop: Shop) -> None:
+def test_an_id_that_no_transaction_can_have_is_a_forgery(shop: WebShop) -> None:
     for code, status in (("INVALID_UUID", 403), ("TRANSACTION_NOT_FOUND", 503)):
         shop.refusal = code
         assert shop.post(BODY) == [status]
     assert shop.happened == [READ, READ]
 
 
-def test_a_callback_that_is_confirmed_and_differs_from_the_entry_is_not_handled(shop: Shop) -> None:
+def test_a_callback_that_is_confirmed_and_differs_from_the_entry_is_not_handled(shop: WebShop) -> None:
     entry = put(shop.client.journal, "SAL-1", ACCEPTED, transaction_id="another-id")
     assert shop.record is not None
     shop.record["amount"] = 11

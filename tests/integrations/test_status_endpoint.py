@@ -7,7 +7,7 @@ import pytest
 
 from durable.receiving import SIGNER
 from in_turn import in_turn
-from integrations.kit import Shop
+from integrations.kit import WebShop
 from journal.constants import ACCEPTED, COLLECTION, NOT_SENT, REFUSED, UNKNOWN
 from journal.database_kit import execute, store_of
 from journal.kit import begin, lease_of, put
@@ -16,7 +16,7 @@ from momopay import Client, ConfigurationError
 from momopay.integrations import django, fastapi, flask
 
 
-def ask(shop: Shop, reference: str) -> dict[str, Any]:
+def ask(shop: WebShop, reference: str) -> dict[str, Any]:
     query = SIGNER.status_url("/momo", reference=reference).partition("?")[2]
     response = shop.send("GET", b"", query, "status", signer=SIGNER)
     assert (response.status_code, response.headers["cache-control"]) == (200, "no-store")
@@ -26,7 +26,7 @@ def ask(shop: Shop, reference: str) -> dict[str, Any]:
     return document
 
 
-def test_how_a_payment_stands(shop: Shop) -> None:
+def test_how_a_payment_stands(shop: WebShop) -> None:
     journal = shop.client.journal
     states = {"ACCEPTED": "waiting", "REFUSED": "not_paid", "NOT_SENT": "not_paid", "UNKNOWN": "unknown"}
     for state in (ACCEPTED, REFUSED, NOT_SENT, UNKNOWN):
@@ -50,7 +50,7 @@ def test_how_a_payment_stands(shop: Shop) -> None:
     assert ask(shop, "o-SUCCESS") == {"reference": "o-SUCCESS", "state": "paid", "amount": 10.5, "receipt": "QK12"}
 
 
-def test_a_token_of_another_purpose_and_another_method_show_nothing(shop: Shop) -> None:
+def test_a_token_of_another_purpose_and_another_method_show_nothing(shop: WebShop) -> None:
     callback = SIGNER.url("https://shop.example/momo", reference="o").partition("?")[2]
     status = SIGNER.status_url("https://shop.example/momo", reference="o").partition("?")[2]
     for query in ("", callback, status[:-1], f"{status}&{status}"):

@@ -17,8 +17,7 @@ import pytest
 from sqlalchemy import make_url
 
 from drivers import Drive
-from durable.kit import Service, pay
-from durable.kit import record as record_of_payout
+from durable.kit import Service, pay, payout_record
 from forked import forks, in_a_fork
 from journal.constants import ACCEPTED, NOT_SENT, SENDING, UNKNOWN
 from journal.database_kit import BOUND, MUCH, before_each, execute, in_threads, refused_in_time, stopped_clock, store_of
@@ -119,7 +118,7 @@ def test_a_commit_that_may_not_be_on_the_standby_is_not_known(
     database: str, standby: Callable[[bool], None], drive: Drive, default: str, is_noticed: bool
 ) -> None:
     """Nothing is sent after it. The control: without a look at the server's warning, it would be."""
-    service, before = Service(record_of_payout()), Service(record_of_payout(transactionId="t-0"))
+    service, before = Service(payout_record()), Service(payout_record(transactionId="t-0"))
     with Journal(database) as journal:
         drive(transport=before.transport)(pay(journal, "before"))
         execute(journal, f'ALTER DATABASE "{database.rpartition("/")[2]}" SET synchronous_commit = {default}')

@@ -116,5 +116,5 @@ STATED: dict[str, Any] = (
 PAYLOAD: dict[str, Any] = {"event": "transaction.updated", "event_type": "transaction.success", "transaction": STATED}
 
 
-def callback(**changes: Any) -> momopay.Callback:
+def callback_with(**changes: Any) -> momopay.Callback:
     return momopay.Callback.model_validate({**PAYLOAD, "transaction": {**STATED, **changes}})

@@ -8,7 +8,7 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from in_turn import in_turn
-from models.kit import CHANNEL, ID, ITEM, PAYBILL, PAYOUT, READ, STK, TOP_UP, callback, parse
+from models.kit import CHANNEL, ID, ITEM, PAYBILL, PAYOUT, READ, STK, TOP_UP, callback_with, parse
 from momopay import RequestValidationError
 from momopay.models import arguments
 from momopay.models.arguments import check_channel_id, check_transaction_id, checked_metadata
@@ -71,7 +71,7 @@ OURS = parse(PAYBILL.kind, PAYBILL.camel)
 
 
 def test_a_record_may_be_given_for_its_id() -> None:
-    for record in (*TRANSACTIONS, callback(), callback().transaction, UUID(ID), ID):
+    for record in (*TRANSACTIONS, callback_with(), callback_with().transaction, UUID(ID), ID):
         assert check_transaction_id(record) == ID
     for channel in (OURS, UUID(CHANNEL), CHANNEL):
         assert check_channel_id(channel) == CHANNEL
@@ -83,7 +83,7 @@ NO_IDS: list[Any] = ["", "  ", ".", "..", None, 5, True, b"id", [ID], {"id": ID}
 def test_what_names_nothing_and_a_record_of_the_other_kind_is_refused() -> None:
     for check, others in (
         (check_transaction_id, [OURS]),
-        (check_channel_id, [callback().transaction, TRANSACTIONS[0]]),
+        (check_channel_id, [callback_with().transaction, TRANSACTIONS[0]]),
     ):
         for value in (*NO_IDS, *others):
             with pytest.raises(ValueError, match="must be an id"):

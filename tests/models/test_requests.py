@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 import momopay
 from in_turn import in_turn
-from models.kit import CHANNEL, ID, ITEM, PAGE, PHONE, callback, parse
+from models.kit import CHANNEL, ID, ITEM, PAGE, PHONE, callback_with, parse
 from momopay import ChannelType, RequestValidationError
 from momopay._redaction import clear_frames
 from momopay.models import requests
@@ -202,8 +202,8 @@ def test_a_search_ignores_what_is_not_known_and_how_an_accent_is_written() -> No
 
 def test_a_field_that_a_record_lacks_does_not_differ() -> None:
     payment = requests.RequestedPayment("INV-42", Decimal(1), "254112345678", "B2C")
-    assert payment.differences(None, callback(amount=None, phone_number=None, type=None).transaction) == []
-    assert payment.differences("INV-43", callback().transaction) == ["reference", "amount", "phone", "type"]
+    assert payment.differences(None, callback_with(amount=None, phone_number=None, type=None).transaction) == []
+    assert payment.differences("INV-43", callback_with().transaction) == ["reference", "amount", "phone", "type"]
 
 
 def test_a_search_that_begins_earlier_reaches_further_back() -> None:

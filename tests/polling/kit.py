@@ -12,14 +12,14 @@ import anyio
 import httpx
 import trio
 
-from bodies import envelope, refusal, transaction
+from bodies import envelope, page, refusal, transaction
 from drivers import Driver, unique_key
-from momopay import AsyncClient, Client, MomoPayError, RateBudget, Transaction
+from journal.records import callback
+from momopay import AsyncClient, Callback, Client, MomoPayError, RateBudget, Transaction
 from scale.simulation import TrioIO, in_virtual_time
 from virtual import VirtualIO, install_backend, virtual_client, waking
 
 BASE = "https://api.example/v1"
-OVERVIEW = {"total": 0, "completed": 0, "failed": 0, "pending": 0}
 START = datetime(2026, 11, 20, 10, tzinfo=UTC)
 MakeSdk = Callable[..., "Sdk"]
 WINDOW = 61.0  # the window of a `RateBudget`, seconds
@@ -78,11 +78,8 @@ class TimedService:
 
     def page(self, start: int) -> dict[str, Any]:
         listed = [identity for identity in reversed(self.moves) if identity not in self.unlisted]
-        return {
-            "items": [self.record(identity) for identity in listed[start : start + 100]],
-            "overview": OVERVIEW,
-            "nextCursor": str(start + 100) if start + 100 < len(listed) else None,
-        }
+        items = [self.record(identity) for identity in listed[start : start + 100]]
+        return page(items, str(start + 100) if start + 100 < len(listed) else None)
 
     def respond(self, request: httpx.Request) -> httpx.Response:
         """Answer as a transport of httpx does."""
@@ -173,12 +170,9 @@ async def wait_for_each(client: AsyncClient, identities: list[str], **options: A
             tasks.start_soon(wait)
 
 
-def callback(identity: str, status: str) -> bytes:
-    return (
-        f'{{"event_type": "transaction.{status.lower()}", "transaction": {{"id": "{identity}", "type": "STK",'
-        f' "status": "{status}", "amount": 100, "phone_number": "254712345678",'
-        ' "created_at": "2026-11-20T10:00:00Z", "updated_at": "2026-11-20T10:00:00Z"}}'
-    ).encode()
+def reported(identity: str, status: str = "SUCCESS", **fields: Any) -> Callback:
+    """Return a genuine callback, or one with other fields."""
+    return callback(identity, identity, status, **{"type": "STK", "amount": 100, **fields})
 
 
 class Concurrent:

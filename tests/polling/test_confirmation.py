@@ -9,16 +9,10 @@ import pytest
 
 import momopay
 from bodies import refusal
-from momopay import APIConnectionError, AsyncClient, Callback, RateBudget, TransactionNotFoundError, parse_callback
-from polling.kit import Concurrent, MakeSdk, TimedService, callback, callers, in_trio, wait_for_each
+from momopay import APIConnectionError, AsyncClient, Callback, RateBudget, TransactionNotFoundError
+from polling.kit import Concurrent, MakeSdk, TimedService, callers, in_trio, reported, wait_for_each
 
 LIST = "/transactions"
-
-
-def reported(identity: str, status: str = "SUCCESS", **fields: Any) -> Callback:
-    """Return a callback, with other fields than the genuine one has."""
-    genuine = parse_callback(callback(identity, status))
-    return genuine.model_copy(update={"transaction": genuine.transaction.model_copy(update=fields)})
 
 
 class Outcomes(Concurrent):

@@ -8,9 +8,9 @@ from typing import Any
 import httpx
 import pytest
 
-from momopay import Client, MomoPayError, PollSchedule, parse_callback
+from momopay import Client, MomoPayError, PollSchedule
 from momopay._polling.loop import PollLoop
-from polling.kit import BASE, TimedService, callback
+from polling.kit import BASE, TimedService, reported
 from strikes import MARKS, Striker
 
 pytestmark = MARKS
@@ -29,7 +29,7 @@ def struck_client(count: int) -> tuple[bool, int]:
         def use() -> None:
             client.transactions.wait(identities[0], schedule=AT_ONCE)
             list(client.transactions.wait_all(identities, schedule=AT_ONCE))
-            client.with_options(deadline=2.0).transactions.confirm(parse_callback(callback(identities[1], "SUCCESS")))
+            client.with_options(deadline=2.0).transactions.confirm(reported(identities[1], "SUCCESS"))
 
         def go_on() -> None:
             nonlocal others_end

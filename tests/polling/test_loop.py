@@ -16,13 +16,13 @@ import trio
 import momopay
 from bodies import refusal
 from forked import succeeds_in_child
-from momopay import AsyncClient, Client, InvalidApiKeyError, PollSchedule, RateBudget, parse_callback
+from momopay import AsyncClient, Client, InvalidApiKeyError, PollSchedule, RateBudget
 from momopay._polling.loop import PollingCall, PollLoop
 from momopay.events import BudgetWaited
 from momopay.types import Lane
 from patience import until
 from polling import kit
-from polling.kit import BASE, WINDOW, Concurrent, TimedService, callback, in_trio, wait_for_each, waiting_client
+from polling.kit import BASE, WINDOW, Concurrent, TimedService, in_trio, reported, wait_for_each, waiting_client
 
 LIST = "/transactions"
 
@@ -84,7 +84,7 @@ def test_the_child_of_a_fork_does_not_wait_for_the_poll_of_its_parent(call: str,
             if call == "wait":
                 client.transactions.wait("t0", schedule=PollSchedule(first=0.0))
             else:
-                client.transactions.confirm(parse_callback(callback("t0", "SUCCESS")))
+                client.transactions.confirm(reported("t0", "SUCCESS"))
 
         thread = threading.Thread(target=use, daemon=True)
         thread.start()
@@ -178,7 +178,7 @@ def test_one_notified_wait_reads_its_transaction_and_no_other(*, failed: bool) -
             tasks.start_soon(wait, "a")
             tasks.start_soon(wait, "b")
             await anyio.sleep(8.0)
-            client.transactions.notify(parse_callback(callback("a", "FAILED")) if failed else "a")
+            client.transactions.notify(reported("a", "FAILED") if failed else "a")
 
     in_trio(service, work)
     assert service.requests == [(8.0, "/transactions/a")]

@@ -27,13 +27,12 @@ from momopay import (
     TransactionNotFoundError,
     TransactionStatus,
     WaitTimeoutError,
-    parse_callback,
     settled,
     terminal,
 )
 from momopay._polling.loop import is_transient
 from momopay.events import Event, WaitEnded
-from polling.kit import START, Concurrent, MakeSdk, TimedService, callback, in_trio, waiting_client
+from polling.kit import START, Concurrent, MakeSdk, TimedService, in_trio, reported, waiting_client
 
 HTML = (200, b"<html>")
 LIST = "/transactions"
@@ -136,7 +135,7 @@ def test_a_read_after_a_callback_that_shows_no_end_leaves_the_wait_to_its_schedu
     service.add("a", (4.5, status))
     service.failures = failures
     driver = sdk(service)
-    driver.at(4.0, lambda client: client.transactions.notify(parse_callback(callback("a", status))))
+    driver.at(4.0, lambda client: client.transactions.notify(reported("a", status)))
     assert driver(lambda client: client.transactions.wait("a")).status == status
     assert service.times == [4.0, 15.0]
 

@@ -7,27 +7,20 @@ from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
-import httpx
 import trio
 import trio.testing
 
-from bodies import envelope
 from momopay import BudgetExhaustedError
 from momopay._ratelimit.budget import Slots
 from momopay._transport import attempt as attempts
 from momopay._transport.async_backend import AsyncBackend
 from momopay._transport.sync_backend import SyncBackend
 from momopay.types import Lane
-from scale.simulation import TrioIO
+from scale.simulation import TrioIO, in_virtual_time
 
 ACCOUNT = "ab" * 32
 BASE = "https://api.example/v1"
 finish = attempts.run_blocking
-
-
-def balance(_request: httpx.Request) -> httpx.Response:
-    data = {"walletId": "w", "tenantId": "t", "currency": "KES", "availableBalance": 1, "ledgerBalance": 1}
-    return httpx.Response(200, json=envelope(data | {"updatedAt": "2026-01-05T09:00:00Z"}))
 
 
 @dataclass
@@ -101,7 +94,7 @@ def most_in_a_window(times: list[float], window: float) -> int:
 
 
 @dataclass
-class Calls:
+class SlotCalls:
     """Calls that ask for slots at the same limiter. Times are in seconds from the start of the run."""
 
     limiter: Limiter
@@ -138,14 +131,13 @@ class Calls:
         return scopes
 
 
-def in_virtual_time(budget: Any, use: Callable[[Calls], Awaitable[None]]) -> Calls:
+def run_calls(budget: Any, use: Callable[[SlotCalls], Awaitable[None]]) -> SlotCalls:
     """Run on a clock that jumps until all calls have ended."""
 
-    async def main() -> Calls:
+    async def main() -> SlotCalls:
         async with trio.open_nursery() as nursery:
-            calls = Calls(Limiter(budget, TrioIO()), nursery)
+            calls = SlotCalls(Limiter(budget, TrioIO()), nursery)
             await use(calls)
         return calls
 
-    clock = trio.testing.MockClock(autojump_threshold=0)
-    return trio.run(main, clock=clock)
+    return in_virtual_time(main)

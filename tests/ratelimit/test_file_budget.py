@@ -17,12 +17,13 @@ from typing import Any
 import httpx
 import pytest
 
+from bodies import balance
 from drivers import Drive, unique_key
 from forked import forks, in_a_fork
 from momopay import BudgetExhaustedError, Client, ConfigurationError, FileRateBudget, RateBudget, RateLimitExceededError
 from momopay._ratelimit.file_budget import SharedState
 from momopay.sandbox import Sandbox
-from ratelimit.kit import ACCOUNT, BASE, Caller, balance
+from ratelimit.kit import ACCOUNT, BASE, Caller
 
 # Where the file is.
 

@@ -18,7 +18,7 @@ from momopay import BudgetExhaustedError, FileRateBudget, RateBudget
 from momopay._ratelimit.budget import Line, Ticket
 from momopay._transport.sync_backend import SyncBackend
 from momopay.types import Lane
-from ratelimit.kit import Calls, Limiter, finish, in_virtual_time
+from ratelimit.kit import Limiter, SlotCalls, finish, run_calls
 from virtual import VirtualIO
 
 
@@ -150,12 +150,12 @@ def test_a_refused_call_and_a_poll_warn_of_nothing(limiter: Limiter, caplog: pyt
 
 
 def test_payments_have_the_first_free_slots_however_many_reads_queue() -> None:
-    async def use(calls: Calls) -> None:
+    async def use(calls: SlotCalls) -> None:
         await calls.start(200, Lane.READ, deadline=90.0)
         await trio.sleep(1.0)
         await calls.start(20, Lane.PAYMENT, deadline=81.0)
 
-    calls = in_virtual_time(RateBudget(), use)
+    calls = run_calls(RateBudget(), use)
     assert calls.slots["payment"] == [61.0] * 20
     assert Counter(calls.slots["read"]) == {0.0: 58, 61.0: 38 - 14}  # a quarter stays free for further payments
     # Those that could not be in time were told at once; those that payments pushed back, at the time of their slot.
@@ -163,30 +163,30 @@ def test_payments_have_the_first_free_slots_however_many_reads_queue() -> None:
 
 
 def test_reads_go_before_polls_that_queued_first() -> None:
-    async def use(calls: Calls) -> None:
+    async def use(calls: SlotCalls) -> None:
         await calls.start(8, Lane.POLL, "window")
         await calls.start(4, Lane.POLL)
         await calls.start(6, Lane.READ)
 
-    calls = in_virtual_time(RateBudget(requests=8, window=61.0), use)
+    calls = run_calls(RateBudget(requests=8, window=61.0), use)
     assert calls.slots["read"] == [61.0] * 6
     # One of the floor, and the others in the next window.
     assert calls.slots["poll"] == [61.0] + [122.0] * 3
 
 
 def test_a_poll_expects_a_slot_of_its_floor_however_many_payments_wait() -> None:
-    async def use(calls: Calls) -> None:
+    async def use(calls: SlotCalls) -> None:
         await calls.start(60, Lane.PAYMENT)
         gives_up = await calls.start(1, Lane.POLL, deadline=60.0)
         await calls.start(1, Lane.POLL)
         gives_up[0].cancel()
 
-    calls = in_virtual_time(RateBudget(requests=16, window=60.0), use)
+    calls = run_calls(RateBudget(requests=16, window=60.0), use)
     assert (calls.refused, calls.slots["poll"]) == ({}, [60.0])
 
 
 def test_within_a_lane_the_first_come_first() -> None:
-    async def use(calls: Calls) -> None:
+    async def use(calls: SlotCalls) -> None:
         for _ in range(4):
             await calls.start(1, Lane.READ, "window")
             await trio.sleep(1.0)
@@ -194,7 +194,7 @@ def test_within_a_lane_the_first_come_first() -> None:
             await trio.sleep(1.0)
             await calls.start(1, list(Lane)[number % 2], f"{number}")
 
-    calls = in_virtual_time(RateBudget(requests=4, window=61.0), use)
+    calls = run_calls(RateBudget(requests=4, window=61.0), use)
     order = [int(name) for name in calls.slots if name.isdecimal()]
     assert order == [0, 2, 4, 6, 8, 10, 1, 3, 5, 7, 9, 11]
 
@@ -244,40 +244,40 @@ def test_a_call_that_joins_as_another_leaves_asks_again_at_once(clock: VirtualIO
 
 
 def test_a_call_that_gives_up_leaves_its_slot_to_the_next() -> None:
-    async def use(calls: Calls) -> None:
+    async def use(calls: SlotCalls) -> None:
         await calls.start(1, Lane.READ, "first")
         await calls.start(2, Lane.READ, "brief", deadline=25.0)
         await calls.start(2, Lane.READ)
         await trio.sleep(5.0)
         await calls.start(1, Lane.PAYMENT)
 
-    calls = in_virtual_time(RateBudget(requests=1, window=10.0), use)
+    calls = run_calls(RateBudget(requests=1, window=10.0), use)
     assert calls.slots == {"first": [0.0], "payment": [10.0], "brief": [20.0], "read": [30.0, 40.0]}
     assert calls.refused == {"brief": [(20.0, 10.0)]}
 
 
 def test_a_deadline_is_seen_at_once_with_the_whole_line_in_mind() -> None:
-    async def use(calls: Calls) -> None:
+    async def use(calls: SlotCalls) -> None:
         await calls.start(10, Lane.PAYMENT)
         await calls.start(1, Lane.PAYMENT, "late", deadline=99.0)
         await calls.start(1, Lane.PAYMENT, "just", deadline=100.0)
         await calls.start(1, Lane.READ)
         await calls.start(1, Lane.POLL, deadline=119.0)
 
-    calls = in_virtual_time(RateBudget(requests=1, window=10.0), use)
+    calls = run_calls(RateBudget(requests=1, window=10.0), use)
     assert calls.refused == {"late": [(0.0, 100.0)], "poll": [(0.0, 120.0)]}
     assert calls.slots["just"] == [100.0]
 
 
 def test_a_stop_holds_back_those_that_wait_and_keeps_their_order() -> None:
-    async def use(calls: Calls) -> None:
+    async def use(calls: SlotCalls) -> None:
         await calls.start(3, Lane.READ)
         await calls.start(1, Lane.PAYMENT)
         await trio.sleep(5.0)
         await calls.limiter.pause(30.0)
         await calls.start(1, Lane.READ, "last")
 
-    calls = in_virtual_time(RateBudget(requests=2, window=10.0), use)
+    calls = run_calls(RateBudget(requests=2, window=10.0), use)
     assert calls.slots == {"read": [0.0, 0.0, 35.0], "payment": [35.0], "last": [45.0]}
 
 
@@ -286,7 +286,7 @@ def test_a_stop_holds_back_those_that_wait_and_keeps_their_order() -> None:
 def test_whoever_gives_up_no_slot_is_lost_and_no_window_overrun(seed: int, requests: int, count: int) -> None:
     chance = random.Random(seed)
 
-    async def use(calls: Calls) -> None:
+    async def use(calls: SlotCalls) -> None:
         scopes = list[trio.CancelScope]()
         for number in range(count):
             lane = chance.choice([Lane.PAYMENT, Lane.READ])
@@ -299,7 +299,7 @@ def test_whoever_gives_up_no_slot_is_lost_and_no_window_overrun(seed: int, reque
         ends.append(calls.now())
 
     ends = list[float]()
-    calls = in_virtual_time(RateBudget(requests=requests, window=10.0), use)
+    calls = run_calls(RateBudget(requests=requests, window=10.0), use)
     slots = sorted(slot for taken in calls.slots.values() for slot in taken)
     waiting = [slot for slot in slots if slot > ends[0]]
     for earlier, later in zip(slots, slots[requests:], strict=False):

@@ -8,6 +8,7 @@ from typing import Any
 
 import httpx
 
+from bodies import REQUEST_ID, envelope
 from drivers import KEY, Drive
 from events_kit import Watcher
 from models.kit import Sample
@@ -31,8 +32,7 @@ class Recorder:
             raise answer
         if isinstance(answer, httpx.Response):
             return httpx.Response(answer.status_code, headers=answer.headers, content=answer.content)
-        body = {"success": True, "data": answer, "requestId": "r-1"}
-        return httpx.Response(200, json=body, headers={"X-Served-By": "node-7"})
+        return httpx.Response(200, json=envelope(answer), headers={"X-Served-By": "node-7"})
 
 
 def assert_sent(request: httpx.Request, method: str, target: str, body: dict[str, Any] | None = None) -> None:
@@ -51,7 +51,7 @@ def assert_sent(request: httpx.Request, method: str, target: str, body: dict[str
 
 def assert_came_with_its_response(record: Any) -> None:
     response = record.response
-    assert (response.request_id, response.status_code, response.attempts) == ("r-1", 200, 1)
+    assert (response.request_id, response.status_code, response.attempts) == (REQUEST_ID, 200, 1)
     assert response.headers["x-served-by"] == response.headers["X-Served-By"] == "node-7"
     assert 0 <= response.elapsed < 30
 

@@ -11,11 +11,11 @@ import pydantic
 import pytest
 
 import momopay
-from bodies import refusal
+from bodies import REQUEST_ID, refusal
 from drivers import Drive
 from events_kit import Watcher
 from in_turn import in_turn
-from models.kit import CHANNEL, ID, ITEM, PAGE, PAYBILL, PAYOUT, PHONE, READ, callback, parse
+from models.kit import CHANNEL, ID, ITEM, PAGE, PAYBILL, PAYOUT, PHONE, READ, callback_with, parse
 from momopay.durable.payment import payment_of
 from momopay.journal.evidence import Draft
 from resources.kit import AT_ONCE, Recorder, assert_came_with_its_response, assert_sent, exchange
@@ -23,11 +23,11 @@ from resources.kit import AT_ONCE, Recorder, assert_came_with_its_response, asse
 
 def test_the_id_of_a_callback_stays_one_segment_of_the_path(drive: Drive) -> None:
     service = Recorder({**READ.camel, "transactionId": "../wallets?x=1"})
-    told, seen = callback(id="../wallets?x=1"), Watcher()
+    told, seen = callback_with(id="../wallets?x=1"), Watcher()
     drive(transport=service.transport, on_event=seen)(lambda client: client.transactions.confirm(told))
     assert "CallbackReceived accepted SUCCESS" in seen.take()
     assert_sent(service.requests[0], "GET", "/v1/transactions/..%2Fwallets%3Fx%3D1")
-    other = callback(id="../wallets?x=1", amount=7)
+    other = callback_with(id="../wallets?x=1", amount=7)
     with pytest.raises(momopay.CallbackMismatchError):
         drive(transport=service.transport)(lambda client: client.transactions.confirm(other))
     with pytest.raises(momopay.RequestValidationError, match="from parse_callback"):
@@ -91,7 +91,7 @@ def test_an_id_of_another_form_is_a_transaction_that_does_not_exist(
     with pytest.raises(momopay.APIError) as caught:
         sdk(lambda client: client.transactions.get("7"))
     found = pickle.loads(pickle.dumps(caught.value))
-    assert (type(found).__name__, found.code, found.status_code, found.request_id) == (error, code, status, "r")
+    assert (type(found).__name__, found.code, found.status_code, found.request_id) == (error, code, status, REQUEST_ID)
     assert getattr(found, "transaction_id", "7") == "7"
 
 
@@ -296,6 +296,6 @@ def test_what_a_read_lacks_is_taken_from_the_record_that_was_passed(drive: Drive
 def test_the_field_that_is_named_so_is_the_receipt(drive: Drive, fields: dict[str, Any], receipt: str | None) -> None:
     read = drive(transport=Recorder(READ.camel | fields).transport)(lambda client: client.transactions.get(ID))
     page = drive(transport=Recorder(a_page(ITEM.snake | fields)).transport)(lambda client: client.transactions.list())
-    told = callback(**{"momo_receipt": None, **fields})
+    told = callback_with(**{"momo_receipt": None, **fields})
     found = read.receipt, page.items[0].receipt, told.receipt, told.transaction.receipt, told.transaction.momo_receipt
     assert found == (receipt,) * 5

@@ -25,7 +25,7 @@ LONG = 1e6
 """Seconds; the deadline of the reads, which are to queue."""
 
 
-class Lanes:
+class LaneTimes:
     """One run, and what it showed in its steady state. Times are in seconds."""
 
     def __init__(self, seed: int, minutes: float) -> None:
@@ -90,12 +90,12 @@ class Lanes:
             await self.wait(self.service.make("B2C").identity)
 
 
-def simulate(reads: int, waits: int, *, seed: int = 1, minutes: float = 10.0) -> Lanes:
+def simulate(reads: int, waits: int, *, seed: int = 1, minutes: float = 10.0) -> LaneTimes:
     logging.getLogger("momopay").setLevel(logging.ERROR)
 
-    async def main() -> Lanes:
+    async def main() -> LaneTimes:
         async with trio.open_nursery() as nursery:
-            lanes = Lanes(seed, minutes)
+            lanes = LaneTimes(seed, minutes)
             for _ in range(reads):
                 nursery.start_soon(lanes.read)
             for _ in range(waits):
@@ -114,7 +114,7 @@ HEAD = (
 )
 
 
-def row(reads: int, waits: int, lanes: Lanes) -> str:
+def row(reads: int, waits: int, lanes: LaneTimes) -> str:
     return (
         f"{reads:>6}{waits:>6}{median(lanes.delays):>9.1f}{lanes.p95:>7.1f}{max(lanes.delays):>9.1f}{lanes.failed:>8}"
         f"{lanes.settled:>9.1f}{max(lanes.gaps, default=0.0):>8.1f}{lanes.service.refused:>6}"

@@ -17,7 +17,7 @@ import httpx
 import trio
 import trio.testing
 
-from bodies import envelope, refusal, transaction
+from bodies import envelope, page, refusal, transaction
 from journal.records import callback_body
 from momopay import AsyncClient, Callback, MomoPayError, PollSchedule, RateBudget, WaitTimeoutError, parse_callback
 from momopay._transport.async_backend import AsyncBackend
@@ -67,7 +67,7 @@ class Life:
 
 
 @dataclass
-class Limiter:
+class ServiceLimit:
     """The window is not specified: a request that exceeds any 60 seconds, fixed or sliding, is refused."""
 
     phase: float
@@ -101,7 +101,7 @@ class OneKey:
         self.lost = lost
         self.call_back = call_back
         self.begun = trio.current_time()
-        self.limiter = Limiter(self.chance.random() * WINDOW)
+        self.limiter = ServiceLimit(self.chance.random() * WINDOW)
         self.lives: dict[str, Life] = {}
         self.refused = 0
 
@@ -151,11 +151,7 @@ class OneKey:
         start = 0 if before is None else len(self.lives) - int(before)
         items = newest_first[start : start + size]
         following = str(len(self.lives) - start - size) if start + size < len(newest_first) else None
-        return {
-            "items": [life.record(now) for life in items],
-            "overview": {"total": 0, "completed": 0, "failed": 0, "pending": 0},
-            "nextCursor": following,
-        }
+        return page([life.record(now) for life in items], following)
 
 
 class TrioIO(AsyncBackend):

@@ -66,7 +66,7 @@ def test_a_child_process_starts_without_connections() -> None:
     assert stack.pop() is not None
 
 
-def record(identity: str, status: str = "PENDING") -> bytes:
+def body_of(identity: str, status: str = "PENDING") -> bytes:
     request = wire.Request("POST", "/payments/stk", {}, b"", 0.0)
     return encoded(envelope({**wire.record_for(request), "transactionId": identity, "status": status}))
 
@@ -76,7 +76,7 @@ def read(driver: Driver, identity: str) -> Any:
 
 
 def test_a_payment_has_a_connection_of_its_own_which_is_closed(drive: Drive) -> None:
-    with wire.serve(wire.answers(200, record("t"))) as server:
+    with wire.serve(wire.answers(200, body_of("t"))) as server:
         driver = drive(base_url=server.base_url)
         read(driver, "t")
         for payments in (1, 2):
@@ -86,14 +86,14 @@ def test_a_payment_has_a_connection_of_its_own_which_is_closed(drive: Drive) -> 
         assert (len(server.requests), server.connections) == (4, 3)
 
 
-FIRST = record("first")
-STALE = wire.whole(200, record("stale", "SUCCESS"))
+FIRST = body_of("first")
+STALE = wire.whole(200, body_of("stale", "SUCCESS"))
 TWO_RESPONSES = wire.sends(lambda _: wire.whole(200, FIRST) + STALE)
 
 
 def test_what_follows_a_response_is_not_taken_for_the_next_one(drive: Drive) -> None:
     """What counts as following, whatever the response, is drawn in test_network.py."""
-    with wire.serve(TWO_RESPONSES, wire.answers(200, record("second"))) as server:
+    with wire.serve(TWO_RESPONSES, wire.answers(200, body_of("second"))) as server:
         driver = drive(base_url=server.base_url)
         assert (read(driver, "first").transaction_id, read(driver, "second").transaction_id) == ("first", "second")
         assert server.connections == 2
@@ -105,7 +105,7 @@ def test_without_the_check_a_stale_success_is_read(drive: Drive, monkeypatch: py
 
     monkeypatch.setattr(SyncSocket, "has_unread", nothing)
     monkeypatch.setattr(AsyncSocket, "has_unread", nothing)
-    with wire.serve(TWO_RESPONSES, wire.answers(200, record("second"))) as server:
+    with wire.serve(TWO_RESPONSES, wire.answers(200, body_of("second"))) as server:
         driver = drive(base_url=server.base_url)
         read(driver, "first")
         second = read(driver, "second")
@@ -127,7 +127,7 @@ def test_what_arrives_on_an_idle_connection_is_no_response(drive: Drive) -> None
         exchange.sock.sendall(wire.whole(200, FIRST))
         return True
 
-    with wire.serve(wire.Step(play), wire.answers(200, record("second"))) as server:
+    with wire.serve(wire.Step(play), wire.answers(200, body_of("second"))) as server:
         driver = drive(base_url=server.base_url)
         read(driver, "first")
         (connection,) = session_of(driver.client).backend._idle._idle
@@ -140,8 +140,8 @@ def test_what_arrives_on_an_idle_connection_is_no_response(drive: Drive) -> None
 @pytest.mark.parametrize(
     "step",
     [
-        wire.answers(200, record("t"), headers={"Connection": "close"}),
-        wire.closes_after(wire.answers(200, record("t"))),
+        wire.answers(200, body_of("t"), headers={"Connection": "close"}),
+        wire.closes_after(wire.answers(200, body_of("t"))),
     ],
 )
 def test_a_connection_that_the_server_closes_is_not_used_again(drive: Drive, step: wire.Step) -> None:
