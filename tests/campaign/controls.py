@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from datetime import datetime
 from importlib.util import module_from_spec
 from math import inf
 from typing import Any
@@ -163,8 +164,8 @@ def end_not_read_again() -> list[Patch]:
     """A sweep takes an end without success for the last word."""
     due = Queue.due
 
-    def overlook(self: Queue, since: str | None = None) -> Due:
-        return due(self, since)._replace(ended_prompts=[])
+    def overlook(self: Queue, now: datetime | None = None) -> Due:
+        return due(self, now)._replace(ended_prompts=[])
 
     return [patch.object(Queue, "due", overlook)]
 

@@ -54,21 +54,21 @@ def test_a_payout_that_is_found_is_searched_for_again_if_another_attempt_may_hav
     entry = put(journal, "r", UNKNOWN, kind)
     assert store_of(journal).record(entry, report("t-1", "SUCCESS"))
     execute(journal, "UPDATE momopay_payments SET search_after = search_after - 600")
-    assert bool(queue_of(journal).released()) is is_searched
+    assert bool(queue_of(journal).searched()) is is_searched
 
 
 @pytest.mark.both_databases
 def test_ends_are_for_a_handler_since_the_first_delivery_but_not_for_ever(journal: Journal) -> None:
     """In days before now: none yet, one three days ago, and one that is older than any sweep goes back."""
     queue = queue_of(journal)
-    assert queue.deliver_since(NOW) == (NOW - timedelta(days=1)).isoformat()
+    assert queue.due(NOW).since == (NOW - timedelta(days=1)).isoformat()
     for began, since in ((0, 1), (3, 4), (400, 30)):
         with suppress(KeyError), journal.handling(callback(identity=f"t-{began}")):
             if began == 3:  # a delivery that failed counts
                 raise KeyError
         then = (NOW - timedelta(days=began)).timestamp()
         execute(journal, f"UPDATE momopay_history SET at = {then} WHERE transaction_id = 't-{began}'")
-        assert queue.deliver_since(NOW) == (NOW - timedelta(days=since)).isoformat()
+        assert queue.due(NOW).since == (NOW - timedelta(days=since)).isoformat()
 
 
 def settled(journal: Journal, reference: str, status: str, *, ended: datetime = NOW) -> None:
@@ -83,7 +83,7 @@ def ids(followed: Iterable[Followed]) -> set[str]:
 @pytest.mark.both_databases
 def test_what_has_not_settled_is_open_and_counted(journal: Journal) -> None:
     queue = queue_of(journal)
-    assert store_of(journal).count_open() == 0
+    assert store_of(journal).unfinished() == (0, [])
     for status in ("PENDING", "FAILED", "SUCCESS", "REVERSED", "CANCELLED", "NEWS"):
         settled(journal, status, status)
     put(journal, "new")
@@ -95,7 +95,7 @@ def test_what_has_not_settled_is_open_and_counted(journal: Journal) -> None:
     expected = {"t-PENDING", "t-FAILED", "t-NEWS", "t-new", "PENDING-1", "paid-0"}
     assert ids(queue.due().not_settled) == expected
     assert [entry.reference for entry in journal.open()] == ["PENDING", "paid", "PENDING", "FAILED", "NEWS", "new"]
-    assert store_of(journal).count_open() == 6
+    assert store_of(journal).unfinished() == (6, [found(journal, "unknown")])
     for each in queue.due().not_settled:
         assert each.transaction in each.entry.transactions
 
@@ -148,19 +148,19 @@ def test_what_was_released_is_searched_for_once_ten_minutes_later(journal: Journ
     queue, store, begun = queue_of(journal), store_of(journal), time.time()
     for reference in ("r", "s"):
         assert store.release(put(journal, reference, UNKNOWN), "Njeri")
-    assert queue.released() == []
+    assert queue.searched() == []
     ((after,), _) = execute(journal, "SELECT search_after FROM momopay_payments")
     assert begun - 1 < after - 600 < time.time() + 1  # by the database's clock, which is this machine's
     execute(journal, "UPDATE momopay_payments SET search_after = search_after - 599 WHERE reference = 's'")
-    assert queue.released() == []
+    assert queue.searched() == []
     execute(journal, "UPDATE momopay_payments SET search_after = search_after - 601 WHERE reference = 'r'")
-    (released,) = queue.released()
+    (released,) = queue.searched()
     assert released == found(journal)
     put(journal, "r", REFUSED)
     queue.mark_searched(released)
-    assert names(queue.released()) == ["r"], "it was sent again since it was read"
+    assert names(queue.searched()) == ["r"], "it was sent again since it was read"
     queue.mark_searched(found(journal))
-    assert queue.released() == []
+    assert queue.searched() == []
 
 
 @pytest.mark.both_databases
@@ -172,16 +172,26 @@ def test_an_end_is_for_a_handler_until_it_was_delivered(journal: Journal) -> Non
         prompt = payout("o", type="STK", transactionId=f"p-{number}", status=status, updatedAt=NOW.isoformat())
         assert journal.settle(prompt)
     settled(journal, "old", "SUCCESS", ended=NOW - timedelta(days=2))
-    queue, since = queue_of(journal), (NOW - timedelta(days=1)).isoformat()
-    assert ids(queue.undelivered(since)) == {"t-r", "t-s", "p-0", "p-1", "p-2"}, "a payout's FAILED is not an end"
+    queue = queue_of(journal)
+    assert ids(queue.due(NOW).undelivered) == {"t-r", "t-s", "p-0", "p-1", "p-2"}, "a payout's FAILED is not an end"
     for identity, status in (("t-r", "EXPIRED"), ("t-s", "FAILED"), ("p-0", "CANCELLED"), ("p-2", "SUCCESS")):
         with journal.handling(callback(identity=identity, status=status)):
             pass
-    assert ids(queue.undelivered(since)) == {"t-s", "p-1"}, "its reversal is another end"
+    assert ids(queue.due(NOW).undelivered) == {"t-s", "p-1"}, "its reversal is another end"
     with suppress(KeyError), journal.handling(callback(identity="p-1")):
-        assert ids(queue.undelivered(since)) == {"t-s", "p-1"}, "not before it ended"
+        assert ids(queue.due(NOW).undelivered) == {"t-s", "p-1"}, "not before it ended"
         raise KeyError
-    assert ids(queue.undelivered(since)) == {"t-s", "p-1"}
+    assert ids(queue.due(NOW).undelivered) == {"t-s", "p-1"}
     with journal.handling(callback(identity="p-1")):
         pass
-    assert ids(queue.undelivered(since)) == {"t-s"}
+    assert ids(queue.due(NOW).undelivered) == {"t-s"}
+
+
+def test_an_end_has_what_was_refunded_of_its_order(journal: Journal) -> None:
+    for order in ("o", "p"):
+        put_collection(journal, order)
+    for reference, amount, status in (("o-R1", 40, "SUCCESS"), ("o-R2", 20, "REVERSED"), ("o-R3", 1, "PENDING")):
+        put(journal, reference, refund_of="o", amount=amount, transaction_id=reference, status=status)
+    put(journal, "salary", transaction_id="salary", status="SUCCESS")
+    refunded = {each.transaction.transaction_id: amount for each, amount in queue_of(journal).undelivered("")}
+    assert refunded == {"o-0": 41, "o-R1": 41, "o-R2": 41, "p-0": 0, "salary": 0}

@@ -56,7 +56,7 @@ class Plan:
     ) -> None:
         self.searched = searched
         followed = {each.transaction.transaction_id: each for each in (*ended_prompts, *undelivered, *not_settled)}
-        self._followed = followed
+        self.followed = followed
         self._undelivered = {each.transaction.transaction_id for each in undelivered}
         self._ended_prompts = {each.transaction.transaction_id: each for each in ended_prompts}
         self._unread = set(followed)  # ids that no response has shown
@@ -86,7 +86,7 @@ class Plan:
             self._unread - undelivered - ended,
             undelivered,
             self._without_code,
-            {each for each in ended if self._is_due(each, service_now)},
+            {each for each in ended if self._ended_prompts[each].is_due(service_now)},
             self.may_be_searched | {entry.seen_id for entry, _ in self.searched if entry.seen_id},
         ]
         turns = zip_longest(*(sample(sorted(kind), len(kind)) for kind in kinds))
@@ -95,7 +95,7 @@ class Plan:
 
     def find(self, record: TransactionSummary, service_now: datetime | None) -> Finding | None:
         """Return what a page or a read says about a transaction; None if the pass does not follow it."""
-        followed, is_read = self._followed.get(record.transaction_id), isinstance(record, Transaction)
+        followed, is_read = self.followed.get(record.transaction_id), isinstance(record, Transaction)
         if followed is None:
             return None
         entry, known, differing = followed.entry, followed.transaction, differences(followed.entry, record)
@@ -106,13 +106,14 @@ class Plan:
         if differing and (known.is_open or has_changed):
             return Finding(entry, record, differing)
         # One that reads as open again may still be paid: it is not checked, so later sweeps read it again.
-        is_checked = record.status.is_terminal and self._is_due(record.transaction_id, service_now)
+        ended = self._ended_prompts.get(record.transaction_id)
+        is_checked = ended is not None and record.status.is_terminal and ended.is_due(service_now)
         is_undelivered = record.transaction_id in self._undelivered
         has_more = is_read and (is_undelivered or record.transaction_id in self._without_code)
         evidence = Evidence.of(record, service_now, "sweep") if has_changed or has_more else None
         if has_changed:
             kept = known.model_copy(update={"status": record.status})
-            self._followed[record.transaction_id] = replace(followed, transaction=kept)
+            self.followed[record.transaction_id] = replace(followed, transaction=kept)
         self.note_end(record, needs_code=has_changed or is_undelivered)
         return Finding(entry, record, (), has_changed, evidence, is_checked)
 
@@ -122,11 +123,6 @@ class Plan:
             self._without_code.discard(record.transaction_id)
         elif record.status.ended_without_success and needs_code:
             self._without_code.add(record.transaction_id)
-
-    def _is_due(self, transaction_id: str, service_now: datetime | None) -> bool:
-        """Return whether it is time to read a prompt that ended without success once more."""
-        ended = self._ended_prompts.get(transaction_id)
-        return ended is not None and ended.is_due(service_now)
 
 
 def is_another_journals(found: TransactionSummary, namesakes: Sequence[JournalEntry]) -> bool:

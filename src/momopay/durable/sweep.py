@@ -22,9 +22,9 @@ from momopay._ratelimit.budget import Lane
 from momopay._redaction import redacted_repr
 from momopay.durable.access import check_account, emit_change
 from momopay.durable.lookup import describe, forget_known, record_made, search_for
-from momopay.durable.payment import AsyncPaymentHandler, Payment, PaymentHandler
+from momopay.durable.payment import AsyncPaymentHandler, Payment, PaymentHandler, payment_of
 from momopay.durable.plan import MOST_PAGES, NEXT_PAGE, Finding, Plan, is_another_journals
-from momopay.durable.receive import check_handler, deliver, payment_for
+from momopay.durable.receive import check_handler, deliver
 from momopay.journal.entries import JournalEntry, JournalState
 from momopay.journal.evidence import reference_of
 from momopay.journal.journal import Journal, internals
@@ -96,24 +96,23 @@ class Sweep:
         """Sweep once, as `Transactions.sweep` documents it."""
         in_thread, queue = self._session.backend.in_thread, self._parts.queue
         await check_account(self._session, self._journal)
-        if self._handler is not None:
-            self._since = await in_thread(queue.deliver_since, datetime.now(UTC))
         failure: errors.MomoPayError | None = None
         try:
             await self._read()
         except errors.MomoPayError as error:  # raised after the ends that were read before it are delivered
             failure = error
         if self._handler is not None and self._since is not None and self._ends:
-            for each in await in_thread(queue.undelivered, self._since):
+            for each, refunded in await in_thread(queue.undelivered, self._since):
                 record = self._ends.get(each.transaction.transaction_id)
                 status = each.transaction.status
                 # The next pass delivers the ends that this one did not read.
                 if record is not None and status is not None and end_of(record.status) is end_of(status):
-                    await self._deliver(each.entry, transaction_from(record), self._handler)
+                    payment = payment_of(each.entry, transaction_from(record), refunded=refunded)
+                    await self._deliver(payment, self._handler)
         if failure is not None:
             raise failure
-        opened, unknown = await in_thread(lambda: (self._parts.store.count_open(), len(self._journal.unresolved())))
-        report = SweepReport(self._settled, opened, unknown, self._handled, self._failed, len(self._unread))
+        opened, unknown = await in_thread(self._parts.store.unfinished)
+        report = SweepReport(self._settled, opened, len(unknown), self._handled, self._failed, len(self._unread))
         if self._session.events is not None:
             self._session.events.sweep_ended(**vars(report))
         return report
@@ -125,7 +124,7 @@ class Sweep:
         """
         in_thread, store = self._session.backend.in_thread, self._parts.store
         await check_account(self._session, self._journal)
-        self._plan = Plan(searched=await in_thread(self._find_searched))
+        self._plan = Plan(searched=await in_thread(lambda: self._find_searches(self._parts.queue.searched())))
         if self._plan.searched:
             now = self._session.backend.now
             until = now() + self._session.limits.deadline
@@ -163,13 +162,13 @@ class Sweep:
         return None
 
     def _find_due(self) -> Plan:
-        return Plan(*self._parts.queue.due(self._since), self._find_searched())
+        due = self._parts.queue.due(None if self._handler is None else datetime.now(UTC))
+        self._since = due.since
+        return Plan(due.not_settled, due.undelivered, due.ended_prompts, self._find_searches(due.searched))
 
-    def _find_searched(self) -> list[tuple[JournalEntry, Search]]:
-        """Return the payments that are unresolved, or were released ten minutes ago, each with its search."""
-        store, released = self._parts.store, self._parts.queue.released()
-        entries = {(each.kind, each.reference): each for each in [*released, *store.unresolved()]}
-        shared = [(each, store.sharing(each)) for each in entries.values()]
+    def _find_searches(self, entries: Iterable[JournalEntry]) -> list[tuple[JournalEntry, Search]]:
+        """Return the payments that may be searched for, each with its search."""
+        shared = [(each, self._parts.store.sharing(each)) for each in entries]
         return [(each, search_for(each, others)) for each, others in shared if not is_contested(each, others)]
 
     def _find_strangers(self) -> None:
@@ -239,13 +238,15 @@ class Sweep:
             self._changes.append((entry, JournalState.ACCEPTED, record))
             self._settled += has_settled(entry.kind.transaction_type, record.status)
             self._plan.note_end(record, needs_code=True)
-            self._note_end(record)
+            if record.status.is_terminal:
+                self._ends[record.transaction_id] = record
 
     def _record(self, records: Iterable[TransactionSummary]) -> None:
         """Record what a page or a read by id shows."""
         service_now, findings = self._session.clock.service_now_if_known(), list[Finding]()
         for record in records:
-            if finding := self._plan.find(record, service_now):
+            is_followed = record.transaction_id in self._plan.followed
+            if is_followed and (finding := self._plan.find(record, service_now)):
                 findings.append(finding)
             elif isinstance(record, Transaction):
                 self._record_found(record)
@@ -260,7 +261,8 @@ class Sweep:
             if each.has_changed:
                 self._changes.append((each.entry, each.entry.state, each.record))
                 self._settled += has_settled(each.entry.kind.transaction_type, each.record.status)
-            self._note_end(each.record)
+            if each.record.status.is_terminal:
+                self._ends[each.record.transaction_id] = each.record
 
     def _record_found(self, record: Transaction) -> None:
         """Record a transaction whose id was in a broken response, or in an item that could not be read."""
@@ -277,25 +279,18 @@ class Sweep:
         if self._parts.store.mark_contradicted(entry, record.transaction_id):
             self._changes.append((entry, JournalState.UNKNOWN, record))
 
-    def _note_end(self, record: TransactionSummary) -> None:
-        if record.status.is_terminal:
-            self._ends[record.transaction_id] = record
-
-    async def _deliver(
-        self, entry: JournalEntry, transaction: Transaction, handler: PaymentHandler | AsyncPaymentHandler
-    ) -> None:
+    async def _deliver(self, payment: Payment, handler: PaymentHandler | AsyncPaymentHandler) -> None:
         """Call the handler, unless the end is or was handled elsewhere."""
         try:
-            self._handled += await deliver(self._session, partial(self._held, entry, transaction), handler)
+            self._handled += await deliver(self._session, partial(self._held, payment), handler)
         except Exception as error:  # noqa: BLE001  whatever a handler raises, the other ends are delivered
             self._failed += 1
             text = "the handler failed on the end of %s; the next sweep delivers it again\n%s"
-            logger.error(text, transaction.transaction_id, trace_of(error))  # noqa: TRY400  see `trace_of`
+            logger.error(text, payment.transaction_id, trace_of(error))  # noqa: TRY400  see `trace_of`
 
     @contextmanager
-    def _held(self, entry: JournalEntry, transaction: Transaction) -> Generator[Payment | None]:
+    def _held(self, payment: Payment) -> Generator[Payment | None]:
         """Hold an end while it is handled. Yield the payment, or None if it is not to be handled here."""
-        payment = payment_for(self._journal, entry, transaction)
         with ExitStack() as stack:
             is_first = False
             with suppress(errors.CallbackError):  # on entering: another call is handling it

@@ -33,7 +33,7 @@ from momopay.journal.entries import (
 from momopay.journal.evidence import Draft, is_keepable
 from momopay.journal.guards import Accounts, Watermark
 from momopay.journal.leases import LeaseHolder
-from momopay.journal.rules import Refundable
+from momopay.journal.rules import Refundable, refunded
 from momopay.journal.schema import PAYMENT, TRANSACTION
 from momopay.models.enums import TransactionStatus
 
@@ -41,6 +41,7 @@ _PAGE: Final = 500  # rows; databases limit the parameters of a statement
 _LONGEST_CHECK: Final = 3600.0  # seconds
 _transaction_in: Final = itemgetter(*(f"of_{name}" for name in JournalTransaction.model_fields))
 _SENDING: Final = ("state", JournalState.SENDING)  # a row has a lease while it is in this state
+_IS_UNRESOLVED: Final = or_(*(PAYMENT.state == state for state in UNRESOLVED))
 _KEY: Final = (PAYMENT.created_at, PAYMENT.kind, PAYMENT.reference)
 
 
@@ -79,8 +80,12 @@ class Entries:
 
     def unresolved(self) -> list[JournalEntry]:
         """Return the entries that read as UNKNOWN, oldest first."""
-        found = self.select(or_(*(PAYMENT.state == state for state in UNRESOLVED)))
-        return [entry for entry in found if entry.state is JournalState.UNKNOWN]
+        with self.database.connection() as connection:
+            return self.unresolved_in(connection)
+
+    def unresolved_in(self, connection: Connection) -> list[JournalEntry]:
+        """Return the same as `unresolved`."""
+        return [each for each in self.entries(connection, _IS_UNRESOLVED) if each.state is JournalState.UNKNOWN]
 
     def sharing(self, entry: JournalEntry) -> list[JournalEntry]:
         """Return the other entries that the service knows by the same reference."""
@@ -153,13 +158,13 @@ class Entries:
         """Return the payments with a transaction that has not settled, oldest first."""
         return self.having(schema.HAS_NOT_SETTLED)
 
-    def count_open(self) -> int:
-        """Return how many transactions have not settled."""
+    def unfinished(self) -> tuple[int, list[JournalEntry]]:
+        """Return how many transactions have not settled, and the entries that read as UNKNOWN."""
         found = select(func.count()).select_from(schema.transactions)
         # The condition on the time makes SQLite use the index.
         found = found.where(self._is_transaction, TRANSACTION.sent_at > "", schema.HAS_NOT_SETTLED)
         with self.database.connection() as connection:
-            return connection.execute(found).scalar_one()
+            return connection.execute(found).scalar_one(), self.unresolved_in(connection)
 
     def refundable(self, of: str, besides: str = "", *, connection: Connection | None = None) -> Refundable:
         """Return what may be refunded of a collection; raise RequestValidationError if it is not in the journal."""
@@ -173,10 +178,20 @@ class Entries:
 
     def refunded(self, entry: JournalEntry) -> Decimal:
         """Return what was paid back, or is under way, of a collection, or of the one that a refund is of, in KES."""
-        of = entry.reference if entry.kind is EntryKind.COLLECTION else entry.refund_of
-        if of is None or not (entry.counting or entry.refund_of):
+        if not (entry.counting if entry.kind is EntryKind.COLLECTION else entry.refund_of):
             return Decimal(0)
-        return Refundable(entry, self.select(PAYMENT.refund_of == of)).paid_back
+        with self.database.connection() as connection:
+            return self.refunded_of(connection, [entry])[0]
+
+    def refunded_of(self, connection: Connection, entries: Iterable[JournalEntry]) -> list[Decimal]:
+        """Return the same as `refunded`, for each entry."""
+        orders = [each.reference if each.kind is EntryKind.COLLECTION else each.refund_of for each in entries]
+        sums = dict.fromkeys(orders, Decimal(0))
+        wanted = [each for each in sums if each is not None]
+        for start in range(0, len(wanted), _PAGE):
+            for refund in self.entries(connection, PAYMENT.refund_of.in_(wanted[start : start + _PAGE])):
+                sums[refund.refund_of] += refunded(refund)
+        return [sums[each] for each in orders]
 
     def history(self, reference: str, kind: EntryKind | None) -> list[HistoryEntry]:
         """Return what happened to a payment, in order."""
@@ -230,6 +245,7 @@ class Entries:
             bound = self.accounts.bound(connection)
             states = select(PAYMENT.kind, PAYMENT.state, func.count()).group_by(PAYMENT.kind, PAYMENT.state)
             counts = connection.execute(states.where(self._is_payment)).all()
+        not_settled, unresolved = self.unfinished()
         return JournalCheck(
             account=self.account,
             version=schema.VERSION,
@@ -237,8 +253,8 @@ class Entries:
             host=bound.get("host"),
             tenant_id=bound.get("tenant_id"),
             counts={(EntryKind(kind), JournalState(state)): number for kind, state, number in counts},
-            unresolved=tuple(entry.reference for entry in self.unresolved()),
-            not_settled=self.count_open(),
+            unresolved=tuple(entry.reference for entry in unresolved),
+            not_settled=not_settled,
             paid_twice=tuple(entry.reference for entry in self._paid_twice()),
             went_back=went_back,
         )

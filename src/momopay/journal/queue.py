@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Column, Connection, exists, func, select, update
@@ -61,11 +62,13 @@ class Followed:
 
 
 class Due(NamedTuple):
-    """The transactions that a sweep reads."""
+    """What a sweep reads and searches for."""
 
     not_settled: list[Followed]
     undelivered: list[Followed]  # settled ends that no handler got
     ended_prompts: list[Followed]  # that ended without success, and were not read again since
+    searched: list[JournalEntry]
+    since: str | None  # ends from then on are for the handler
 
 
 class Queue:
@@ -76,14 +79,22 @@ class Queue:
         self._database = store.database
         self._is_own = TRANSACTION.account == store.account
 
-    def due(self, since: str | None = None) -> Due:
-        """Return the transactions to read. Without `since`, no ends are for a handler."""
+    def due(self, now: datetime | None = None) -> Due:
+        """Return what to read and to search for. Without `now`, no ends are for a handler."""
         with self._database.connection() as connection:
+            since = None if now is None else self._deliver_since(connection, now)
             return Due(
                 self._followed(connection, schema.HAS_NOT_SETTLED),
                 [] if since is None else self._followed(connection, *_undelivered(since)),
                 self._followed(connection, schema.IS_TO_CHECK),
+                self._searched(connection),
+                since,
             )
+
+    def searched(self) -> list[JournalEntry]:
+        """Return the payments that are unresolved, or were released ten minutes ago and not searched for since."""
+        with self._database.connection() as connection:
+            return self._searched(connection)
 
     def mark_checked(self, transaction_ids: Iterable[str]) -> None:
         """Record that prompts that ended without success were read again."""
@@ -93,11 +104,6 @@ class Queue:
                 change = update(schema.transactions).where(IS_TRANSACTION)
                 connection.execute(change.values(checked_at=datetime.now(UTC).isoformat()), of_each)
 
-    def released(self) -> list[JournalEntry]:
-        """Return the payments that a person released at least ten minutes ago, and that were not searched for since."""
-        # The first condition tells PostgreSQL how few there are; it assumes that a third of all rows match the second.
-        return self._store.select(PAYMENT.search_after.is_not(None), PAYMENT.search_after <= schema.Now())
-
     def mark_searched(self, entry: JournalEntry, service_now: datetime | None = None) -> None:
         """Record that a released payment was searched for once more, unless that was early by the service's time."""
         change = update(schema.payments).where(IS_ROW, AS_READ).values(search_after=None)
@@ -106,19 +112,12 @@ class Queue:
         with self._database.connection() as connection:
             connection.execute(change, self._store.values(entry, the_revision=entry.revision))
 
-    def deliver_since(self, now: datetime) -> str:
-        """Return the time since which ends are for a handler: a day before the first delivery, or else before now."""
-        at = schema.history.c.at
-        first = select(func.min(at)).where(schema.IS_DELIVERY, schema.history.c.account == self._store.account)
+    def undelivered(self, since: str) -> list[tuple[Followed, Decimal]]:
+        """Return the settled ends that were not delivered, each with what of its order was refunded, in KES."""
         with self._database.connection() as connection:
-            began = connection.scalar(first)
-        known = now if began is None else min(now, datetime.fromtimestamp(began, UTC))
-        return max(known - _FIRST, now - _LONGEST).isoformat()
-
-    def undelivered(self, since: str) -> list[Followed]:
-        """Return the settled ends that were not delivered."""
-        with self._database.connection() as connection:
-            return self._followed(connection, *_undelivered(since))
+            found = self._followed(connection, *_undelivered(since))
+            refunded = self._store.refunded_of(connection, [each.entry for each in found])
+        return list(zip(found, refunded, strict=True))
 
     def strangers(self, records: Iterable[TransactionSummary]) -> list[TransactionSummary]:
         """Return the transactions that no entry has, though an entry has their reference."""
@@ -137,6 +136,20 @@ class Queue:
             query = select(column).where(column.table.c.account == self._store.account, is_value)
             found.update(connection.scalars(query))
         return found
+
+    def _deliver_since(self, connection: Connection, now: datetime) -> str:
+        """Return the time since which ends are for a handler: a day before the first delivery, or else before now."""
+        at = schema.history.c.at
+        first = select(func.min(at)).where(schema.IS_DELIVERY, schema.history.c.account == self._store.account)
+        began = connection.scalar(first)
+        known = now if began is None else min(now, datetime.fromtimestamp(began, UTC))
+        return max(known - _FIRST, now - _LONGEST).isoformat()
+
+    def _searched(self, connection: Connection) -> list[JournalEntry]:
+        # The first condition tells PostgreSQL how few there are; it assumes that a third of all rows match the second.
+        is_due = PAYMENT.search_after.is_not(None), PAYMENT.search_after <= schema.Now()
+        found = [*self._store.entries(connection, *is_due), *self._store.unresolved_in(connection)]
+        return list({(each.kind, each.reference): each for each in found}.values())
 
     def _followed(self, connection: Connection, *where: Condition) -> list[Followed]:
         found = select(
