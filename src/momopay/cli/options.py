@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import getpass
 import os
-import select
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
@@ -32,6 +31,7 @@ ADDRESS_REMEDY = (
     "set MOMOPAY_BASE_URL or give --base-url; for a trial, `momopay sandbox` runs the service at"
     " http://127.0.0.1:8787/v1"
 )
+_CONFIRM = "give --confirm-live with the exact sum"
 SEARCH_DEADLINE = 3600.0  # seconds; a long list is searched at 60 pages a minute, and a person can press Ctrl-C
 _LONGEST = 366 * 24 * 60 * 60  # seconds in a year
 WordT = TypeVar("WordT", bound=str)
@@ -174,36 +174,12 @@ def is_interactive() -> bool:
     return sys.stdin is not None and sys.stdin.isatty()
 
 
-def has_input() -> bool:
-    """Return, without blocking, whether stdin has a line to read or has ended."""
-    try:
-        descriptor = sys.stdin.fileno()
-    except (AttributeError, OSError):  # closed before the start, or text in memory
-        return True
-    try:
-        return bool(select.select([descriptor], [], [], 0)[0])
-    except OSError:  # on Windows, select takes sockets only
-        return False
-
-
-def read_line() -> str | None:
-    """Return the next line of stdin, stripped; None at its end, or if it cannot be read."""
-    try:
-        line = sys.stdin.readline()
-    except (AttributeError, OSError, UnicodeDecodeError):  # closed before the start, unreadable, or not text
-        return None
-    return line.strip() if line else None
-
-
 def ask_for_key() -> str:
-    """Ask for the API key without echoing it; return "" if nobody answers."""
+    """Ask for the API key without echoing it, or read it from a pipe; return "" if nobody answers."""
     if is_interactive():
         typed: str = typer.prompt("API key", hide_input=True, err=True)
         return typed.strip()
-    # A line that was piped in already needs no prompt.
-    if not has_input():
-        stderr().print("API key:")
-    return read_line() or ""
+    return "" if sys.stdin is None else sys.stdin.readline().strip()
 
 
 def find_key() -> str:
@@ -323,7 +299,7 @@ class Confirmation:
     """Consent to a payment: given by the options, or else by an answer that is typed or piped.
 
     Every key that is not a test key counts as live. `yes` is consent for test keys only, and `confirm_live` if it is
-    exactly the sum that may move. Raise CommandError if it is another sum, or if nobody can answer.
+    exactly the sum that may move. Raise CommandError for any other consent.
     """
 
     def __init__(self, key: str, *, may_move: Decimal, yes: bool, confirm_live: Decimal | None) -> None:
@@ -333,11 +309,9 @@ class Confirmation:
                 remedy="check the amounts; nothing was sent",
             )
         self._is_live = key_mode(key) != "test"
-        self._is_given = confirm_live is not None or (yes and not self._is_live)
-        self._piped: str | None = None
-        # Read a piped answer now, so that an empty pipe fails before the first request.
-        if not self._is_given and not is_interactive() and has_input():
-            self._piped = self._read()
+        self._is_given = confirm_live is not None or yes
+        if self._is_live and yes and confirm_live is None:
+            raise CommandError("--yes is for test keys, and a live key moves real money", remedy=_CONFIRM)
 
     def ask(self, question: str, *, to_type: str) -> None:
         """Ask before money moves, unless the options gave consent. With a live key, the answer must be `to_type`.
@@ -346,32 +320,21 @@ class Confirmation:
         """
         if self._is_given:
             return
-        if self._is_live:
-            stderr().print("This is a live key: real money will move.", style="bold red")
-            agreed = self._answer(f"{question} Type {to_type} to go on") == to_type
-        elif is_interactive():
-            agreed = typer.confirm(question, err=True)
-        else:
-            agreed = self._answer(f"{question} [y/N]").lower() in {"y", "yes"}
+        try:
+            if self._is_live:
+                stderr().print("This is a live key: real money will move.", style="bold red")
+                typed: str = typer.prompt(f"{question} Type {to_type} to go on", err=True)
+                agreed = typed.strip() == to_type
+            else:
+                agreed = typer.confirm(question, err=True)
+        except (typer.Abort, RuntimeError):  # RuntimeError: stdin was closed before the start
+            if is_interactive():
+                raise
+            remedy = _CONFIRM if self._is_live else "give --yes to go on without a question"
+            raise CommandError("nobody is there to answer", remedy=remedy) from None
         if not agreed:
             raise CommandError(
                 "not confirmed, nothing was sent",
                 remedy="run the command again, and answer as it asks",
                 code=ExitCode.REFUSED,
             )
-
-    def _answer(self, question: str) -> str:
-        if is_interactive():
-            typed: str = typer.prompt(question, err=True)
-            return typed.strip()
-        stderr().print(f"{question}:", soft_wrap=True)
-        return self._read() if self._piped is None else self._piped
-
-    def _read(self) -> str:
-        line = read_line()
-        if line is None:
-            live = "a live key moves real money: give --confirm-live TOTAL; --yes is for test keys"
-            raise CommandError(
-                "nobody is there to answer", remedy=live if self._is_live else "give --yes to go on without a question"
-            )
-        return line

@@ -12,6 +12,7 @@ import typer
 from typer import Argument, Option
 
 import momopay
+from momopay._redaction import key_mode
 from momopay.cli.command import Group, command
 from momopay.cli.exit_codes import CommandError, ExitCode
 from momopay.cli.options import (
@@ -107,7 +108,8 @@ def collect(
     if no_journal and abandon_after is not None:
         raise CommandError("--abandon-after needs a journal", remedy="leave it out: --no-journal prompts each time")
     # With a test key no money moves, so a single prompt needs no question.
-    confirmation = Confirmation(key, may_move=amount_, yes=True, confirm_live=confirm_live)
+    is_test = key_mode(key) == "test"
+    confirmation = Confirmation(key, may_move=amount_, yes=is_test, confirm_live=confirm_live)
     optional: dict[str, Any] = {"transaction_desc": description, "callback_url": callback_url, "channel_id": channel}
     opened = nullcontext() if no_journal else options.open_journal(create=True)
     with opened as journal, options.client(journal, key=key) as client:
