@@ -179,4 +179,6 @@ def test_a_journal_without_its_extra(momopay: Shell, tmp_path: Path, monkeypatch
     (tmp_path / "shop.db").touch()
     monkeypatch.setitem(sys.modules, "sqlalchemy", None)
     code, verdict, found = journal_check(momopay, str(tmp_path / "shop.db"))
-    assert (code, verdict, found) == (3, "fail", "this command needs the extra 'journal'")
+    assert (code, verdict, "sqlalchemy" in found) == (3, "fail", True)
+    listed = momopay("journal", "list", "--journal", str(tmp_path))
+    assert listed.says(3, "pip install 'momopay[cli,journal,sandbox]'")

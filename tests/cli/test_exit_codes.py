@@ -8,7 +8,7 @@ import momopay
 import momopay.errors
 from cli.kit import whole_command
 from in_turn import in_turn
-from momopay.cli.exit_codes import CommandError, ExitCode, exit_code_of, missing_extra, remedy_of
+from momopay.cli.exit_codes import CommandError, ExitCode, exit_code_of, remedy_of
 
 ANSWER: Any = {"code": "X", "status_code": 500}
 UNKNOWN = momopay.OutcomeUnknownError("it may be paid", sent_at=datetime.now(UTC))
@@ -73,11 +73,3 @@ def test_the_remedy_of_what_may_have_been_paid_and_of_a_pause() -> None:
     assert remedy_of(momopay.RateLimitExceededError("no", retry_after=17.2, **ANSWER)).endswith("(17 s)")
     assert "(" not in remedy_of(momopay.RateLimitExceededError("no", **ANSWER))
     assert remedy_of(CommandError("no", remedy="do it")) == "do it"
-
-
-def test_a_missing_module_names_its_extra() -> None:
-    for module, extra in (("uvicorn.config", "sandbox"), ("psycopg", "postgresql")):
-        error = missing_extra(ModuleNotFoundError(name=module))
-        assert error is not None
-        assert (error.remedy, error.code) == (f"pip install 'momopay[cli,{extra}]'", ExitCode.CONFIGURATION)
-    assert missing_extra(ModuleNotFoundError(name="json")) is None

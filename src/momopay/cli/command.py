@@ -27,7 +27,7 @@ from rich.text import Text
 from typer.core import TyperCommand, TyperGroup
 
 from momopay._redaction import redact
-from momopay.cli.exit_codes import CommandError, ExitCode, exit_code_of, missing_extra, remedy_of
+from momopay.cli.exit_codes import MISSING_EXTRA, CommandError, ExitCode, exit_code_of, remedy_of
 from momopay.cli.output import plain, stderr
 from momopay.errors import APIError, MomoPayError, OutcomeUnknownError, RequestValidationError
 
@@ -211,10 +211,8 @@ def _as_reported(error: Exception, params: list[Any]) -> MomoPayError:
         return _with_option_names(error, params)
     if isinstance(error, MomoPayError):
         return error
-    # A missing extra is the only import error that the user can fix.
-    known = missing_extra(error) if isinstance(error, ModuleNotFoundError) else None
-    if known:
-        return known
+    if isinstance(error, ModuleNotFoundError):
+        return CommandError(str(error), remedy=MISSING_EXTRA, code=ExitCode.CONFIGURATION)
     what, code = "this should not happen: `momopay --debug ...` shows where it did", ExitCode.BUG
     if isinstance(error, OSError) and error.errno:  # from the operating system
         what, code = "check the disk, and the files that it reads and writes", ExitCode.CONFIGURATION

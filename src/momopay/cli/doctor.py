@@ -17,7 +17,7 @@ from rich.text import Text
 
 import momopay
 from momopay._redaction import key_mode
-from momopay.cli.exit_codes import ExitCode, missing_extra, remedy_of
+from momopay.cli.exit_codes import MISSING_EXTRA, ExitCode, remedy_of
 from momopay.cli.options import ADDRESS_REMEDY, KEY_REMEDY, AccountOptions, find_key
 from momopay.cli.output import kes, plain, stdout
 from momopay.errors import ConfigurationError, InsufficientServiceBalanceError, MomoPayError, NoDefaultChannelError
@@ -215,9 +215,7 @@ def _journal(options: AccountOptions, client: momopay.Client | None) -> Check:
         remedy = "the first payment creates it; if there was one, check the path or the URL"
         return Check("journal", "warn" if is_new else "fail", str(error), remedy if is_new else remedy_of(error))
     except ModuleNotFoundError as error:
-        if (missing := missing_extra(error)) is None:
-            raise
-        return Check("journal", "fail", missing.message, missing.remedy)
+        return Check("journal", "fail", str(error), MISSING_EXTRA)
     if found.went_back:
         return Check("journal", "fail", found.went_back, "`momopay journal accept-restored`, after that")
     count = sum(found.counts.values())

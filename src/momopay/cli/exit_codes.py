@@ -8,6 +8,8 @@ from typing import Self
 from momopay import errors
 from momopay.errors import MomoPayError, OutcomeUnknownError
 
+MISSING_EXTRA = "install the extras of momopay that you use: pip install 'momopay[cli,journal,sandbox]'"
+
 
 class ExitCode(IntEnum):
     """The exit statuses, each with its meaning as the help shows it."""
@@ -74,21 +76,3 @@ def remedy_of(error: MomoPayError) -> str:
     remedy = OutcomeUnknownError.remedy if is_unknown else error.remedy
     pause = getattr(error, "retry_after", None)
     return remedy + (f" ({pause:.0f} s)" if pause else "")
-
-
-_EXTRAS = {
-    "fastapi": "sandbox",
-    "psycopg": "postgresql",
-    "sqlalchemy": "journal",
-    "starlette": "sandbox",
-    "uvicorn": "sandbox",
-}
-
-
-def missing_extra(error: ModuleNotFoundError) -> CommandError | None:
-    """Return an error that names the extra of a missing module; None if no extra of this package has it."""
-    extra = _EXTRAS.get((error.name or "").partition(".")[0])
-    if extra is None:
-        return None
-    remedy = f"pip install 'momopay[cli,{extra}]'"
-    return CommandError(f"this command needs the extra {extra!r}", remedy=remedy, code=ExitCode.CONFIGURATION)
