@@ -42,23 +42,26 @@ logger: logging.Logger = logging.getLogger("momopay")
 
 Held: TypeAlias = AbstractContextManager[Payment | None]
 """Holds an end while it is handled; gives the payment, or None if the end needs no handling."""
+Delivery: TypeAlias = Callable[[Callable[[], Held]], Coroutine[Any, Any, bool]]
+"""Calls a handler with what is held; returns whether there was anything to handle."""
 
 _OTHER_REFERENCE: Final = "the callback URL was signed for another payment"
 
 
-def check_handler(session: Session[Any], handler: object) -> None:
-    """Raise ConfigurationError if a client cannot call a handler."""
-    if not callable(handler) or (is_async(handler) and not session.backend.is_async):
-        raise errors.ConfigurationError("handler must be a function, and may be async def with an AsyncClient only")
+def delivery_to(session: Session[Any], handler: PaymentHandler | AsyncPaymentHandler) -> Delivery:
+    """Return what calls a handler, in a thread if it blocks an event loop.
+
+    Raise ConfigurationError if the client cannot call it.
+    """
+    if is_async(handler):
+        if session.backend.is_async:
+            return partial(_await, handler)
+    elif callable(handler):
+        return partial(session.backend.in_thread, _call, handler)
+    raise errors.ConfigurationError("handler must be a function, and may be async def with an AsyncClient only")
 
 
-async def deliver(
-    session: Session[Any], held: Callable[[], Held], handler: PaymentHandler | AsyncPaymentHandler
-) -> bool:
-    """Call a handler, in a thread if it blocks an event loop. Return whether there was anything to handle."""
-    if not is_async(handler):
-        called: bool = await session.backend.in_thread(_call, held, handler)
-        return called
+async def _await(handler: AsyncPaymentHandler, held: Callable[[], Held]) -> bool:
     from momopay._transport.threads import entered_in_thread  # noqa: PLC0415  blocking clients need no anyio
 
     async with entered_in_thread(held()) as payment:
@@ -67,15 +70,15 @@ async def deliver(
     return payment is not None
 
 
-def _call(held: Callable[[], Held], handler: PaymentHandler) -> bool:
+def _call(handler: PaymentHandler, held: Callable[[], Held]) -> bool:
     with held() as payment:
         if payment is not None:
             raise_if_awaitable(handler(payment))
     return payment is not None
 
 
-def payment_for(
-    journal: Journal | None, entry: JournalEntry | None, record: Transaction, evidence: Evidence | None = None
+def _payment_for(
+    journal: Journal | None, entry: JournalEntry | None, record: Transaction, evidence: Evidence
 ) -> Payment:
     """Return what a handler gets for a record of the service: with what the entry and the evidence have beside it."""
     if journal is None or entry is None:  # a pay link, the dashboard, or another program
@@ -83,7 +86,7 @@ def payment_for(
         payment = payment_of(Draft(kind, record.account_reference or "", record.amount, "", ""), record)
     else:
         payment = payment_of(entry, record, refunded=internals(journal).store.refunded(entry))
-    if evidence is None or payment.status != record.status:
+    if payment.status != record.status:
         return payment
     code = payment.result_code or (None if evidence.result_code is None else ResultCode(evidence.result_code))
     fee = payment.fee if payment.fee is not None or evidence.fee is None else Decimal(evidence.fee)
@@ -101,10 +104,9 @@ class Receiver:
         signer: CallbackSigner | None,
         observers: list[CallEvents],
     ) -> None:
-        check_handler(session, handler)
         self._session = session
         self._confirm = confirm
-        self._handler = handler
+        self._deliver = delivery_to(session, handler)
         self._signer = signer
         self._observers = observers
         self._callback: Callback | None = None
@@ -148,8 +150,7 @@ class Receiver:
         self._session.clock.observe(read.response.headers)
         payment = await in_thread(self._record, journal, entry, callback, read)
         if payment.status.is_terminal:
-            held = partial(self._held, journal, payment)
-            self._is_duplicate = not await deliver(self._session, held, self._handler)
+            self._is_duplicate = not await self._deliver(partial(self._held, journal, payment))
 
     def _compare(
         self, journal: Journal, callback: Callback, signed_for: str | None
@@ -176,7 +177,7 @@ class Receiver:
     ) -> Payment:
         """Record the service's record, with what only the callback has. Return the payment."""
         if journal is None:
-            return payment_for(None, None, read, Evidence.confirmed(read, callback.transaction))
+            return _payment_for(None, None, read, Evidence.confirmed(read, callback.transaction))
         recorder, now = internals(journal).recorder, self._session.clock.service_now_if_known()
         before, evidence = recorder.record_read(known, read, callback.transaction, now)
         if self._observers and before is not None:
@@ -184,7 +185,7 @@ class Receiver:
             if _progress(before) != _progress(after):
                 for observer in self._observers:
                     observer.journal_changed(after.kind, after.reference, before.state, after.state, read)
-        return payment_for(journal, before, read, evidence)
+        return _payment_for(journal, before, read, evidence)
 
     @contextmanager
     def _held(self, journal: Journal | None, payment: Payment) -> Generator[Payment | None]:

@@ -24,7 +24,7 @@ from momopay.durable.access import check_account, emit_change
 from momopay.durable.lookup import describe, forget_known, record_made, search_for
 from momopay.durable.payment import AsyncPaymentHandler, Payment, PaymentHandler, payment_of
 from momopay.durable.plan import MOST_PAGES, NEXT_PAGE, Finding, Plan, is_another_journals
-from momopay.durable.receive import check_handler, deliver
+from momopay.durable.receive import Delivery, delivery_to
 from momopay.journal.entries import JournalEntry, JournalState
 from momopay.journal.evidence import reference_of
 from momopay.journal.journal import Journal, internals
@@ -77,14 +77,12 @@ class Sweep:
         journal: Journal,
         handler: PaymentHandler | AsyncPaymentHandler | None = None,
     ) -> None:
-        if handler is not None:
-            check_handler(session, handler)
         self._session = session
         self._journal = journal
-        self._handler = handler
+        self._handle = None if handler is None else delivery_to(session, handler)
         self._since: str | None = None  # ends from then on are for the handler
         self._parts = internals(journal)
-        self._plan = Plan()
+        self._plan: Plan  # by what the journal has, before anything is read
         self._unread = set[object]()  # one for each item of the list that could not be read, its id if it has one
         # Changes for the observer, which the sweeping task or thread does after the thread that recorded them.
         self._changes: list[tuple[JournalEntry, JournalState, TransactionSummary]] = []
@@ -101,14 +99,14 @@ class Sweep:
             await self._read()
         except errors.MomoPayError as error:  # raised after the ends that were read before it are delivered
             failure = error
-        if self._handler is not None and self._since is not None and self._ends:
+        if self._handle is not None and self._since is not None and self._ends:
             for each, refunded in await in_thread(queue.undelivered, self._since):
                 record = self._ends.get(each.transaction.transaction_id)
                 status = each.transaction.status
                 # The next pass delivers the ends that this one did not read.
                 if record is not None and status is not None and end_of(record.status) is end_of(status):
                     payment = payment_of(each.entry, transaction_from(record), refunded=refunded)
-                    await self._deliver(payment, self._handler)
+                    await self._deliver(payment, self._handle)
         if failure is not None:
             raise failure
         opened, unknown = await in_thread(self._parts.store.unfinished)
@@ -162,7 +160,7 @@ class Sweep:
         return None
 
     def _find_due(self) -> Plan:
-        due = self._parts.queue.due(None if self._handler is None else datetime.now(UTC))
+        due = self._parts.queue.due(None if self._handle is None else datetime.now(UTC))
         self._since = due.since
         return Plan(due.not_settled, due.undelivered, due.ended_prompts, self._find_searches(due.searched))
 
@@ -279,10 +277,10 @@ class Sweep:
         if self._parts.store.mark_contradicted(entry, record.transaction_id):
             self._changes.append((entry, JournalState.UNKNOWN, record))
 
-    async def _deliver(self, payment: Payment, handler: PaymentHandler | AsyncPaymentHandler) -> None:
+    async def _deliver(self, payment: Payment, handle: Delivery) -> None:
         """Call the handler, unless the end is or was handled elsewhere."""
         try:
-            self._handled += await deliver(self._session, partial(self._held, payment), handler)
+            self._handled += await handle(partial(self._held, payment))
         except Exception as error:  # noqa: BLE001  whatever a handler raises, the other ends are delivered
             self._failed += 1
             text = "the handler failed on the end of %s; the next sweep delivers it again\n%s"

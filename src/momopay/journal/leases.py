@@ -26,7 +26,7 @@ def first_read(_claim: str) -> float:
 class Lease:
     """The right of one call to change the row that carries this id."""
 
-    id: str = field(default_factory=lambda: uuid4().hex)
+    id: str
     process: int = field(default_factory=os.getpid)
 
     @property
@@ -61,7 +61,7 @@ class LeaseHolder:
     @contextmanager
     def lease(self) -> Generator[Lease]:
         """Yield a new lease, which ends with this context at the latest."""
-        lease = Lease()
+        lease = Lease(uuid4().hex)
         self._leases.add(lease.id)
         self._database.under_way.add(lease.id)
         try:

@@ -58,7 +58,7 @@ class TransactionStatus(OpenEnum):
     @property
     def ended_without_success(self) -> bool:
         """Whether it has ended with a status other than SUCCESS."""
-        return self.is_terminal and self is not TransactionStatus.SUCCESS
+        return self in _TERMINAL and self is not TransactionStatus.SUCCESS
 
 
 # Every known status but two. The service does not list EXPIRED as terminal, but states nothing that follows it.
