@@ -26,7 +26,7 @@ def entry_of(
     *statuses: str | None,
     kind: EntryKind = COLLECTION,
     state: JournalState = ACCEPTED,
-    amount: int = 100,
+    amount: Decimal | int = 100,
     **fields: Any,
 ) -> JournalEntry:
     """Make the entry of a payment, with a transaction in each of these statuses, without a journal."""
@@ -150,6 +150,14 @@ def found(journal: Journal, reference: str = "r", kind: EntryKind | None = None)
 def state_of(journal: Journal, reference: str = "r", kind: EntryKind | None = None) -> JournalState:
     """Return the state of an entry that is in the journal: a failure shows the state, and not the whole entry."""
     return found(journal, reference, kind).state
+
+
+def told(journal: Journal, reference: str, kind: EntryKind | None = None) -> list[str]:
+    """Return what the history says: what happened, from what to what, and where it was learnt."""
+    return [
+        f"{each.what}: {each.from_ or ''} -> {each.to or ''} ({each.transaction_id or each.attempt}, {each.source})"
+        for each in journal.history(reference, kind)
+    ]
 
 
 def statuses_of(entry: JournalEntry) -> list[str]:

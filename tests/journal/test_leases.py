@@ -58,6 +58,29 @@ def test_a_step_of_the_clocks_ends_no_lease(url: str, seconds: float, drive: Dri
             client(release(journal, searched_elsewhere=True))
 
 
+@pytest.mark.both_databases
+def test_a_live_process_holds_its_row_and_a_killed_one_leaves_it_unknown(journal: Journal, url: str) -> None:
+    """So with the callback that it was handling."""
+
+    def handles() -> bool:
+        with suppress(CallbackError), journal.handling(callback("c", "c")) as is_new:
+            return is_new
+        return False
+
+    with sender(url):
+        assert state_of(journal) is SENDING
+        assert journal.unresolved() == []
+        assert not handles()
+        with lease_of(journal) as lease:
+            assert not begin(journal, lease)
+    until(lambda: state_of(journal) is UNKNOWN, "the database saw the process go")
+    with lease_of(journal) as lease:
+        assert not begin(journal, lease)
+    assert journal.unresolved() == [found(journal)]
+    assert handles()
+    assert not handles()
+
+
 def test_by_a_clock_that_steps_a_lease_would_end_early(journal: Journal, other: Journal) -> None:
     """The control: the same row and the same step, with leases by the time of day."""
     clocks = MachineClock()
