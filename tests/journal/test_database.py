@@ -153,9 +153,7 @@ def test_one_connection_is_used_again_and_again_and_closed_with_the_journal(jour
 
 
 @pytest.mark.parametrize("error", [KeyError, KeyboardInterrupt])
-def test_a_transaction_that_raises_leaves_nothing_and_blocks_nobody(
-    journal: Journal, other: Journal, error: type[BaseException]
-) -> None:
+def test_a_transaction_that_raises_blocks_nobody(journal: Journal, other: Journal, error: type[BaseException]) -> None:
     put(journal)
 
     def change(failure: BaseException | None = None) -> None:

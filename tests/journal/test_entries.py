@@ -60,9 +60,7 @@ def test_an_entry_hides_the_phone_and_pickles() -> None:
         (["SUCCESS"], UNKNOWN, "t-0"),  # a late PIN, whatever the latest attempt does
     ],
 )
-def test_the_transaction_that_counts_is_the_first_paid_one_or_the_latest(
-    statuses: list[str], state: JournalState, counts: str | None
-) -> None:
+def test_the_first_paid_or_the_latest_one_counts(statuses: list[str], state: JournalState, counts: str | None) -> None:
     entry = entry_of(*statuses, state=state)
     assert (entry.transaction and entry.transaction.transaction_id) == entry.transaction_id == counts
     assert entry.transaction_ids == tuple(f"t-{number}" for number in range(len(statuses)))
@@ -88,9 +86,7 @@ def test_an_id_that_a_broken_response_showed_is_shown_until_a_transaction_is_kno
         (PAYOUT, ["FAILED"], 0),
     ],
 )
-def test_paid_twice_counts_prompts_that_were_paid_and_payouts_that_may_be(
-    kind: EntryKind, statuses: list[str | None], counting: int
-) -> None:
+def test_paid_twice_counts_what_was_or_may_be_paid(kind: EntryKind, statuses: list[str | None], counting: int) -> None:
     entry = entry_of(*statuses, kind=kind)
     assert len(entry.counting) == counting
     assert entry.paid_twice is (counting > 1)

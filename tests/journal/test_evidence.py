@@ -58,9 +58,7 @@ def test_what_a_record_does_not_say_is_none_but_the_time_of_an_end() -> None:
         ({"status": "PAID\0"}, "status"),
     ],
 )
-def test_what_no_database_keeps_is_left_out_with_a_warning(
-    caplog: pytest.LogCaptureFixture, fields: dict[str, str], left_out: str
-) -> None:
+def test_unkeepable_parts_are_left_out(caplog: pytest.LogCaptureFixture, fields: dict[str, str], left_out: str) -> None:
     given = {"status": "SUCCESS", "momo_receipt": "QK1", "result_code": "0", **fields}
     said = Evidence.of(callback(**given).transaction)
     assert [each.levelname for each in caplog.records] == ["WARNING"]

@@ -242,9 +242,7 @@ def test_a_payment_elsewhere_during_the_check_is_no_step_back(journal: Journal, 
             check(journal)
 
 
-def test_who_remembers_late_does_not_take_back_what_another_one_remembered(
-    journal: Journal, other: Journal, url: str, kept: Path
-) -> None:
+def test_who_remembers_late_takes_nothing_back(journal: Journal, other: Journal, url: str, kept: Path) -> None:
     """This one's commit, a payment of another process or thread, and then what this one remembers."""
     put(journal, "a")
     with just_before("COMMIT", journal, lambda: (put(other, "b"), in_threads(1, lambda: put(journal, "c"))), "after"):
@@ -277,9 +275,7 @@ def test_many_that_pay_at_once_refuse_nothing(journal: Journal, other: Journal) 
 
 
 @pytest.mark.parametrize("content", [None, b"", b"\0" * 80, b"damaged", b"0 x now", "\u0663".encode("utf-16")])
-def test_a_file_that_is_gone_or_damaged_blocks_nothing_and_is_written_anew(
-    url: str, kept: Path, content: bytes | None
-) -> None:
+def test_a_lost_or_damaged_file_blocks_nothing_and_is_written_anew(url: str, kept: Path, content: bytes | None) -> None:
     with Journal(url) as journal:
         put(journal)
     if content is None:
@@ -319,7 +315,7 @@ def test_a_file_that_cannot_be_read_is_a_journal_error(url: str, kept: Path) -> 
 # A person accepts it
 
 
-def test_what_a_person_accepted_is_used_by_all(
+def test_what_was_accepted_all_use(
     journal: Journal, other: Journal, url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     put(journal, "a")

@@ -47,9 +47,7 @@ except ModuleNotFoundError as error:
         ("postgresql+psycopg:///d", "sqlalchemy", "postgresql"),
     ],
 )
-def test_without_the_extra_it_can_be_named_and_says_what_to_install(
-    url: str, missing: str, extra: str, tmp_path: Path
-) -> None:
+def test_without_the_extra_it_says_what_to_install(url: str, missing: str, extra: str, tmp_path: Path) -> None:
     command = [sys.executable, "-c", WITHOUT, url, missing]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=True)
     assert f"pip install 'momopay[{extra}]'" in done.stdout

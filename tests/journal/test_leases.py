@@ -101,7 +101,7 @@ def time() -> Generator[list[float]]:
 
 
 @pytest.mark.both_databases
-def test_a_row_whose_outcome_could_not_be_written_is_unresolved_after_its_lease(
+def test_a_row_without_an_outcome_is_unresolved_after_its_lease(
     journal: Journal, other: Journal, time: list[float]
 ) -> None:
     """Its process lives on. It knows at once that the call has returned."""
@@ -125,9 +125,7 @@ def elsewhere() -> Generator[None]:
 
 
 @pytest.mark.both_databases
-def test_another_machines_lease_is_counted_from_its_first_read(
-    journal: Journal, other: Journal, time: list[float]
-) -> None:
+def test_another_machines_lease_counts_from_its_first_read(journal: Journal, other: Journal, time: list[float]) -> None:
     with lease_of(journal) as lease:
         with elsewhere():
             begin(journal, lease, seconds=100)
@@ -147,9 +145,7 @@ def test_another_machines_lease_is_counted_from_its_first_read(
         assert store_of(other).seconds_to_release(entry) == pytest.approx(160)
 
 
-def test_a_handlers_end_is_taken_over_after_ten_minutes_and_not_before(
-    journal: Journal, other: Journal, time: list[float]
-) -> None:
+def test_a_handlers_end_is_taken_over_after_ten_minutes(journal: Journal, other: Journal, time: list[float]) -> None:
     with ExitStack() as handlers, elsewhere():
         assert handlers.enter_context(journal.handling(callback()))
         for machine in (elsewhere(), ExitStack()):

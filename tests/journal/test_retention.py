@@ -185,9 +185,7 @@ def test_what_is_sent_again_meanwhile_keeps_its_phone(journal: Journal) -> None:
     assert found(journal, "a").phone == PHONE
 
 
-def test_an_empty_secret_is_refused_and_a_short_one_is_logged(
-    journal: Journal, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_empty_secret_is_refused_a_short_one_is_logged(journal: Journal, caplog: pytest.LogCaptureFixture) -> None:
     dated(journal, "a", NOON, status="SUCCESS")
     for secret in ("", b""):
         with pytest.raises(ConfigurationError):

@@ -132,7 +132,7 @@ ONCE, TWICE = entry_of("SUCCESS"), entry_of("SUCCESS", "FAILED", "SUCCESS")
         (NOT_SENT, [], 0),
     ],
 )
-def test_a_refund_counts_as_often_as_it_was_paid_or_may_be(
+def test_a_refund_counts_as_often_as_it_may_be_paid(
     state: JournalState, statuses: list[str | None], times: int
 ) -> None:
     one = refund(1, 40, *statuses, state=state)
@@ -148,9 +148,7 @@ def test_a_refund_counts_as_often_as_it_was_paid_or_may_be(
         *(("ab", "b", ("a", 100)), ("ab", "ba", ("b", 0)), ("ab", "a", ("b", 100)), ("abc", "c", ("b", 100))),
     ],
 )
-def test_who_paid_last_and_has_not_had_all_back_is_paid_back(
-    payers: str, refunds: str, expected: tuple[str, int]
-) -> None:
+def test_who_paid_last_and_has_not_all_back_is_paid_back(payers: str, refunds: str, expected: tuple[str, int]) -> None:
     """Up to what this phone paid: the rest goes to the others."""
     order = entry_of(*["SUCCESS"] * len(payers))
     paid = [each.model_copy(update={"phone": phone}) for each, phone in zip(order.transactions, payers, strict=True)]
@@ -242,9 +240,7 @@ def test_the_remedy_names_the_first_free_reference_and_the_amount() -> None:
         (NOT_SENT, ["EXPIRED"], False),
     ],
 )
-def test_an_order_that_is_open_or_unresolved_keeps_its_amount_for_itself(
-    state: JournalState, statuses: list[str], blocked: bool
-) -> None:
+def test_an_open_or_unresolved_order_keeps_its_amount(state: JournalState, statuses: list[str], blocked: bool) -> None:
     def check(kind: EntryKind = COLLECTION, reference: str = "mine", amount: int = 100) -> None:
         other = entry_of(*statuses, kind=kind, state=state, reference="theirs", wire_reference="METER")
         rules.check_sharing(other, "METER", reference, entry_of(amount=amount).amount)
@@ -270,7 +266,7 @@ def test_an_order_that_is_open_or_unresolved_keeps_its_amount_for_itself(
         *((300, "PENDING", False), (None, "FAILED", True), (None, "PENDING", False)),
     ],
 )
-def test_a_prompt_from_before_the_latest_attempt_is_of_an_earlier_one(
+def test_a_prompt_before_the_latest_attempt_is_an_earlier_one(
     seconds: float | None, status: str, expected: bool
 ) -> None:
     entry = entry_of(state=UNKNOWN, attempts=2, clock_offset=60.0)
@@ -287,7 +283,7 @@ def test_a_prompt_from_before_the_latest_attempt_is_of_an_earlier_one(
         *((kind, state, Moment("m", 150, None), 0) for kind, state in ((PAYOUT, ACCEPTED), (COLLECTION, UNKNOWN))),
     ],
 )
-def test_for_how_long_a_payout_may_be_sent_again_with_its_key(
+def test_for_how_long_a_key_may_be_sent_again(
     kind: EntryKind, state: JournalState, now: Moment, seconds: float
 ) -> None:
     entry = entry_of(kind=kind, state=state, key_since=str(Moment("m", 100, 2000)))

@@ -113,9 +113,7 @@ def test_a_process_whose_lock_file_was_deleted_registers_again(path: Path, url: 
         assert state_of(elsewhere, "after") is SENDING
 
 
-def test_a_call_goes_on_if_the_journal_is_closed_while_it_begins(
-    journal: Journal, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_call_goes_on_if_its_journal_is_closed_meanwhile(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
     lock = fcntl.flock
 
     def close_first(file: FileIO, how: int) -> None:
@@ -128,7 +126,7 @@ def test_a_call_goes_on_if_the_journal_is_closed_while_it_begins(
         assert is_first
 
 
-def test_an_interrupted_look_at_a_dead_process_does_not_keep_it_alive(
+def test_an_interrupted_look_keeps_no_dead_process_alive(
     path: Path, journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     flock = fcntl.flock
@@ -195,7 +193,7 @@ def cut(path: Path) -> None:
 
 @pytest.mark.parametrize(("lose", "why"), [(cut, "is empty"), (Path.unlink, "is missing"), (replace, "was replaced")])
 @pytest.mark.parametrize("meanwhile", [False, True])
-def test_a_process_notices_that_its_file_is_lost(
+def test_a_lost_file_is_noticed(
     path: Path, journal: Journal, lose: Callable[[Path], object], why: str, meanwhile: bool
 ) -> None:
     """What was written to a file that was lost meanwhile does not count."""
@@ -214,7 +212,7 @@ def test_a_process_notices_that_its_file_is_lost(
 
 @pytest.mark.parametrize("create", [True, False])
 @pytest.mark.parametrize("lose", [cut, Path.unlink])
-def test_a_later_process_takes_no_lost_file_for_a_new_journal(
+def test_no_lost_file_is_taken_for_a_new_journal(
     path: Path, url: str, lose: Callable[[Path], object], *, create: bool
 ) -> None:
     """A backup may take its place between two runs; and whoever deletes the folder too begins anew."""

@@ -89,9 +89,7 @@ def changes(journal: Journal, kind: EntryKind, cause: Cause, before: JournalStat
 @pytest.mark.parametrize(
     ("cause", "after"), [(cause, after) for cause in Cause for after in transitions(PAYOUT)[cause]]
 )
-def test_the_statements_change_what_the_rules_allow_and_nothing_else(
-    journal: Journal, kind: EntryKind, cause: Cause, after: JournalState
-) -> None:
+def test_the_statements_follow_the_rules(journal: Journal, kind: EntryKind, cause: Cause, after: JournalState) -> None:
     for before in JournalState:
         revision = 2 if cause is Cause.CONTRADICTED else 1
         changed = changes(journal, kind, cause, before, after)
@@ -121,7 +119,7 @@ def test_a_payment_is_written_before_it_is_sent(journal: Journal, other: Journal
 
 @both_kinds
 @pytest.mark.parametrize("state", ENDS)
-def test_how_an_attempt_ended_and_whether_another_may_follow(
+def test_after_which_end_another_may_follow(
     journal: Journal, other: Journal, state: JournalState, kind: EntryKind
 ) -> None:
     known: Any = {} if state is ACCEPTED else {"seen_id": "seen", "code": "c"}
@@ -254,9 +252,7 @@ def test_a_call_that_ended_since_its_row_was_read_is_not_taken_for_one_that_died
 
 
 @pytest.mark.parametrize("state", [REFUSED, NOT_SENT, UNKNOWN])
-def test_an_old_sender_does_not_end_its_successors_payment(
-    journal: Journal, other: Journal, state: JournalState
-) -> None:
+def test_an_old_sender_does_not_end_its_successors_call(journal: Journal, other: Journal, state: JournalState) -> None:
     """Both leases are held: only the row tells which of them it is."""
     with lease_of(journal) as old, lease_of(other) as new:
         begin(journal, old, seconds=-60)
@@ -304,9 +300,7 @@ def test_what_the_service_shows_is_accepted(journal: Journal, kind: EntryKind, s
         (["ON_HOLD", "EXPIRED", "ON_HOLD"], "EXPIRED"),
     ],
 )
-def test_what_is_known_of_a_transaction_only_moves_forward(
-    journal: Journal, told: list[str | None], status: str
-) -> None:
+def test_what_is_known_of_a_transaction_moves_forward(journal: Journal, told: list[str | None], status: str) -> None:
     entry = put(journal)
     for each in told:
         assert store_of(journal).record(entry, report("t-r", each))
@@ -461,9 +455,7 @@ def test_a_transaction_from_before_the_latest_attempt_does_not_resolve_it(
 
 
 @pytest.mark.parametrize(("kind", "status"), [(COLLECTION, "PENDING"), (COLLECTION, "SUCCESS"), (PAYOUT, "FAILED")])
-def test_what_blocks_another_attempt_resolves_whichever_it_is_of(
-    journal: Journal, kind: EntryKind, status: str
-) -> None:
+def test_what_blocks_another_attempt_resolves_either(journal: Journal, kind: EntryKind, status: str) -> None:
     put(journal, "r", REFUSED, kind)
     put(journal, "r", UNKNOWN, kind)
     assert store_of(journal).record(found(journal), report("a", status, created_at=found(journal).sent_at))
@@ -527,9 +519,7 @@ def test_what_is_another_payment_is_no_transaction_of_this_one(journal: Journal,
 
 @pytest.mark.both_databases
 @pytest.mark.parametrize("owner", EntryKind)
-def test_a_contradiction_that_was_found_twice_takes_no_transaction_from_its_owner(
-    journal: Journal, owner: EntryKind
-) -> None:
+def test_a_contradiction_found_twice_takes_nothing_from_its_owner(journal: Journal, owner: EntryKind) -> None:
     read = put(journal, "r", ACCEPTED, transaction_id="a")
     store = store_of(journal)
     assert store.mark_contradicted(read, "a"), "the answer had named the payment of another reference"
@@ -560,7 +550,7 @@ def begin_refund(journal: Journal, reference: str, amount: int, state: JournalSt
 @pytest.mark.parametrize(
     ("mine", "theirs", "fits"), [pytest.param(60, 60, False, marks=pytest.mark.both_databases), (60, 40, True)]
 )
-def test_two_refunds_that_begin_at_once_never_exceed_what_was_paid(
+def test_two_refunds_at_once_keep_the_limit(
     journal: Journal, other: Journal, mine: int, theirs: int, fits: bool
 ) -> None:
     """The other one begins before each statement of this one; once this one's transaction has begun, it waits."""
