@@ -92,14 +92,6 @@ def test_paid_twice_counts_what_was_or_may_be_paid(kind: EntryKind, statuses: li
     assert entry.paid_twice is (counting > 1)
 
 
-@pytest.mark.parametrize("kind", EntryKind)
-@pytest.mark.parametrize("status", [None, "PENDING", "NEW", "SUCCESS", "FAILED", "REVERSED", "CANCELLED", "EXPIRED"])
-def test_an_entry_has_settled_when_its_money_stays_where_it_is(kind: EntryKind, status: str | None) -> None:
-    ends = {"SUCCESS", "REVERSED", "CANCELLED", "EXPIRED", *({"FAILED"} if kind is COLLECTION else ())}
-    assert entry_of(status, kind=kind).has_settled is (status in ends)
-    assert not entry_of(kind=kind).has_settled
-
-
 def test_a_check_needs_attention_for_what_only_a_person_can_do() -> None:
     nothing = JournalCheck("default", 1, None, None, None, {(PAYOUT, SENDING): 1}, (), 5, (), None)
     assert not nothing.needs_attention

@@ -13,7 +13,7 @@ from drivers import Drive
 from durable.kit import Service, pay, release
 from journal.constants import SENDING, UNKNOWN
 from journal.database_kit import execute, store_of
-from journal.kit import begin, found, lease_of, sender, state_of
+from journal.kit import begin, entry_of, found, lease_of, put, sender, state_of
 from journal.records import callback
 from momopay import CallbackError, Journal, OutcomeUnknownError, RequestValidationError
 from momopay._transport import clock
@@ -115,6 +115,9 @@ def test_a_row_without_an_outcome_is_unresolved_after_its_lease(
         time[0] += later
         assert store_of(journal).seconds_to_release(found(journal)) == pytest.approx(left)
     assert (state_of(other), RELEASE_AFTER_LEASE) == (UNKNOWN, 60)
+    reported, nobodys = put(journal, "reported", UNKNOWN), entry_of()
+    left = [store_of(journal).seconds_to_release(each) for each in (reported, nobodys)]
+    assert left == [pytest.approx(660), 0], "what an attempt sent may be under way though it reported UNKNOWN"
 
 
 @contextmanager

@@ -30,7 +30,7 @@ from momopay import EntryKind, Journal, JournalError, JournalState, RequestValid
 from momopay.journal import statements
 from momopay.journal.evidence import KeyIdentity
 from momopay.journal.journal import internals
-from momopay.journal.rules import RELEASE_AFTER_LEASE, Cause, transitions
+from momopay.journal.rules import Cause, transitions
 
 ENDS = [ACCEPTED, UNKNOWN, REFUSED, NOT_SENT]
 CANCELLED = report("a", "CANCELLED", result_code="1032", fee="0")
@@ -319,13 +319,6 @@ def test_what_an_end_reported_is_not_true_of_a_payment(journal: Journal) -> None
     assert known.ended_at == datetime(2026, 11, 20, 10, tzinfo=UTC), "the latest report of a payment counts"
 
 
-def test_an_acceptance_changes_no_other_account(journal: Journal, url: str) -> None:
-    with Journal(url, account="another") as another:
-        put(another, "r", REFUSED)
-        put(journal, "r", ACCEPTED)
-        assert state_of(another) is REFUSED
-
-
 @pytest.mark.parametrize("status", ["PENDING", "CANCELLED", "SUCCESS"])
 def test_what_a_later_report_leaves_out_stays(journal: Journal, status: str) -> None:
     prompt(journal, status=status)
@@ -387,14 +380,6 @@ def test_a_transaction_belongs_to_one_payment(journal: Journal, state: JournalSt
             assert not store_of(journal).record(entry, PAID, lease=given)
         assert found(journal) == entry
     assert statuses_of(order(journal)) == ["a PENDING"]
-
-
-@pytest.mark.both_databases
-def test_of_two_payments_that_take_one_transaction_at_once_one_gets_it(journal: Journal, other: Journal) -> None:
-    ours, theirs = put(journal, "r", UNKNOWN), put(journal, "s", UNKNOWN)
-    with just_before("BEGIN", journal, lambda: store_of(other).record(theirs, report("the-id"))):
-        assert not store_of(journal).record(ours, report("the-id"))
-    assert (found(journal).state, found(journal, "s").state) == (UNKNOWN, ACCEPTED)
 
 
 @pytest.mark.both_databases
@@ -526,13 +511,6 @@ def test_a_contradiction_found_twice_takes_nothing_from_its_owner(journal: Journ
     owned = put(journal, "owner", ACCEPTED, owner, transaction_id="a", status="SUCCESS")
     assert not store.mark_contradicted(read, "a"), "a second sweep had read the entry before that"
     assert found(journal, "owner") == owned
-
-
-def test_a_sighting_of_what_was_sent_again_meanwhile_changes_nothing(journal: Journal) -> None:
-    read = put(journal, "r", REFUSED)
-    put(journal, "r", REFUSED)
-    assert not store_of(journal).mark_seen(read)
-    assert state_of(journal) is REFUSED
 
 
 # Refunds, and orders that share a reference
@@ -719,8 +697,11 @@ def test_an_attempt_whose_time_is_over_is_not_released_by_the_process_that_makes
 
 
 @pytest.mark.both_databases
-def test_a_release_of_what_was_sent_again_meanwhile_does_nothing(journal: Journal, other: Journal) -> None:
-    read = put(journal, "r", UNKNOWN)
+def test_who_decides_by_an_old_row_changes_nothing(journal: Journal, other: Journal) -> None:
+    sighted, in_doubt, store = put(journal, "sighted", REFUSED), put(journal, "r", UNKNOWN), store_of(journal)
+    put(other, "sighted", REFUSED)
+    assert not store.mark_seen(sighted)
+    assert state_of(journal, "sighted") is REFUSED
     with lease_of(other) as lease:
 
         def send_again() -> None:
@@ -728,24 +709,8 @@ def test_a_release_of_what_was_sent_again_meanwhile_does_nothing(journal: Journa
             assert begin(other, lease)
 
         with just_before("BEGIN", journal, send_again):
-            assert not store_of(journal).release(read, "Njeri")
+            assert not store.release(in_doubt, "Njeri")
         assert state_of(journal) is SENDING
-
-
-@pytest.mark.parametrize("reported", [True, False])
-def test_a_release_waits_for_a_minute_after_the_lease_of_the_latest_attempt(journal: Journal, reported: bool) -> None:
-    """Also one that reported UNKNOWN itself: what it sent may still be under way."""
-    assert RELEASE_AFTER_LEASE == 60
-    for seconds in (30, 100, -61):
-        put(journal, "r", REFUSED)
-        with lease_of(journal) as lease:
-            begin(journal, lease, seconds=seconds)
-            if reported:
-                record(journal, lease, UNKNOWN)
-        left = store_of(journal).seconds_to_release(found(journal))
-        assert seconds + 50 < left <= seconds + 60
-        assert release(journal)  # the store waits for nothing itself
-    assert store_of(journal).seconds_to_release(found(journal).model_copy(update={"reference": "another"})) == 0
 
 
 # Many reads at once
