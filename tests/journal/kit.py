@@ -76,14 +76,13 @@ def record(
     transaction_id: str | None = None,
     status: str | None = None,
     **known: Any,
-) -> None:
-    """Record how a payment ended, as the call that sent it does."""
+) -> bool:
+    """Record how a payment ended, as the call that sent it does; return whether it was recorded."""
     store, payment = store_of(journal), draft(reference, kind)
     if state is ACCEPTED:
-        told = report(transaction_id or f"t-{reference}", status, source="answer")
-        store.record(payment, told, lease=lease, **known)
-    else:
-        store.record_outcome(lease, payment, state, **known)
+        said = report(transaction_id or f"t-{reference}", status, source="answer")
+        return store.record(payment, said, lease=lease, **known)
+    return store.record_outcome(lease, payment, state, **known)
 
 
 def put(
@@ -168,12 +167,12 @@ def statuses_of(entry: JournalEntry) -> list[str]:
 # Other processes
 
 
-def hold(url: str, told: Connection) -> None:
+def hold(url: str, pipe: Connection) -> None:
     """Hold the payout "r" and the callback "c", say so, and keep them until this process is killed."""
     with Journal(url) as journal, lease_of(journal) as lease, journal.handling(callback("c", "c")):
         assert begin(journal, lease)
-        told.send("held")
-        told.recv()
+        pipe.send("held")
+        pipe.recv()
 
 
 def pay_and_die(key: str, base_url: str, url: str, references: Sequence[str], amount: int) -> None:

@@ -282,6 +282,12 @@ WHERE account = :the_account
   AND kind = :the_kind
   AND reference = :the_reference
 
+-- LOCK_SOME
+SELECT revision  FROM momopay_payments 
+WHERE account = :the_account
+  AND kind = :the_kind
+  AND reference IN (__[POSTCOMPILE_references]) ORDER BY reference
+
 -- TOUCH
 UPDATE momopay_payments
 SET revision=(revision + 1)

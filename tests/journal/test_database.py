@@ -260,8 +260,8 @@ def test_a_child_records_nothing_of_its_parents_call(journal: Journal) -> None:
         begin(journal, lease)
 
         def child() -> None:
-            for state in (NOT_SENT, ACCEPTED):
-                record(journal, lease, state)
+            assert not record(journal, lease, NOT_SENT)
+            assert record(journal, lease, ACCEPTED), "its parent records it"
 
         assert in_a_fork(child) == 0
         assert state_of(journal) is SENDING

@@ -116,6 +116,17 @@ MOVE_LEASE: Final = (
     .values(machine=_new("machine"), lease_until=_new("lease_until"))
 )
 LOCK: Final = select(PAYMENT.revision).where(IS_ROW).with_for_update()  # over SQLite, the transaction is the lock
+# In order, so that two processes that lock the same rows never wait for each other.
+LOCK_SOME: Final = (
+    select(PAYMENT.revision)
+    .where(
+        PAYMENT.account == bindparam("the_account"),
+        PAYMENT.kind == bindparam("the_kind"),
+        PAYMENT.reference.in_(bindparam("references", expanding=True)),
+    )
+    .order_by(PAYMENT.reference)
+    .with_for_update()
+)
 TOUCH: Final = update(payments).where(IS_ROW).values(revision=PAYMENT.revision + 1)
 
 EVIDENCE: Final = ("status", "result_code", "receipt", "fee", "ended_at", "learned_at_service")

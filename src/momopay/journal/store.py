@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, Update, select
+from sqlalchemy import Connection, Update
 
 from momopay._redaction import redacted_repr
 from momopay._transport import clock
@@ -219,11 +219,10 @@ class Store(Entries):
         with self.database.transaction() as connection:
             # Apart by kind, as SQLite uses no index for pairs of kind and reference.
             for kind in sorted({entry.kind for entry, _ in found}):
-                is_theirs = PAYMENT.reference.in_({entry.reference for entry, _ in found if entry.kind is kind})
-                # In order, so that two processes that record the same entries never wait for each other.
-                lock = select(PAYMENT.revision).where(PAYMENT.account == self.account, PAYMENT.kind == kind, is_theirs)
-                connection.execute(lock.order_by(PAYMENT.reference).with_for_update())
-                theirs = self.entries(connection, PAYMENT.kind == kind, is_theirs)
+                references = {entry.reference for entry, _ in found if entry.kind is kind}
+                lock = {"the_account": self.account, "the_kind": kind, "references": list(references)}
+                connection.execute(sql.LOCK_SOME, lock)
+                theirs = self.entries(connection, PAYMENT.kind == kind, PAYMENT.reference.in_(references))
                 locked |= {(kind, each.reference): each for each in theirs}
             for entry, evidence in found:
                 before = locked.get((entry.kind, entry.reference))
