@@ -275,21 +275,20 @@ class Entries:
 
 def _entries_in(found: Iterable[Mapping[Any, Any]], ended: Container[str]) -> list[JournalEntry]:
     """Return the entries in the rows of `sql.ENTRIES`; `ended` has the ids of leases that have ended."""
-    rows_of: dict[tuple[str, str], list[Mapping[Any, Any]]] = {}
+    fields_of: dict[tuple[str, str], dict[str, Any]] = {}
     for row in found:
-        rows_of.setdefault((row["kind"], row["reference"]), []).append(row)
+        key = row["kind"], row["reference"]
+        if key not in fields_of:
+            fields_of[key] = {**row, "transactions": []}
+        if row["of_transaction_id"] is not None:  # a payment without transactions has one row, too
+            values = zip(JournalTransaction.model_fields, _transaction_in(row), strict=True)
+            fields_of[key]["transactions"].append(dict(values))
     entries = list[JournalEntry]()
-    for rows in rows_of.values():
-        fields = dict(rows[0])
+    for fields in fields_of.values():
         if fields["state"] == JournalState.SENDING and fields["claim"] in ended:
             fields["state"] = JournalState.UNKNOWN
         fields["metadata"] = None if fields["metadata"] is None else json.loads(fields["metadata"])
-        rows.sort(key=itemgetter("of_sent_at", "of_transaction_id"))  # a payment without transactions has one row
-        fields["transactions"] = [
-            dict(zip(JournalTransaction.model_fields, _transaction_in(each), strict=True))
-            for each in rows
-            if each["of_transaction_id"] is not None
-        ]
+        fields["transactions"].sort(key=itemgetter("sent_at", "transaction_id"))
         entries.append(JournalEntry.model_validate(fields))
     # Not by ORDER BY, for which SQLite would read the whole account by another index.
     return sorted(entries, key=attrgetter("created_at", "kind", "reference"))
