@@ -215,18 +215,18 @@ class Store(Entries):
         remedies, found = list[tuple[JournalEntry, str]](), list(reads)
         if not found:
             return
-        locked: dict[tuple[EntryKind, str], JournalEntry] = {}
+        locked: dict[tuple[EntryKind, str, str], _Match] = {}
         with self.database.transaction() as connection:
             # Apart by kind, as SQLite uses no index for pairs of kind and reference.
             for kind in sorted({entry.kind for entry, _ in found}):
                 references = {entry.reference for entry, _ in found if entry.kind is kind}
                 lock = {"the_account": self.account, "the_kind": kind, "references": list(references)}
                 connection.execute(sql.LOCK_SOME, lock)
-                theirs = self.entries(connection, PAYMENT.kind == kind, PAYMENT.reference.in_(references))
-                locked |= {(kind, each.reference): each for each in theirs}
+                for before in self.entries(connection, PAYMENT.kind == kind, PAYMENT.reference.in_(references)):
+                    for known in before.transactions:
+                        locked[kind, before.reference, known.transaction_id] = _Match(before, known)
             for entry, evidence in found:
-                before = locked.get((entry.kind, entry.reference))
-                match = self._match(connection, before, evidence, None, may_add=False)
+                match = locked.get((entry.kind, entry.reference, evidence.transaction_id))
                 if match is not None and (remedy := self._write(connection, match, evidence, None)):
                     remedies.append((entry, remedy))
         for entry, remedy in remedies:
