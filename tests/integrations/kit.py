@@ -76,6 +76,7 @@ SHOPS: dict[str, tuple[Callable[..., Any], str, str]] = {
     "fastapi, blocking client, async handler": (fastapi_app, "blocking", "async"),
     "fastapi, blocking client and handler": (fastapi_app, "blocking", "blocking"),
     "flask, blocking handler": (flask_app, "blocking", "blocking"),
+    "flask, async handler": (flask_app, "blocking", "async"),
     "django-wsgi, blocking handler": (django_wsgi_app, "blocking", "blocking"),
     "django-asgi, async client and handler": (django_asgi_app, "async", "async"),
     "django-asgi, blocking client, async handler": (django_asgi_app, "blocking", "async"),

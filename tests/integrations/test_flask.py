@@ -1,5 +1,6 @@
 """What is particular to the view of Flask."""
 
+import sys
 from io import RawIOBase
 from typing import Any
 
@@ -28,9 +29,11 @@ class EndlessBody(RawIOBase):
         return len(buffer)
 
 
-def test_an_async_handler_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="a handler that is not async"):
+def test_without_its_extra_an_async_handler_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "asgiref", None)
+    with pytest.raises(ConfigurationError, match=r"flask\[async\]"):
         flask.callback_endpoint(handle_later, client=CLIENT)
+    flask.callback_endpoint(unreachable, client=CLIENT)
 
 
 @in_turn("app", [flask_app, django_wsgi_app])

@@ -52,8 +52,8 @@ class CallbackView:
     ) -> None:
         if not isinstance(client, Client | AsyncClient):
             raise ConfigurationError("client must be a momopay.Client or a momopay.AsyncClient")
-        if blocks and (isinstance(client, AsyncClient) or is_async(handler)):
-            raise ConfigurationError("this view blocks: it needs a momopay.Client, and a handler that is not async")
+        if blocks and isinstance(client, AsyncClient):
+            raise ConfigurationError("this view blocks: it needs a momopay.Client, not an AsyncClient")
         self._client: Any = client
         self._handler: Any = handler
         self._options: dict[str, Any] = {"signer": signer}
