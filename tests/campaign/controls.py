@@ -1,43 +1,34 @@
 """Each safety, turned off on purpose by one small patch: the campaign must then find what the safety prevents."""
 
-import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import datetime
 from importlib.util import module_from_spec
-from math import inf
 from typing import Any
 from unittest.mock import patch
-from uuid import uuid4
 
 from campaign import clocks
 from campaign.judge import Finding
-from momopay import EntryKind, JournalState, MomoPayError, OutcomeUnknownError
+from momopay import EntryKind, JournalState, OutcomeUnknownError
 from momopay._core import call as _call
-from momopay._core import response as _response
-from momopay._core.reads import Matches, search
 from momopay._core.retry import SEARCHED_FIRST, FailureKind
 from momopay._transport import clock as _clock
 from momopay.durable import call, lookup, send
 from momopay.durable.call import DurableCall
-from momopay.durable.lookup import PaymentLookup
 from momopay.durable.send import Sender
-from momopay.journal import guards, rules, statements
+from momopay.journal import rules, statements
 from momopay.journal.entries import MAY_BE_SENT
 from momopay.journal.evidence import Draft
-from momopay.journal.guards import Mark, Watermark
 from momopay.journal.leases import Lease
 from momopay.journal.queue import Due, Queue
 from momopay.journal.rules import Cause, Step
-from momopay.journal.sqlite import SqliteDatabase
 from momopay.journal.store import Store
 from momopay.models.enums import Stage
-from momopay.models.requests import RequestedPayment
 from momopay.resources.transactions import Transactions
 
 Patch = Any
-CAUGHT = frozenset({Finding.DOUBLE, Finding.LOST, Finding.LATE, Finding.WRONG_STATE, Finding.WRONG_WORD, Finding.HUNG})
+CAUGHT = frozenset({Finding.DOUBLE, Finding.LOST, Finding.LATE, Finding.WRONG_STATE, Finding.WRONG_WORD})
 """What a control must be caught at. (While payments are under way, others of the findings come and go.)"""
 
 
@@ -65,11 +56,6 @@ def _always(result: Any) -> Any:
 def repeat_on_read_timeout() -> list[Patch]:
     """A payment without a reply goes out again."""
     return _repeating(FailureKind.NO_REPLY)
-
-
-def repeat_on_5xx() -> list[Patch]:
-    """A payout that the server failed on is sent again, as the service advises clients."""
-    return _repeating(FailureKind.SERVER_ERROR)
 
 
 def journal_after_send() -> list[Patch]:
@@ -117,17 +103,6 @@ def no_lease() -> list[Patch]:
     with patch.object(rules, "transitions", loose.__getitem__):
         statements.__spec__.loader.exec_module(fresh)
     return [patch.object(call, "next_step", next_step), patch.object(statements, "BEGIN", fresh.BEGIN)]
-
-
-def redirects_followed() -> list[Patch]:
-    """A payout that was answered with a redirect goes where it leads."""
-    send: Any = vars(_call.Call)["_send"]
-
-    async def follow(self: Any, left: float) -> Any:
-        answer = await send(self, left)
-        return await send(self, left) if 300 <= answer.status < 400 else answer
-
-    return [patch.object(_call.Call, "_send", follow)]
 
 
 def send_again_when_absent() -> list[Patch]:
@@ -193,17 +168,6 @@ def near_matches_ignored() -> list[Patch]:
     return [patch.object(lookup, "proof", proof)]
 
 
-def release_without_search() -> list[Patch]:
-    """`client.payouts.release` does not look into the list. Nor does the call that pays then, or it would notice."""
-
-    async def nothing(session: Any, wanted: list[Any], *until: float, whole_list: bool = False) -> list[Matches]:
-        if whole_list and until == (inf,):  # only a release walks the whole list without a deadline
-            return [Matches()]
-        return await search(session, wanted, *until, whole_list=whole_list)
-
-    return [patch.object(lookup, "search", nothing), *no_search_before_a_second_send()]
-
-
 def release_before_the_minute() -> list[Patch]:
     """What a dead or frozen process was paying is released at once."""
     return [patch.object(Store, "seconds_to_release", _always(0.0))]
@@ -214,64 +178,6 @@ def leases_by_wall_time() -> list[Patch]:
     return [patch.object(_clock, "now", clocks.shown)]
 
 
-def unknown_code_believed() -> list[Patch]:
-    """A refusal with an unknown code is believed, whatever its status."""
-    return [patch.object(_response, "_REFUSING_STATUSES", frozenset(range(200, 500)))]
-
-
-def acceptance_not_compared() -> list[Patch]:
-    """An answer is taken for the payout's own, whatever it names."""
-    return [patch.object(RequestedPayment, "differences", _always([]))]
-
-
-def no_search_before_a_second_send() -> list[Patch]:
-    """A reference that was attempted before is sent without a search."""
-    return [patch.object(call, "PaymentLookup", type("Blind", (PaymentLookup,), {"search": _returning(None)}))]
-
-
-def emptied_file_not_noticed() -> list[Patch]:
-    """A journal's file that was cut to nothing is taken for a new journal."""
-
-    init = SqliteDatabase.__init__
-
-    def without_marker(self: SqliteDatabase, url: Any, **options: Any) -> None:
-        init(self, url, **options)
-        self._marker = self._marker.with_name(uuid4().hex)
-
-    return [
-        patch.object(SqliteDatabase, "__init__", without_marker),
-        patch.object(SqliteDatabase, "check", _always(None)),
-        *older_copy_not_noticed(),
-    ]
-
-
-def older_copy_not_noticed() -> list[Patch]:
-    """A journal that went back in time is used as it is."""
-
-    def raise_sequence(_self: Watermark, connection: Any) -> Mark:
-        return Mark(*connection.execute(guards._RAISE).one())
-
-    return [patch.object(Watermark, "check", _always(None)), patch.object(Watermark, "raise_sequence", raise_sequence)]
-
-
-def lock_held_naively() -> list[Patch]:
-    """Whoever pays holds a lock, which nobody releases when a signal strikes."""
-    lock = threading.Lock()
-    run: Any = vars(DurableCall)["run"]
-
-    async def run_alone(self: Any, **options: Any) -> Any:
-        lock.acquire()
-        try:
-            done = await run(self, **options)
-        except MomoPayError:
-            lock.release()
-            raise
-        lock.release()
-        return done
-
-    return [patch.object(DurableCall, "run", run_alone)]
-
-
 Controls = Mapping[str, Callable[[], list[Patch]]]
 
 
@@ -280,33 +186,20 @@ def _named(*controls: Callable[[], list[Patch]]) -> Controls:
 
 
 OF_SIMULATION = _named(
-    *(repeat_on_read_timeout, repeat_on_5xx, journal_after_send, no_lease, redirects_followed, send_again_when_absent),
-    *(forged_callback_settles, row_not_read_again, near_matches_ignored, release_without_search, unknown_code_believed),
-    *(acceptance_not_compared, no_search_before_a_second_send),
+    *(repeat_on_read_timeout, journal_after_send, no_lease, send_again_when_absent, forged_callback_settles),
+    *(row_not_read_again, near_matches_ignored),
 )
-OF_SOCKETS = _named(
-    *(emptied_file_not_noticed, release_before_the_minute, leases_by_wall_time, older_copy_not_noticed),
-    lock_held_naively,
-)
-"""Controls of what the simulation does not have: the machine's time, files and sockets."""
+OF_LATE = _named(release_before_the_minute, leases_by_wall_time)
+"""Controls of late payouts, which need the machine's time."""
 OF_ORDERS = _named(open_prompt_overlooked, end_not_read_again)
 """Controls that only the campaign of collections has."""
 OF_COLLECTIONS = {**OF_ORDERS, **_named(repeat_on_read_timeout, send_again_when_absent)}
-SURELY_CAUGHT = ("emptied_file_not_noticed",)
-"""Controls that any short storm of payouts catches."""
-OF_FAULTS: Mapping[str, str] = {
-    "late": "release_before_the_minute",
-    "stepped": "leases_by_wall_time",
-    "restored": "older_copy_not_noticed",
-    "struck": "lock_held_naively",
-}
-"""The control of each fault that storms have only on demand."""
 
 
 @contextmanager
 def broken(name: str | None) -> Generator[None]:
     """Turn off the safety of this control, or none."""
     with ExitStack() as stack:
-        for each in {**OF_SIMULATION, **OF_SOCKETS, **OF_ORDERS}[name]() if name else ():
+        for each in {**OF_SIMULATION, **OF_LATE, **OF_ORDERS}[name]() if name else ():
             stack.enter_context(each)
         yield

@@ -1,7 +1,7 @@
 """The judge: holds the service's record, the only witness, against the journal and against what each call said."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import StrEnum
@@ -27,7 +27,6 @@ class Finding(StrEnum):
     UNTYPED = "errors that are no MomoPayError"
     MISSED = "left UNKNOWN though the list shows them"
     UNPAID = "orders not paid in the end"
-    HUNG = "calls that never ended"
 
 
 class Said(StrEnum):
@@ -42,8 +41,6 @@ class Said(StrEnum):
     IN_DOUBT = "journal failed, outcome unknown"
     MISCONFIGURED = "journal refused"
     CANCELLED = "cancelled"
-    STRUCK = "struck by a signal"
-    HUNG = "never ended"
     UNTYPED = "untyped error"
 
 
@@ -146,17 +143,13 @@ def judge(
     kind: EntryKind = EntryKind.PAYOUT,
     closed: bool = True,
     latest: float = inf,
-    misled: Mapping[str, str] = MappingProxyType({}),
     released: Mapping[str, float] = MappingProxyType({}),
-    forgotten: Collection[str] = (),
 ) -> Verdict:
     """Compare the three.
 
     `closed`: the faults are over and every order had its last chance. `latest`: seconds after its call began by which a
-    payout is executed. `misled`: the calls that were answered with another payout's id, and that id. They may tell it
-    where the journal, which has it already, could not be asked; the row may not. `released`: when a person last began
-    to release a reference. Whoever did so before the service had executed it told the journal what was not so.
-    `forgotten`: what a restored copy of the journal does not have, and a person took out of what is to be paid.
+    payout is executed. `released`: when a person last began to release a reference. Whoever did so before the service
+    had executed it told the journal what was not so.
     """
     made = by_order(payments, entries)
     verdict = Verdict(kind, len(orders), sum(map(len, made.values())))
@@ -164,13 +157,11 @@ def judge(
     verdict.paid_twice = sum(sum(each.is_paid for each in each_made) > 1 for each_made in made.values())
     verdict.left_unknown = sum(each is not None and each.state is JournalState.UNKNOWN for each in entries.values())
     _judge_money(verdict, orders, made)
+    judge_entry = _judge_payout if kind is EntryKind.PAYOUT else _judge_order
     for order in orders:
-        if order.reference not in forgotten:
-            judge_entry = _judge_payout if kind is EntryKind.PAYOUT else _judge_order
-            judge_entry(verdict, order, entries.get(order.reference), made.get(order.reference, []), closed=closed)
+        judge_entry(verdict, order, entries.get(order.reference), made.get(order.reference, []), closed=closed)
     for word in words:
-        if word.transaction_id is None or word.transaction_id != misled.get(word.call):
-            _judge_word(verdict, word, made.get(word.reference, []), latest, released.get(word.reference, inf))
+        _judge_word(verdict, word, made.get(word.reference, []), latest, released.get(word.reference, inf))
     if kind is EntryKind.COLLECTION:
         _judge_repeats(verdict, words, made)
     return verdict
@@ -248,8 +239,6 @@ def _judge_word(verdict: Verdict, word: Word, payments: list[Payment], latest: f
     if any(each.at - word.begun > latest for each in own):
         verdict.note(Finding.LATE, f"{word.case}, executed after {[each.at - word.begun for each in own]} s")
     match word.said:
-        case Said.HUNG:
-            verdict.note(Finding.HUNG, word.case)
         case Said.UNTYPED:
             verdict.note(Finding.UNTYPED, word.case)
         case Said.FAILED | Said.NO_JOURNAL if verdict.kind is EntryKind.PAYOUT:

@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 
 import momopay
 from campaign.judge import Order, Said, Word
-from strikes import StruckError
 
 T = TypeVar("T")
 
@@ -82,12 +81,8 @@ def heard(tell: Callable[[Word], None], call: str, reference: str, clock: Callab
         error = type(failure).__name__
     except asyncio.CancelledError:
         said = Said.CANCELLED
-    except StruckError:
-        said = Said.STRUCK
     except Exception as failure:  # noqa: BLE001  an untyped error is what is looked for
-        # pydantic and Python raise errors of their own for what strikes while they build a class that is needed first.
-        struck = StruckError.__name__ in f"{failure!r} {failure.__cause__!r}"
-        said, error = Said.STRUCK if struck else Said.UNTYPED, repr(failure)
+        said, error = Said.UNTYPED, repr(failure)
     record = ear.record
     told = (None, None) if record is None else (record.transaction_id, record.amount)
     tell(Word(call, reference, said, begun, clock(), error, *told))

@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from campaign import controls, worker
 from campaign.collect import Collections, Till
 from campaign.parent import STORM, Parent
-from campaign.settings import LANES, PRESSED, Plan, Result, Settings
+from campaign.settings import LANES, Plan, Result, Settings
 from campaign.storm import Storm, Witness, service_in_storm
 from namespaces import enter_namespace
 from postgresql import running_postgresql
@@ -40,7 +40,7 @@ def campaign(plan: Plan, *, network: bool) -> Result:
     with ExitStack() as stack:
         server = None if plan.database == "sqlite" else stack.enter_context(running_postgresql())
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="momopay-campaign-")))
-        storm = Storm(plan.seed, plan.kind, fierce=plan.control is not None, late=plan.fault in PRESSED)
+        storm = Storm(plan.seed, plan.kind, fierce=plan.control is not None, late=plan.late)
         service = stack.enter_context(service_in_storm(storm, Witness if pays else Till))
         service.use_keys(plan.keys)
         dead = stack.enter_context(socket.socket())  # bound, and nobody listens: it refuses connections
@@ -57,8 +57,8 @@ def campaign(plan: Plan, *, network: bool) -> Result:
             dead_port=dead.getsockname()[1],
             pace=min(PACE, 0.4 * pause) if pays else pause / (2 * worker.ROUNDS),
             epoch=service.epoch,
-            # With a fault, a person waits for as long as a whole storm of stopped processes lasts.
-            freezes=0.0 if plan.fault else FREEZES,
+            # A storm of late payouts is shorter than a person waits for a process that stopped.
+            freezes=0.0 if plan.late else FREEZES,
             dies=DIES,
             cuts=CUTS if network else 0.0,
         )
@@ -77,7 +77,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Fault campaigns over real sockets.")
     parser.add_argument("--payouts", type=int, default=500)
     parser.add_argument("--orders", type=int, help="collect so many orders, instead of paying out")
-    parser.add_argument("--fault", choices=controls.OF_FAULTS, help="one that storms of payouts have only on demand")
+    parser.add_argument("--late", action="store_true", help="execute many payouts late, while they are released")
     parser.add_argument("--control", help="break one safety on purpose")
     parser.add_argument("--seconds", type=float, default=60.0, help="about how long it may take")
     parser.add_argument("--seed", type=int, default=int.from_bytes(os.urandom(3)), help="printed, to be given again")
@@ -85,11 +85,9 @@ def main() -> int:
     parser.add_argument("--keys", choices=("ignored", "honoured", "forgotten"), default="ignored")
     parser.add_argument("--result", type=Path, help="a file for the result, pickled")
     options = parser.parse_args()
-    if options.fault and options.orders:
-        parser.error("--fault is for payouts")
-    if options.fault == "restored" and options.database != "sqlite":
-        parser.error("a file is restored: --fault restored is for SQLite")
-    known = controls.OF_COLLECTIONS if options.orders else controls.OF_SOCKETS
+    if options.late and options.orders:
+        parser.error("--late is for payouts")
+    known = controls.OF_COLLECTIONS if options.orders else controls.OF_LATE
     if options.control not in {None, *known}:
         parser.error(f"no control of this campaign; it has {', '.join(sorted(known))}")
     threading.excepthook = _break
@@ -97,8 +95,8 @@ def main() -> int:
     obstacle = enter_namespace(keeps_rights=True)
     what: Literal["payouts", "orders"] = "orders" if options.orders else "payouts"
     size = options.orders or options.payouts
-    faults = (options.fault, options.control)
-    plan = Plan(what, size, options.seconds, options.seed, options.database, *faults, options.keys)
+    given = (options.database, options.late, options.control, options.keys)
+    plan = Plan(what, size, options.seconds, options.seed, *given)
     result = campaign(plan, network=obstacle is None)
     network = "the network loses packets" if obstacle is None else f"the network does not fail: {obstacle}"
     report = result.report(" ".join(["python", *plan.command]), network)

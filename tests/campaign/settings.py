@@ -31,8 +31,6 @@ REFUSING = (200, 409, 425, 499)
 LANES = 4
 """Threads or tasks of a worker."""
 WORD = TypeAdapter(Word)
-PRESSED = {"late", "stepped"}
-"""Faults in which payouts are executed late, and somebody tries to release each as soon as it is unresolved."""
 
 
 @dataclass
@@ -66,8 +64,9 @@ class Result:
 class Plan:
     """What a campaign over sockets is asked for.
 
-    `database` is sqlite or postgresql; `fault` is one that storms have only on demand: late, stepped, restored or
-    struck. `keys` is what the service does with those of payouts; clients are told if it honours them.
+    `database` is sqlite or postgresql. `late`: many payouts are executed late, and somebody whose clock steps tries to
+    release each as soon as it is unresolved. `keys` is what the service does with those of payouts; clients are told if
+    it honours them.
     """
 
     what: Literal["payouts", "orders"]
@@ -75,7 +74,7 @@ class Plan:
     seconds: float
     seed: int
     database: str = "sqlite"
-    fault: str | None = None
+    late: bool = False
     control: str | None = None
     keys: str = "ignored"
 
@@ -92,7 +91,7 @@ class Plan:
         words = ["tests/campaign/run.py", f"--{self.what}", str(self.size), "--seconds", f"{self.seconds:g}"]
         words += ["--seed", str(self.seed), "--database", self.database]
         words += ["--keys", self.keys] if self.keys != "ignored" else []
-        words += ["--fault", self.fault] if self.fault else []
+        words += ["--late"] if self.late else []
         return words + (["--control", self.control] if self.control else [])
 
     def run(self, folder: Path) -> tuple[Result, str]:

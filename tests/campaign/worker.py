@@ -15,18 +15,16 @@ from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count, cycle
 from typing import Any
 
 from campaign import controls
 from campaign.clocks import SKEWS, Clock, own_time
-from campaign.judge import Order, Said, Word
+from campaign.judge import Order
 from campaign.orders import Ear, asking, heard, orders_of
 from campaign.settings import DEADLINE, LANES, SIGNER, TIMEOUT, Log, Settings
 from momopay import AsyncClient, Client, EntryKind, Journal, JournalEntry, JournalError, JournalState, MomoPayError
-from strikes import Striker
 
 PASSES = 2
 UNREACHABLE = 0.04
@@ -44,11 +42,6 @@ ROUNDS = 4
 SWEEPS_EVERY = 0.7
 """Seconds between two passes of a sweep."""
 
-STRIKE = 0.06
-"""Seconds within which a signal strikes a call, about as many as a payout takes."""
-HANG = 50
-"""Tenths of a second that a call has at most: much more than its deadline."""
-
 
 class Worker:
     def __init__(self, settings: Settings) -> None:
@@ -60,7 +53,6 @@ class Worker:
         self.kind = self.plan.kind
         self.orders = orders_of(self.kind, self.plan.seed, self.plan.size)
         self.clock = Clock(settings.epoch, settings.skew)
-        self.under_way: Word | None = None
         self._calls = count()
 
     def clients(self, kind: Callable[..., Any]) -> Callable[[], Any]:
@@ -159,7 +151,6 @@ class Worker:
         name = f"{self.settings.name}#{next(self._calls)}"
         url = self.settings.hook(order.reference)
         call = asking(client, self.kind, order, name, journal=self.journal, callback_url=url)
-        self.under_way = Word(name, order.reference, Said.HUNG, time.monotonic())
         with heard(self.log.word, name, order.reference, time.monotonic) as ear:
             yield ear, call
 
@@ -210,40 +201,6 @@ def reconciliation(worker: Worker) -> Generator[None]:
         worker.log.event(f"reconciliation at the start: {type(error).__name__}")
 
 
-def work_struck(worker: Worker) -> None:
-    """Pay from the main thread, while signals raise into it; each order again in peace, when nothing may hang."""
-    client = worker.mortal(Client)
-    striker = Striker(worker.rng.getrandbits(32), STRIKE)
-
-    def pay(order: Order) -> None:
-        with worker.call(client, order) as (ear, call):
-            ear.record = call()
-
-    def pay_once_until_struck(order: Order) -> None:
-        pay(order)
-        time.sleep(STRIKE)
-
-    pay(worker.orders[0])  # in peace: it imports what is imported on first use
-    threading.Thread(target=_end_if_hung, args=(worker,), daemon=True).start()
-    for number in range(LANES):
-        for order in worker.lane(number):
-            striker.strike(partial(pay_once_until_struck, order))
-            pay(order)
-            time.sleep(worker.pause())
-
-
-def _end_if_hung(worker: Worker) -> None:
-    """End the process when a call does not end. It counts, for while a process is frozen the clock goes on."""
-    seen, times = worker.under_way, 0
-    while times < HANG:
-        time.sleep(0.1)
-        times = times + 1 if worker.under_way is seen else 0
-        seen = worker.under_way
-    assert seen is not None
-    worker.log.word(seen)
-    os._exit(0)
-
-
 async def work_async(worker: Worker) -> None:
     """Pay from tasks that share one client; some are cancelled at any moment."""
     client = worker.clients(AsyncClient)
@@ -268,8 +225,6 @@ def run(settings: Settings) -> None:
     with at_work(settings) as worker:
         if settings.is_async:
             asyncio.run(work_async(worker))
-        elif settings.plan.fault == "struck":
-            work_struck(worker)
         else:
             work_blocking(worker)
 

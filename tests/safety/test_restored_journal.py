@@ -54,7 +54,10 @@ def test_a_copy_that_was_written_back_pays_nothing_and_can_be_reconciled(
         assert [each.reference for each in journal.entries()] == ["MADE"]
         days = {"day": begun.date(), "last_day": sandbox.now.date(), "utc": True}
         report = sdk(lambda client: client.transactions.reconcile(journal=journal, **days))
-    assert [each.reference for each in report.differences] == ["UNSURE"]
+        assert [each.reference for each in report.differences] == ["UNSURE"]
+        journal.accept_restored(by="Njeri")
+        sdk(pay(journal, "NEW"))
+    assert moved(sandbox, "payout") == {"MADE": 10, "UNSURE": 10, "NEW": 10}
 
 
 def cut(wal: Path) -> None:
