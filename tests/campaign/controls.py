@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 from campaign import clocks
 from campaign.judge import Finding
-from momopay import EntryKind, JournalState, OutcomeUnknownError
+from momopay import Callback, EntryKind, JournalState, OutcomeUnknownError, Transaction
 from momopay._core import call as _call
 from momopay._core.retry import SEARCHED_FIRST, FailureKind
 from momopay._transport import clock as _clock
@@ -25,7 +25,10 @@ from momopay.journal.queue import Due, Queue
 from momopay.journal.rules import Cause, Step
 from momopay.journal.store import Store
 from momopay.models.enums import Stage
+from momopay.models.records import note_response
 from momopay.resources.transactions import Transactions
+from momopay.types import ResponseInfo
+from virtual import transaction
 
 Patch = Any
 CAUGHT = frozenset({Finding.DOUBLE, Finding.LOST, Finding.LATE, Finding.WRONG_STATE, Finding.WRONG_WORD})
@@ -148,10 +151,15 @@ def end_not_read_again() -> list[Patch]:
 def forged_callback_settles() -> list[Patch]:
     """A callback is believed without a look at the service's record."""
 
-    async def believe(self: Any, callback: Any) -> Any:
-        return callback
+    async def believe(_self: Any, callback: Callback) -> Transaction:
+        stated = callback.transaction
+        shown = {"type": "B2C", "amount": stated.amount, "phone": stated.phone_number}
+        shown["accountReference"] = stated.external_reference
+        record = Transaction.model_validate(transaction(stated.id, stated.status, **shown))
+        note_response(record, ResponseInfo("", 200, {}, attempts=1, elapsed=0.0))
+        return record
 
-    return [patch.object(Transactions, "confirm", type(Transactions.confirm)(believe))]
+    return [patch.object(Transactions, "_confirm", believe)]
 
 
 def row_not_read_again() -> list[Patch]:
