@@ -41,7 +41,7 @@ def whole(session: nox.Session) -> None:
 
 @nox.session(python=PYTHONS[0])
 def campaigns(session: nox.Session) -> None:
-    """Run the fault campaigns in full. `MOMOPAY_STORM=5000 nox -s campaigns` bounds them, as `.ci/run` does."""
+    """Run the fault campaigns in full. `MOMOPAY_CAMPAIGN=0.4 nox -s campaigns` bounds them, as `.ci/run` does."""
     run(session, "pytest", "-n", "2", "-m", "campaign")
 
 

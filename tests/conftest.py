@@ -29,7 +29,6 @@ WHOLE = (
     "docs/test_site.py",
     "examples",
     "hostile",
-    "integrations/test_callback_campaign.py",
     "sandbox/test_page.py",
     "scale",
     "transport/test_late_arrival.py",

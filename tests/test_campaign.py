@@ -18,7 +18,8 @@ from postgresql import required_programs
 
 FIRST = ("repeat_on_read_timeout", "no_lease", "send_again_when_absent")
 """Controls that the default tests try; `whole` tries the others."""
-SHARE = 0.4 if "MOMOPAY_STORM" in os.environ else 1.0  # of the full size and time, where campaigns are bounded
+SHARE = float(os.environ.get("MOMOPAY_CAMPAIGN") or 1)
+"""How much of the full size and time a campaign has."""
 
 
 @pytest.fixture
@@ -29,7 +30,10 @@ def seed() -> int:
 
 @pytest.mark.parametrize(
     ("keys", "claims", "size"),
-    [("ignored", False, 40), ("honoured", True, 20), ("honoured", False, 20), ("forgotten", False, 20)],
+    [
+        *(("ignored", False, 40), ("honoured", True, 20), ("honoured", False, 20), ("forgotten", False, 20)),
+        pytest.param("ignored", False, round(SHARE * 500), marks=pytest.mark.campaign),
+    ],
 )
 def test_simulated_payouts_are_paid_once(seed: int, keys: str, size: int, *, claims: bool) -> None:
     batches = [Batch(seed, size, kind, keys=keys, claims_keys=claims) for kind in ("async", "blocking")]

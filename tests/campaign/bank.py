@@ -22,6 +22,8 @@ WALLET = "/wallets/service/balance"
 HTML = b"<html><body>Bad gateway</body></html>"
 REMEMBERED = {"ignored": 0.0, "honoured": inf, "forgotten": 600.0}
 """Virtual seconds for which the service knows a payout by its Idempotency-Key."""
+SUCCEEDS = 0.9
+"""How likely a payout succeeds."""
 LISTED_LATE = 40.0
 """Virtual seconds for which a payment may be missing from every list."""
 STYLES = ("masked", "with_fee", "lower_case", "local_times")
@@ -121,18 +123,24 @@ class Bank:
         self._by_id[identity] = record
         self._by_key[key] = (sent, record)
         self.records.append(record)
-        self._plan_callback(record, callback)
+        self._plan_ends(record, callback)
         return accepted(_shown(record) | {"reference": payment.reference})
 
-    def _plan_callback(self, record: Record, fate: str) -> None:
-        ends = self._rng.choices(("SUCCESS", "FAILED"), (9, 1))[0]
+    def _plan_ends(self, record: Record, fate: str) -> None:
+        """Let a payout succeed, or fail and be credited back."""
         delay = self._rng.uniform(0.1, 5)
+        if self._rng.random() < SUCCEEDS:
+            self._plan_end(record, fate, "SUCCESS", delay)
+        else:
+            self._plan_end(record, fate, "FAILED", delay)
+            self._plan_end(record, fate, "REVERSED", delay + self._rng.uniform(1, 40))
 
+    def _plan_end(self, record: Record, fate: str, status: str, delay: float) -> None:
         def end() -> None:
-            record.status = ends
+            record.status = status
 
         def deliver() -> None:
-            self._call_back(record.callback_url, called_back(record.payment, ends))
+            self._call_back(record.callback_url, called_back(record.payment, status))
 
         self.at(delay, end)
         if fate != "lost":

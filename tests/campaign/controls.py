@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 from campaign import clocks
 from campaign.judge import Finding
-from momopay import Callback, EntryKind, JournalState, OutcomeUnknownError, Transaction
+from momopay import Callback, EntryKind, Journal, JournalState, OutcomeUnknownError, Transaction
 from momopay._core import call as _call
 from momopay._core.retry import SEARCHED_FIRST, FailureKind
 from momopay._transport import clock as _clock
@@ -18,6 +18,7 @@ from momopay.durable import call, lookup, send
 from momopay.durable.call import DurableCall
 from momopay.durable.send import Sender
 from momopay.journal import rules, statements
+from momopay.journal.delivery import Deliveries
 from momopay.journal.entries import MAY_BE_SENT
 from momopay.journal.evidence import Draft
 from momopay.journal.leases import Lease
@@ -31,7 +32,9 @@ from momopay.types import ResponseInfo
 from virtual import transaction
 
 Patch = Any
-CAUGHT = frozenset({Finding.DOUBLE, Finding.LOST, Finding.LATE, Finding.WRONG_STATE, Finding.WRONG_WORD})
+CAUGHT = frozenset(
+    {Finding.DOUBLE, Finding.LOST, Finding.LATE, Finding.WRONG_STATE, Finding.WRONG_WORD, Finding.HANDLED}
+)
 """What a control must be caught at. (While payments are under way, others of the findings come and go.)"""
 
 
@@ -162,6 +165,16 @@ def forged_callback_settles() -> list[Patch]:
     return [patch.object(Transactions, "_confirm", believe)]
 
 
+def delivery_forgotten() -> list[Patch]:
+    """An end is handled each time that somebody brings it."""
+
+    @contextmanager
+    def first(_self: Journal, _end: Any) -> Generator[bool]:
+        yield True
+
+    return [patch.object(Journal, "handling", first), patch.object(Deliveries, "was_delivered", _always(False))]
+
+
 def row_not_read_again() -> list[Patch]:
     """A payer that was held up does not look whether its row was released meanwhile."""
     return [patch.object(Sender, "_check_row", _returning(None))]
@@ -195,7 +208,7 @@ def _named(*controls: Callable[[], list[Patch]]) -> Controls:
 
 OF_SIMULATION = _named(
     *(repeat_on_read_timeout, journal_after_send, no_lease, send_again_when_absent, forged_callback_settles),
-    *(row_not_read_again, near_matches_ignored),
+    *(row_not_read_again, near_matches_ignored, delivery_forgotten),
 )
 OF_LATE = _named(release_before_the_minute, leases_by_wall_time)
 """Controls of late payouts, which need the machine's time."""

@@ -25,6 +25,7 @@ class Finding(StrEnum):
     WRONG_WORD = "records returned of payments that the service does not have"
     WRONG_AMOUNT = "wrong amounts or phones, or payments of no order"
     UNTYPED = "errors that are no MomoPayError"
+    HANDLED = "ends not handled exactly once"
     MISSED = "left UNKNOWN though the list shows them"
     UNPAID = "orders not paid in the end"
 

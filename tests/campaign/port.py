@@ -30,7 +30,7 @@ class KilledError(BaseException):
 
 @dataclass
 class Weather:
-    """How likely things go wrong: of a payout, of a read, of what follows a payout, and at one step."""
+    """How likely things go wrong: of a payout, of a read, of what follows a payout, at one step, and in a handler."""
 
     payout: float = 0.3
     read: float = 0.06
@@ -40,10 +40,12 @@ class Weather:
     cancel: float = 0.006
     journal: float = 0.002
     freeze: float = 0.01
+    handler: float = 0.2
     fates: tuple[str, ...] = ("lost", "late", "reordered", "duplicate")
 
     def calm(self) -> None:
-        self.payout = self.read = self.lag = self.callback = self.kill = self.cancel = self.journal = self.freeze = 0.0
+        self.payout = self.read = self.lag = self.callback = self.handler = 0.0
+        self.kill = self.cancel = self.journal = self.freeze = 0.0
 
 
 BEFORE_COMMIT = {"not_sent", "reset_before_read", "error_before_commit", "html_502", "rate_limited"}

@@ -11,7 +11,7 @@ import os
 import random
 import sys
 import tempfile
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import nullcontext, suppress
@@ -24,11 +24,12 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from campaign import controls, worker
+import momopay
+from campaign import controls
 from campaign.bank import REMEMBERED, STYLES, Bank, called_back
 from campaign.clocks import SKEWS, end_lease, own_time, settle_near
 from campaign.history import disagreements
-from campaign.judge import Order, Payment, Verdict, Word, judge
+from campaign.judge import Finding, Order, Payment, Verdict, Word, judge
 from campaign.orders import asking, awaited, drive, heard, orders_of
 from campaign.port import Fate, KilledError, Process, Scheduler, SimulatedIO, SuspendingIO, Task, Weather, asleep
 from campaign.settings import KEY, SIGNER, Result
@@ -36,6 +37,8 @@ from momopay import AsyncClient, Client, EntryKind, Journal, JournalState, MomoP
 from momopay.journal.journal import internals
 from virtual import install_backend
 
+CALM = Weather()
+CALM.calm()
 BATCH = 200
 """Payouts of one account and one journal."""
 FIERCE = 0.7
@@ -84,11 +87,13 @@ class World:
         self.orders = orders_of(EntryKind.PAYOUT, batch.seed, batch.orders)
         self.url = f"sqlite:///{folder}/journal.db"
         self.bank = Bank(self.rng, self._deliver, batch.keys)
-        self.fate = Fate(self.rng, self.bank, weather, self._kill, self._orphan, self._freeze)
+        self.fate = Fate(self.rng, self.bank, CALM, self._kill, self._orphan, self._freeze)
+        self.weather = weather
         self.scheduler = Scheduler(self.rng, self.bank, lambda: self.fate.strikes(weather.cancel))
         self.words: list[Word] = []
         self.events: Counter[str] = Counter()
         self.callbacks: Counter[str] = Counter()
+        self.handled = defaultdict[str, list[str]](list)  # which ends of each transaction, in order
         self.processes: dict[str, Process] = {}
         self.under_way: list[Order] = []
         self.accepted: set[str] = set()
@@ -106,13 +111,15 @@ class World:
     def run(self) -> Result:
         """Pay under fire, then in peace; judge, let a human look, and judge again."""
         with own_time(self, hastened=False):
+            self._in_peace(self._open("opening"), self._sweep)  # what ended before the first sweep is not handled
+            self.fate.weather = self.weather
             for number in range(PROCESSES):
                 self._start(f"p{number}", 0)
             self._plan_refusals()
             for _ in range(len(self.orders) // 4):
                 self.bank.at(self.rng.uniform(0, 20), self._forge)
             self.scheduler.run()
-            self.fate.weather.calm()
+            self.fate.weather = CALM
             if self.batch.claims_keys:
                 helper = self._open("helper")
                 self._in_peace(helper, self._pay_what_is_in_doubt)
@@ -125,6 +132,8 @@ class World:
             self._in_peace(closing, self._close)
             before = self._judge(closed=False)
             self._in_peace(closing, self._ask_a_human)
+            self.bank.advance(self.bank.now + 1000)
+            self._in_peace(closing, self._sweep)
             verdict = self._judge(closed=True)
             _bury(closing)
         verdict.join(before)
@@ -150,13 +159,21 @@ class World:
         async def recover(_task: Task) -> None:
             if generation:
                 try:
-                    await awaited(process.journal.reconcile_all(process.client))
+                    await self._sweep(process)
                 except MomoPayError:
-                    self.events["reconciliation failed"] += 1
+                    self.events["a sweep failed"] += 1
             for share in [self.orders[number::TASKS] for number in range(TASKS)]:
                 self.scheduler.spawn(process, partial(self._pay_all, process, share))
 
         self.scheduler.spawn(process, recover)
+
+    async def _sweep(self, process: Process) -> None:
+        await awaited(process.client.transactions.sweep(handler=self._handle))
+
+    def _handle(self, payment: momopay.Payment) -> None:
+        if self.fate.strikes(self.fate.weather.handler):
+            raise LookupError("the shop's database is away")
+        self.handled[str(payment.transaction_id)].append(str(payment.status))
 
     def _kill(self, process: Process) -> None:
         name, _, generation = process.name.partition(".")
@@ -310,7 +327,7 @@ class World:
         async def hear(_task: Task) -> None:
             heard = "the receiver was killed"
             with suppress(KilledError):
-                receiving = process.client.transactions.receive(url, body, worker.ignore, signer=SIGNER)
+                receiving = process.client.transactions.receive(url, body, self._handle, signer=SIGNER)
                 heard = str(int(await awaited(receiving)))
             if not heard.startswith(("2", "4")):
                 again()
@@ -343,7 +360,14 @@ class World:
             entries = {order.reference: journal.get(order.reference) for order in self.orders}
             wrong = disagreements(journal)
             assert not wrong, wrong
-        return judge(self.orders, self.bank.ledger, entries, self.words, closed=closed)
+        verdict = judge(self.orders, self.bank.ledger, entries, self.words, closed=closed)
+        ends = {record.payment.transaction_id: record.status for record in self.bank.records}
+        for identity in ends.keys() | self.handled.keys() if closed else ():
+            handled, end = self.handled[identity], ends.get(identity)
+            # Whoever looks after it was credited back does not hear of its failure.
+            if handled != [end] and (end, handled) != ("REVERSED", ["FAILED", "REVERSED"]):
+                verdict.note(Finding.HANDLED, f"{identity} is {end}, and was handled as {handled}")
+        return verdict
 
 
 def _bury(process: Process) -> None:
