@@ -5,9 +5,6 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import TypeVar
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -26,11 +23,19 @@ class Scale:
 
 
 @dataclass(frozen=True)
-class Row:
-    """One line of the table: two sides, with a figure for each of the same rounds, in the same unit.
+class Goal:
+    """What one side is to cost at most: `most` times the other side's cost, or without another side, `most` itself."""
 
-    The median of the rounds' ratios, ours / theirs, is to be at most `goal`.
-    """
+    work: str
+    unit: str
+    side: str
+    most: float
+    other: str = ""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table: two sides, with a figure for each of the same rounds, in the same unit."""
 
     work: str
     unit: str
@@ -38,6 +43,7 @@ class Row:
     other: str
     theirs: Sequence[float]
     goal: float
+    """What the median of the ratios, ours / theirs, is to be at most."""
 
     @property
     def ratios(self) -> list[float]:
@@ -48,14 +54,17 @@ class Row:
         return median(self.ratios) <= self.goal
 
 
-def against_the_goal(work: str, unit: str, ours: Sequence[float], goal: float) -> Row:
-    """Make the row of a figure that is to be at most the goal, in its own unit."""
-    return Row(work, unit, ours, "the goal", [goal] * len(ours), 1.0)
+def row_of(goal: Goal, taken: Mapping[str, Sequence[float]]) -> Row:
+    """Make the row of a goal from the figures of each side."""
+    ours = taken[goal.side]
+    if goal.other:
+        return Row(goal.work, goal.unit, ours, goal.other, taken[goal.other], goal.most)
+    return Row(goal.work, goal.unit, ours, "the goal", [goal.most] * len(ours), 1.0)
 
 
-def take_turns(sides: Mapping[str, Callable[[], T]], scale: Scale) -> dict[str, list[T]]:
+def take_turns(sides: Mapping[str, Callable[[], float]], scale: Scale) -> dict[str, list[float]]:
     """Measure every side once a round, in reversed order every other round."""
-    taken: dict[str, list[T]] = {name: [] for name in sides}
+    taken: dict[str, list[float]] = {name: [] for name in sides}
     for number in range(-1 if scale.warms_up else 0, scale.rounds):
         for name in sides if number % 2 else reversed(list(sides)):
             gc.collect()

@@ -12,7 +12,6 @@ from bodies import envelope, transaction
 from models.kit import BALANCE
 from momopay import Client, RateBudget
 
-PHONE: Final = "254712345678"
 WALLET: Final = envelope({**BALANCE.camel, "tenantId": "tenant"})
 """What a journal asks once of a key that it does not know; it belongs to no pass and to no call."""
 
@@ -47,18 +46,11 @@ class Pages:
         self.requests = 0
         self._items = {item["transactionId"]: item for item in items}
         overview = {"total": len(items), "completed": 0, "failed": 0, "pending": 0}
-        starts = range(0, len(items), 100)
+        pages = [items[start : start + 100] for start in range(0, len(items), 100)]
+        cursors = [*(str(number) for number in range(1, len(pages))), None]
         self._pages = [
-            json.dumps(
-                envelope(
-                    {
-                        "items": items[start : start + 100],
-                        "overview": overview,
-                        "nextCursor": str(number + 1) if start + 100 < len(items) else None,
-                    }
-                )
-            ).encode()
-            for number, start in enumerate(starts)
+            json.dumps(envelope({"items": page, "overview": overview, "nextCursor": cursor})).encode()
+            for page, cursor in zip(pages, cursors, strict=True)
         ]
 
     def __call__(self, request: httpx.Request) -> httpx.Response:

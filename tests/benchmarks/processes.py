@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-import time
 from base64 import b64encode
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -52,20 +51,9 @@ def serving(script: str) -> Generator[str]:
             os.sched_setaffinity(0, cores)
 
 
-def told_by(code: str) -> float:
-    done = subprocess.run(
-        [sys.executable, "-c", code], stdout=subprocess.PIPE, check=True, timeout=PATIENCE, env=_ENVIRONMENT
-    )
+def cpu_until_the_end(code: str) -> float:
+    """Run code that notes when it has `begun` in a fresh interpreter; return the milliseconds of CPU since then."""
+    code += "\nimport time; print((time.process_time() - begun) * 1e3)"
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, stdout=subprocess.PIPE, check=True, timeout=PATIENCE, env=_ENVIRONMENT)
     return float(done.stdout)
-
-
-def wall_and_cpu_until_told(code: str) -> tuple[float, float]:
-    """Milliseconds from the start of a fresh interpreter to the line that the code prints, and its CPU until then."""
-    code += "\nimport time; print(time.process_time(), flush=True)"
-    begun = time.perf_counter()
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, env=_ENVIRONMENT) as child:
-        assert child.stdout is not None
-        line = child.stdout.readline()
-        elapsed = time.perf_counter() - begun
-    assert child.returncode == 0
-    return elapsed * 1e3, float(line) * 1e3

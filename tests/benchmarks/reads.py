@@ -15,7 +15,7 @@ import httpx
 from httpx_aiohttp import AiohttpTransport
 
 from benchmarks.answers import ID, ITEMS_ON_A_PAGE, PAGES, SLOW
-from benchmarks.measure import Row, Scale, cpu, cpu_awaited, take_turns
+from benchmarks.measure import Scale, cpu, cpu_awaited, take_turns
 from benchmarks.processes import AUTHORIZATION, KEY, serving
 from momopay import AsyncClient, Client, RateBudget
 
@@ -25,6 +25,7 @@ IN_FLIGHT = 100
 ROUNDS = 5
 """At most: with 100 in flight, httpx takes up to ten seconds for each."""
 ITEMS = PAGES * ITEMS_ON_A_PAGE
+START: str | None = "0"
 ENOUGH = 1_000_000
 """Requests of a budget that is in force, and never empty."""
 
@@ -32,8 +33,18 @@ ENOUGH = 1_000_000
 class Side(NamedTuple):
     """Reads the record with an id, and walks the list; the walk returns how many items it saw."""
 
-    get: Callable[[str], Awaitable[object]]
-    walk: Callable[[], Awaitable[int]]
+    get: Callable[[str], Any]
+    walk: Callable[[], Any]
+
+
+def _page(response: httpx.Response) -> tuple[int, str | None]:
+    """Return how many items a page has, and the cursor of the next one."""
+    page: dict[str, Any] = response.json()["data"]
+    return sum([1 for _ in page["items"]]), page["nextCursor"]
+
+
+def _query(cursor: str) -> dict[str, str]:
+    return {"limit": str(ITEMS_ON_A_PAGE), "cursor": cursor}
 
 
 @asynccontextmanager
@@ -55,85 +66,71 @@ async def _httpx(url: str) -> AsyncGenerator[Side]:
             return (await client.get(f"/transactions/{identity}")).json()
 
         async def walk() -> int:
-            count, cursor = 0, "0"
+            count, cursor = 0, START
             while cursor is not None:
-                page: dict[str, Any] = (await client.get("/transactions", params=_query(cursor))).json()["data"]
-                count += sum([1 for _ in page["items"]])
-                cursor = page["nextCursor"]
+                seen, cursor = _page(await client.get("/transactions", params=_query(cursor)))
+                count += seen
             return count
 
         yield Side(get, walk)
 
 
-def _query(cursor: str) -> dict[str, str]:
-    return {"limit": str(ITEMS_ON_A_PAGE), "cursor": cursor}
+SIDES: dict[str, Callable[[str], AbstractAsyncContextManager[Side]]] = {
+    "momopay": _momopay,
+    "httpx": _httpx,
+    "aiohttp": partial(_momopay, aiohttp=True),
+}
 
 
-def _walk_with_httpx(client: httpx.Client) -> int:
-    count, cursor = 0, "0"
-    while cursor is not None:
-        page: dict[str, Any] = client.get("/transactions", params=_query(cursor)).json()["data"]
-        count += sum([1 for _ in page["items"]])
-        cursor = page["nextCursor"]
-    return count
+def awaited(work: Callable[[Side, Scale], Awaitable[float]], scale: Scale, *names: str) -> dict[str, list[float]]:
+    """Measure what `work` makes of these sides, by default of momopay and httpx."""
 
-
-Opened = Callable[[str], AbstractAsyncContextManager[Side]]
-SIDES: dict[str, Opened] = {"momopay": _momopay, "httpx": _httpx}
-
-
-def _run(opened: Opened, url: str, work: Callable[[Side], Awaitable[float]]) -> float:
-    async def main() -> float:
-        async with opened(url) as side:
+    async def run(url: str, name: str) -> float:
+        async with SIDES[name](url) as side:
             await side.get(ID)
-            return await work(side)
+            return await work(side, scale)
 
-    return asyncio.run(main())
+    def figure(url: str, name: str) -> float:
+        return asyncio.run(run(url, name))
 
-
-def _awaited(
-    sides: dict[str, Opened], work: Callable[[Side], Awaitable[float]], scale: Scale
-) -> dict[str, list[float]]:
     with serving("answers.py") as url:
-        return take_turns({name: partial(_run, opened, url, work) for name, opened in sides.items()}, scale)
+        return take_turns({name: partial(figure, url, name) for name in names or ("momopay", "httpx")}, scale)
 
 
-def _blocking(work: Callable[[Callable[[], object], Callable[[], int]], float], scale: Scale) -> dict[str, list[float]]:
-    """Measure what `work` makes of each side's read and walk."""
+def blocking(work: Callable[[Side, Scale], float], scale: Scale) -> dict[str, list[float]]:
     with (
         serving("answers.py") as url,
         Client(KEY, base_url=url, budget=RateBudget(requests=ENOUGH)) as mine,
         httpx.Client(base_url=url, headers=AUTHORIZATION, trust_env=False) as bare,
     ):
-        sides: dict[str, Callable[[], float]] = {
-            "momopay": lambda: work(
-                lambda: mine.transactions.get(ID), lambda: sum([1 for _ in mine.transactions.iter()])
-            ),
-            "httpx": lambda: work(lambda: bare.get(f"/transactions/{ID}").json(), lambda: _walk_with_httpx(bare)),
+
+        def walk_with_httpx() -> int:
+            count, cursor = 0, START
+            while cursor is not None:
+                seen, cursor = _page(bare.get("/transactions", params=_query(cursor)))
+                count += seen
+            return count
+
+        sides = {
+            "momopay": Side(mine.transactions.get, lambda: sum([1 for _ in mine.transactions.iter()])),
+            "httpx": Side(lambda identity: bare.get(f"/transactions/{identity}").json(), walk_with_httpx),
         }
-        return take_turns(sides, scale)
+        return take_turns({name: partial(work, side, scale) for name, side in sides.items()}, scale)
 
 
-def measure(scale: Scale) -> list[Row]:
-    calls, unit = scale.of(CALLS), "us CPU a call"
-
-    async def cost(side: Side) -> float:
-        return await cpu_awaited(partial(side.get, ID), calls)
-
-    taken = _blocking(lambda get, _walk: cpu(get, calls), scale)
-    awaited = _awaited({**SIDES, "aiohttp": partial(_momopay, aiohttp=True)}, cost, scale)
-    return [
-        Row("GET one record, sync", unit, taken["momopay"], "httpx", taken["httpx"], 0.84),
-        Row("GET one record, asyncio", unit, awaited["momopay"], "httpx", awaited["httpx"], 0.70),
-        Row("GET one record, asyncio, aiohttp extra", unit, awaited["aiohttp"], "httpx", awaited["httpx"], 0.40),
-    ]
+def get(scale: Scale) -> dict[str, list[float]]:
+    return blocking(lambda side, scale: cpu(partial(side.get, ID), scale.of(CALLS)), scale)
 
 
-def measure_in_flight(scale: Scale) -> list[Row]:
+def get_async(scale: Scale) -> dict[str, list[float]]:
+    return awaited(lambda side, scale: cpu_awaited(partial(side.get, ID), scale.of(CALLS)), scale, *SIDES)
+
+
+def in_flight(scale: Scale) -> dict[str, list[float]]:
     """Time a burst on each client, against a server that takes 20 ms: wall time a request."""
-    requests = scale.of(REQUESTS)
 
-    async def burst(side: Side) -> float:
+    async def burst(side: Side, scale: Scale) -> float:
+        requests = scale.of(REQUESTS)
         left = iter(range(requests))
 
         async def one_after_another() -> None:
@@ -144,29 +141,26 @@ def measure_in_flight(scale: Scale) -> list[Row]:
         await asyncio.gather(*[one_after_another() for _ in range(IN_FLIGHT)])
         return (time.perf_counter() - begun) / requests * 1e6
 
-    taken = _awaited(SIDES, burst, replace(scale, rounds=min(scale.rounds, ROUNDS)))
-    return [Row("100 in flight", "us wall a request", taken["momopay"], "httpx", taken["httpx"], 0.35)]
+    return awaited(burst, replace(scale, rounds=min(scale.rounds, ROUNDS)))
 
 
-def measure_walk(scale: Scale) -> list[Row]:
-    """Time both clients; a walk is never shortened, so the scale is one of rounds alone."""
+def walk(scale: Scale) -> dict[str, list[float]]:
+    """Measure a whole walk, which is never shortened."""
 
-    def an_item(walk: Callable[[], int]) -> float:
+    def an_item(side: Side, _scale: Scale) -> float:
         def check() -> None:
-            assert walk() == ITEMS
+            assert side.walk() == ITEMS
 
         return cpu(check, 1) / ITEMS
 
-    async def an_item_awaited(side: Side) -> float:
+    return blocking(an_item, scale)
+
+
+def walk_async(scale: Scale) -> dict[str, list[float]]:
+    async def an_item(side: Side, _scale: Scale) -> float:
         async def check() -> None:
             assert await side.walk() == ITEMS
 
         return await cpu_awaited(check, 1) / ITEMS
 
-    taken = _blocking(lambda _get, walk: an_item(walk), scale)
-    awaited = _awaited(SIDES, an_item_awaited, scale)
-    unit = "us CPU an item"
-    return [
-        Row("list, 50 pages of 100, sync", unit, taken["momopay"], "httpx", taken["httpx"], 1.10),
-        Row("list, 50 pages of 100, asyncio", unit, awaited["momopay"], "httpx", awaited["httpx"], 1.06),
-    ]
+    return awaited(an_item, scale)
