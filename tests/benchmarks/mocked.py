@@ -8,11 +8,10 @@ from typing import Any, Final
 import httpx
 
 from benchmarks.processes import KEY
-from bodies import envelope, transaction
-from models.kit import BALANCE
+from bodies import encoded, envelope, page, transaction, wallet
 from momopay import Client, RateBudget
 
-WALLET: Final = envelope({**BALANCE.camel, "tenantId": "tenant"})
+WALLET: Final = envelope(wallet(tenantId="tenant"))
 """What a journal asks once of a key that it does not know; it belongs to no pass and to no call."""
 
 
@@ -30,13 +29,8 @@ class Accepts:
         if request.url.path.endswith("/balance"):
             return httpx.Response(200, json=WALLET)
         asked = json.loads(request.content)
-        fields = {
-            "accountReference": asked["reference"],
-            "amount": asked["amount"],
-            "tenantId": "tenant",
-            "type": "B2C",
-        }
-        return httpx.Response(201, json=envelope(transaction(f"new-{next(self._numbers)}", **fields)))
+        fields = {"accountReference": asked["reference"], "amount": asked["amount"], "tenantId": "tenant"}
+        return httpx.Response(201, json=envelope(transaction(f"new-{next(self._numbers)}", type="B2C", **fields)))
 
 
 class Pages:
@@ -45,13 +39,9 @@ class Pages:
     def __init__(self, items: Sequence[dict[str, Any]]) -> None:
         self.requests = 0
         self._items = {item["transactionId"]: item for item in items}
-        overview = {"total": len(items), "completed": 0, "failed": 0, "pending": 0}
         pages = [items[start : start + 100] for start in range(0, len(items), 100)]
         cursors = [*(str(number) for number in range(1, len(pages))), None]
-        self._pages = [
-            json.dumps(envelope({"items": page, "overview": overview, "nextCursor": cursor})).encode()
-            for page, cursor in zip(pages, cursors, strict=True)
-        ]
+        self._pages = [encoded(envelope(page(each, cursor))) for each, cursor in zip(pages, cursors, strict=True)]
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
         """Answer with the page that the cursor names, or with one transaction."""
@@ -61,5 +51,5 @@ class Pages:
         identity = request.url.path.partition("/transactions/")[2]
         if identity:
             return httpx.Response(200, json=envelope(self._items[identity]))
-        page = self._pages[int(request.url.params.get("cursor", "0"))]
-        return httpx.Response(200, content=page, headers={"Content-Type": "application/json"})
+        content = self._pages[int(request.url.params.get("cursor", "0"))]
+        return httpx.Response(200, content=content, headers={"Content-Type": "application/json"})

@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import parse_qs
 from uuid import UUID
 
-from bodies import envelope, refusal, transaction
+from bodies import encoded, envelope, page, refusal, transaction, wallet
 from campaign.judge import Payment
 from journal.records import callback_body
 
@@ -101,8 +101,7 @@ class Bank:
         if (method, path) == ("GET", "/transactions"):
             return self._list(parse_qs(query), lag=lag, style=style or self.style)
         if (method, path) == ("GET", WALLET):
-            wallet = {"walletId": "w", "tenantId": "t", "availableBalance": 1, "ledgerBalance": 1}
-            return accepted(wallet | {"updatedAt": self.time.isoformat()})
+            return accepted(wallet(tenantId="t", updatedAt=self.time.isoformat()))
         record = self._by_id.get(path.rpartition("/")[2])
         return refused(404, "TRANSACTION_NOT_FOUND") if record is None else accepted(_shown(record))
 
@@ -153,24 +152,22 @@ class Bank:
         before = int(query.get("cursor", [str(len(self.records))])[0])
         limit = int(query.get("limit", ["20"])[0])
         seen = [number for number in range(before) if self.records[number].listed_from <= now]
-        page = seen[::-1][:limit]
-        counts = {"total": len(seen), "completed": 0, "failed": 0, "pending": len(seen)}
-        items = [_styled(_shown(self.records[number]), style) for number in page]
-        cursor = str(page[-1]) if len(seen) > limit else None
-        return accepted({"overview": counts, "items": items, "nextCursor": cursor})
+        shown = seen[::-1][:limit]
+        items = [_styled(_shown(self.records[number]), style) for number in shown]
+        return accepted(page(items, str(shown[-1]) if len(seen) > limit else None))
 
 
 def accepted(data: object) -> Answer:
-    return 200, json.dumps(envelope(data)).encode()
+    return 200, encoded(envelope(data))
 
 
 def refused(status: int, code: str) -> Answer:
-    return status, json.dumps(refusal(code)).encode()
+    return status, encoded(refusal(code))
 
 
 def called_back(payment: Payment, status: str) -> bytes:
     stated = {"amount": float(payment.amount), "phone_number": payment.phone}
-    return json.dumps(callback_body(payment.reference, payment.transaction_id, status, **stated)).encode()
+    return encoded(callback_body(payment.reference, payment.transaction_id, status, **stated))
 
 
 def _styled(item: dict[str, Any], style: str) -> dict[str, Any]:

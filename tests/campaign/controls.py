@@ -8,6 +8,7 @@ from importlib.util import module_from_spec
 from typing import Any
 from unittest.mock import patch
 
+from bodies import transaction
 from campaign import clocks
 from campaign.judge import Finding
 from momopay import Callback, EntryKind, Journal, JournalState, OutcomeUnknownError, Transaction
@@ -29,7 +30,6 @@ from momopay.models.enums import Stage
 from momopay.models.records import note_response
 from momopay.resources.transactions import Transactions
 from momopay.types import ResponseInfo
-from virtual import transaction
 
 Patch = Any
 CAUGHT = frozenset(
