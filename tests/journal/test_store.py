@@ -111,9 +111,8 @@ def test_a_payment_is_written_before_it_is_sent(journal: Journal, other: Journal
     with lease_of(journal) as lease:
         assert begin(journal, lease, kind=COLLECTION, amount=Decimal("10.50"), **known)
         entry = found(other)
-    at = {"created_at": entry.sent_at, "sent_at": entry.sent_at}
-    written = {"reference": "r", "amount": Decimal("10.50"), "attempts": 1, "revision": 1, "claim": lease.id}
-    assert entry == entry_of(state=SENDING, **written, **known, **at)
+    written: Any = {"reference": "r", "amount": Decimal("10.50"), "attempts": 1, "revision": 1, "claim": lease.id}
+    assert entry == entry_of(state=SENDING, created_at=entry.sent_at, sent_at=entry.sent_at, **written, **known)
     assert before <= entry.sent_at <= datetime.now(UTC)
 
 
