@@ -55,7 +55,7 @@ app.command(
 command(app, rich_help_panel=_DEVELOPMENT)(development.listen)
 app.add_typer(development.app, name="callback", rich_help_panel=_DEVELOPMENT)
 command(app, rich_help_panel=_DEVELOPMENT)(doctor.doctor)
-app.command(cls=Command, rich_help_panel=_DEVELOPMENT)(probe.probe)
+command(app, rich_help_panel=_DEVELOPMENT)(probe.probe)
 
 
 def _show_version(wanted: bool) -> None:

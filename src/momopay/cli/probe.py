@@ -22,11 +22,9 @@ from momopay._redaction import key_mode
 from momopay.cli.command import on_signals
 from momopay.cli.exit_codes import CommandError, ExitCode
 from momopay.cli.options import (
-    BaseUrl,
     Confirmation,
     ConfirmLive,
     JournalOptions,
-    Json,
     ServiceOptions,
     api_key,
     check_writable,
@@ -39,13 +37,14 @@ from momopay.cli.options import (
 from momopay.cli.output import Columns, Output, kes, plain
 
 if TYPE_CHECKING:
-    from momopay.probe import Change, Finding, Profile, Spend
+    from momopay.probe import Change, Profile, Spend
 
 
 _PAYOUT_TWICE = 20  # KES
 
 
 def probe(
+    options: ServiceOptions,
     out: Annotated[Path | None, Option(metavar="FILE", help="Write a profile: TOML.")] = None,
     against: Annotated[Path | None, file_option("Compare with an earlier profile.")] = None,
     write: Annotated[bool, flag("--write", "Also create, change and delete a channel of its own.")] = False,
@@ -67,9 +66,7 @@ def probe(
     ] = None,
     yes: Annotated[bool, flag("--yes", "Do not ask. Before --spend: with a test key only.")] = False,
     confirm_live: ConfirmLive = None,
-    base_url: BaseUrl = None,
-    as_json: Json = False,
-) -> None:
+) -> ExitCode:
     """Find out what the service does where its description leaves it open.
 
     By default it only reads: about 20 of the 60 requests a minute. With --against, exits with 1 if something is
@@ -87,13 +84,13 @@ def probe(
     from momopay.probe import Profile
     from momopay.probe import probe as ask
 
-    output = Output(as_json)
+    output = options.output
     before = None if against is None else Profile.load(against)
     check_writable(out, "--out", against, None if journal is None else Path(journal))
     _check_options(spend, phone)
     key = api_key()
     with (
-        ServiceOptions(base_url=base_url).client(key=key) as client,
+        options.client(key=key) as client,
         ExitStack() as stack,
         on_signals(_terminate, signal.SIGTERM),
     ):
@@ -120,7 +117,7 @@ def probe(
             remedy="`momopay doctor` shows how far a request gets",
             code=ExitCode.TRY_LATER,
         )
-    raise typer.Exit(ExitCode.REFUSED if changes else ExitCode.OK)
+    return ExitCode.REFUSED if changes else ExitCode.OK
 
 
 def _check_options(spend: Decimal | None, phone: str | None) -> None:
@@ -215,38 +212,17 @@ def _unusable(profile: Profile) -> list[str]:
 
 
 def _tables(output: Output, profile: Profile) -> list[object]:
-    from momopay.probe import ROWS, Cost
-
-    rows = [
-        {"name": name, "seen": _seen(each), "sentence": each.sentence, "known": each.is_known}
-        for name, each in profile.findings.items()
-    ]
-    switches = [row for row in rows if row["name"] in profile.switches]
-    facts = [row for row in rows if row["name"] in profile.facts and row["known"]]
-    shown: list[object] = [
-        _table(output, switches, {"Switch of the sandbox": "name", "Seen": "seen", "Evidence": "sentence"}),
-        "",
-        _table(output, facts, {"Fact": "name", "Seen": "seen"}),
-        "",
-    ]
-    for cost in Cost:
-        unknown = [row.name for row in ROWS if row.cost is cost and not profile.findings[row.name].is_known]
-        if unknown:
-            why = f"needs {cost.value}" if cost.value.startswith("--") else cost.value
-            if cost is Cost.READS or cost.value.removeprefix("--") in profile.about["asked"]:
-                why = "no answer showed it"
-            shown.append(Text.assemble((f"Unknown ({why}): ", "bold"), ", ".join(unknown)))
-    return shown
+    found = profile.findings.items()
+    rows = [{"name": name, "seen": _text(each.seen)} for name, each in found if each.seen is not None]
+    unknown = ", ".join(name for name, each in found if each.seen is None)
+    why = f"Unknown: {unknown}. The file says for each what would show it, and for the others what did."
+    return [_table(output, rows, {"Found": "name", "Seen": "seen"}), "", why]
 
 
 def _table(output: Output, rows: Iterable[object], columns: Columns) -> Table:
     made = output.table(rows, columns)
     made.columns[0].no_wrap = True  # the name is what a script searches for
     return made
-
-
-def _seen(finding: Finding) -> Text:
-    return Text(_text(finding.seen or finding.value), "green" if finding.is_known else "dim")
 
 
 def _text(value: object) -> str:
