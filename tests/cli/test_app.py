@@ -67,7 +67,6 @@ def test_the_help_lists_commands_and_exit_codes(momopay: Shell) -> None:
     assert groups["Records"] == ["sweep", "reconcile", "report", "journal"]
     assert groups["Payments"] == ["collect", "balance", "channels", "payouts", "transactions"]
     assert momopay("--version").out == f"momopay {package.__version__}\n"
-    assert momopay("--json", "balance").json == momopay("balance", "--json").json
 
 
 def test_the_guide_names_every_command_and_exit_code() -> None:

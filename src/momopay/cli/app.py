@@ -12,9 +12,8 @@ from typer import Option
 
 from momopay import __version__
 from momopay.cli import development, doctor, journal, payouts, probe, report, transactions
-from momopay.cli.command import DEBUG, JSON, App, Command, command
+from momopay.cli.command import DEBUG, App, Command, command
 from momopay.cli.exit_codes import ExitCode
-from momopay.cli.options import flag
 
 _WIDE = 60
 _EPILOG = "\n".join(
@@ -72,14 +71,12 @@ def options(
         bool,
         Option("--debug", envvar="MOMOPAY_DEBUG", help="Show the traceback of an error, and the library's log."),
     ] = False,
-    as_json: Annotated[bool, flag("--json", "The same as --json after the command.")] = False,
     _version: Annotated[
         bool, Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
     """Collect payments, pay out, and read transactions, from a terminal."""
     ctx.find_root().meta[DEBUG] = debug
-    ctx.find_root().meta[JSON] = as_json
     handler = logging.StreamHandler(sys.stderr)
     # Errors are shown without --debug too, since they report payments of unknown outcome.
     handler.addFilter(lambda log: debug or log.levelno >= logging.ERROR or log.name == "momopay.cli")

@@ -31,9 +31,7 @@ from momopay.cli.exit_codes import MISSING_EXTRA, CommandError, ExitCode, exit_c
 from momopay.cli.output import plain, stderr
 from momopay.errors import APIError, MomoPayError, OutcomeUnknownError, RequestValidationError
 
-# Keys of the context's `meta`: whether --debug and --json were given before the command.
-DEBUG: Final = "momopay.debug"
-JSON: Final = "momopay.json"
+DEBUG: Final = "momopay.debug"  # the key in the context's `meta` for whether --debug was given
 # Arguments of the library whose option has another name on the command line.
 _OPTIONS: Final = {
     "account_reference": "REFERENCE",
@@ -141,11 +139,6 @@ class Command(_FlagsWithoutType, TyperCommand):
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""
-        meta = ctx.find_root().meta
-        # A --json before the command belongs to the group, so it is passed on here.
-        as_json = bool(meta.get(JSON) or ctx.params.get("as_json"))
-        if "as_json" in ctx.params:
-            ctx.params["as_json"] = as_json
         try:
             return super().invoke(ctx)
         except typer.Exit:
@@ -157,10 +150,10 @@ class Command(_FlagsWithoutType, TyperCommand):
                 # The reader of the pipe is gone. Python flushes stdout again at exit, which must not fail too.
                 sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115  open until the process ends
                 raise typer.Exit(ExitCode.INTERRUPTED) from None
-            if meta.get(DEBUG):
+            if ctx.find_root().meta.get(DEBUG):
                 typer.echo(redact("".join(traceback.format_exception(error))), err=True, nl=False)
             reported = _as_reported(error, self.params)
-            _report(reported, as_json=as_json)
+            _report(reported, as_json=bool(ctx.params.get("as_json")))
             raise typer.Exit(exit_code_of(reported)) from error
 
 
