@@ -19,7 +19,7 @@ from cli.kit import PHONE, Shell
 from in_turn import in_turn
 from momopay import MomoPayError, PollSchedule
 from momopay.cli.exit_codes import CommandError, ExitCode, exit_code_of
-from momopay.cli.options import Confirmation, JournalOptions, amount, ask_for_key
+from momopay.cli.options import Confirmation, JournalOptions, amount, find_key
 from momopay.cli.transactions import collect, wait
 from momopay.sandbox import Sandbox
 from patience import LONGEST
@@ -84,11 +84,12 @@ def test_a_piped_answer(monkeypatch: pytest.MonkeyPatch, key: str, agrees: list[
 def test_nobody_answers(monkeypatch: pytest.MonkeyPatch, key: str, piped: io.TextIOBase | None) -> None:
     """Nothing piped, and a standard input that was closed before the start."""
     monkeypatch.setattr(sys, "stdin", piped)
+    monkeypatch.delenv("MOMOPAY_API_KEY", raising=False)
     with pytest.raises(CommandError, match="nobody is there to answer") as refused:
         ask(key)
     assert refused.value.code is ExitCode.USAGE
     assert ("--confirm-live" in refused.value.remedy) == (key == LIVE)
-    assert ask_for_key() == ""
+    assert find_key() == ""
 
 
 def test_options_answer_for_a_person(monkeypatch: pytest.MonkeyPatch) -> None:

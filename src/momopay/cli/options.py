@@ -174,18 +174,15 @@ def is_interactive() -> bool:
     return sys.stdin is not None and sys.stdin.isatty()
 
 
-def ask_for_key() -> str:
-    """Ask for the API key without echoing it, or read it from a pipe; return "" if nobody answers."""
+def find_key() -> str:
+    """Return the key from the environment, or else one that is typed without an echo, or piped; "" if there is none."""
+    # Scripts often unset a variable by setting it to nothing.
+    if key := os.environ.get("MOMOPAY_API_KEY"):
+        return key
     if is_interactive():
         typed: str = typer.prompt("API key", hide_input=True, err=True)
         return typed.strip()
     return "" if sys.stdin is None else sys.stdin.readline().strip()
-
-
-def find_key() -> str:
-    """Return the key from the environment, or ask for it; "" if there is none."""
-    # Scripts often unset a variable by setting it to nothing.
-    return os.environ.get("MOMOPAY_API_KEY") or ask_for_key()
 
 
 def api_key() -> str:

@@ -138,9 +138,9 @@ def private_file(path: Path) -> TextIO:
     return os.fdopen(descriptor, "w", encoding="utf-8", newline="")
 
 
-def status(word: str, label: str | None = None) -> Text:
-    """Return a status, or a label for it, in its colour."""
-    return Text(plain(label or word), style=_STYLES.get(word, ""))
+def status(word: str) -> Text:
+    """Return a status in its colour."""
+    return Text(plain(word), style=_STYLES.get(word, ""))
 
 
 @dataclass(frozen=True)

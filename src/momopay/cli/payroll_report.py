@@ -182,7 +182,7 @@ def show_end(output: Output, run: PayrollRun, plan: Plan, code: int, *, followed
     shown: list[object] = []
     if len(plan.accepted) < len(outcomes) or "ACCEPTED" not in rows_by_end or left:
         title = "Interrupted" if run.signals else "Stopped" if stopped is not None else "Done"
-        shown += [_sums(output, _labelled(rows_by_end, plan.accepted), title), ""]
+        shown += [_sums(output, [(status(state), rows) for state, rows in rows_by_end.items()], title), ""]
     if left:
         shown += [_left(output, left), ""]
     if stopped is not None:
@@ -199,18 +199,6 @@ def show_end(output: Output, run: PayrollRun, plan: Plan, code: int, *, followed
         meaning = "every row was paid"
     shown.append(f"Exit status {code}: {meaning}.")
     output.result(document, *shown)
-
-
-def _labelled(by_end: dict[str, list[Row]], accepted_before: list[Row]) -> Iterator[tuple[Text, list[Row]]]:
-    """Yield the rows of each state with its label. Rows accepted earlier are apart: this run did not pay them."""
-    before = {row.reference for row in accepted_before}
-    for state, rows in by_end.items():
-        if state != "ACCEPTED":
-            yield status(state, "Paid" if state == "SUCCESS" else None), rows
-            continue
-        for label, was_before in (("Accepted before", True), ("Accepted now", False)):
-            if some := [row for row in rows if (row.reference in before) == was_before]:
-                yield status(state, label), some
 
 
 def _left(output: Output, outcomes: list[RowOutcome]) -> Table:
