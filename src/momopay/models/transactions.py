@@ -118,9 +118,8 @@ def transaction_from(summary: TransactionSummary) -> Transaction:
     """Return a `Transaction` with the fields of a list item. The others are None."""
     if isinstance(summary, Transaction):
         return summary
-    fields = {name: getattr(summary, name) for name in type(summary).model_fields}
     # An unknown field of the list may have the name of a field here, and another type.
-    transaction = parse_incomplete(Transaction, fields | (summary.model_extra or {}), {}, fields)
+    transaction = parse_incomplete(Transaction, dict(summary), {}, type(summary).model_fields)
     note_response(transaction, summary.response)
     return transaction
 
