@@ -34,7 +34,7 @@ from events_kit import Watcher
 from journal.constants import ACCEPTED, COLLECTION, PAYOUT, PHONE, UNKNOWN
 from journal.database_kit import execute
 from journal.kit import begin, fill, found, lease_of, put, record, state_of
-from journal.records import callback, payout
+from journal.records import payout
 from momopay import (
     CallbackError,
     CallbackMismatchError,
@@ -396,16 +396,6 @@ def test_each_end_is_delivered_once(shop: Shop) -> None:
     assert shop.sweep(handler) == SweepReport(open=1, handled=1), "of the first prompt, though the second is open"
 
 
-def test_an_end_is_delivered_though_a_callback_before_it_was_handled(shop: Shop) -> None:
-    handler = Handler()
-    shop.sweep(handler)
-    prompt = shop.collect(phone=CANCELLING).transaction_id
-    with shop.journal.handling(callback("r", prompt, status="PROCESSING")):
-        pass
-    shop.later(HOUR)
-    assert shop.sweep(handler).handled == 1
-
-
 def test_a_payouts_failure_is_delivered_once_it_is_reversed(shop: Shop) -> None:
     shop.pay(phone=FAILING)
     shop.later(40)  # it fails after 35 seconds, and is reversed 10 seconds later
@@ -416,15 +406,6 @@ def test_a_payouts_failure_is_delivered_once_it_is_reversed(shop: Shop) -> None:
     assert shop.sweep(handler) == SweepReport(settled=1, handled=1)
     assert handler.ends == [("r", "REVERSED")]
     assert handler.payments[-1].result_code is not None
-
-
-def test_a_payouts_failure_is_no_end_if_its_callback_had_no_type(drive: Drive, journal: Journal) -> None:
-    put(journal, "r", transaction_id="the-id")
-    journal.record(callback(type=None, status="FAILED", updated_at=ago(timedelta(minutes=1))))
-    service = Service(read=listed(status="FAILED", transactionId="the-id"))
-    handler = Handler()
-    assert drive(transport=service.transport)(sweep(journal, handler)) == SweepReport(open=1)
-    assert handler.ends == []
 
 
 def test_a_handler_that_fails_gets_the_end_again_and_stops_no_other(
@@ -470,17 +451,6 @@ def test_the_first_sweep_with_a_handler_delivers_no_history(shop: Shop) -> None:
     handler = Handler()
     assert shop.sweep(handler).handled == 1
     assert handler.ends == [("today", "SUCCESS")]
-
-
-def test_what_fails_for_weeks_is_delivered_at_last(shop: Shop) -> None:
-    shop.sweep(Handler())
-    shop.pay()
-    shop.later(HOUR)
-    then = datetime.now(UTC) - timedelta(days=29)
-    assert shop.sweep(Handler(RuntimeError())).failed == 1
-    execute(shop.journal, f"UPDATE momopay_history SET at = {then.timestamp()}")
-    execute(shop.journal, f"UPDATE momopay_transactions SET ended_at = '{then.isoformat()}'")
-    assert shop.sweep(Handler()).handled == 1
 
 
 def test_what_another_process_is_handling_is_left_alone(shop: Shop) -> None:
