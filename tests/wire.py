@@ -2,13 +2,15 @@
 
 import select
 import socket
+import ssl
 import struct
 import threading
 import time
 from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any, Final, Self
 
 from bodies import encoded, envelope, refusal
@@ -138,6 +140,11 @@ def hangs(*, commits: bool = True) -> Step:
     return Step(Exchange.hang, commits=commits)
 
 
+def ignores() -> Step:
+    """No answer, and the connection stays open for what comes next."""
+    return Step(lambda _: True, commits=True)
+
+
 def half_answer() -> Step:
     """The connection ends in the middle of the headers."""
     return sends(lambda _: head(200, {"Content-Length": "40"})[:-12], stays_open=False)
@@ -211,16 +218,26 @@ class Server:
     """Answers each request by the next step of its script; the last step serves for ever."""
 
     script: tuple[Step, ...]
+    certificate: Path | None = None
+    """Of its TLS, for localhost."""
     requests: list[Request] = field(default_factory=list[Request])
     payments: int = 0
     connections: int = 0
     garbled: int = 0  # connections that spoke something else than HTTP
+    received: bytearray = field(default_factory=bytearray)  # whole requests and pieces
+    ends: list[str] = field(default_factory=list[str])
+    """How each connection ended: "closed" by either side, "reset" by the client, or an error."""
 
     def __post_init__(self) -> None:
         self._listener = socket.socket()
         self._listener.bind(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         self.base_url = f"http://127.0.0.1:{self.port}/v1"
+        self._tls: ssl.SSLContext | None = None
+        if self.certificate is not None:
+            self.base_url = f"https://localhost:{self.port}/v1"
+            self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            self._tls.load_cert_chain(self.certificate)
         self._wake, self._waker = socket.socketpair()
         self._stopping = threading.Event()
         self._lock = threading.Lock()
@@ -266,17 +283,26 @@ class Server:
 
     def _converse(self, sock: socket.socket) -> None:
         sock.settimeout(PATIENCE)
-        with sock, suppress(OSError):
-            while self._readable(sock):
-                opening = sock.recv(MEBIBYTE, socket.MSG_PEEK)
-                if not opening:
-                    return
-                if not opening[:1].isalpha():
-                    self.garbled += 1
-                    sock.sendall(whole(400, b"", {"Connection": "close"}))
-                    return
-                if not self._answer(sock, opening):
-                    return
+        try:
+            with sock if self._tls is None else self._tls.wrap_socket(sock, server_side=True) as stream:
+                self._answer_all(stream)
+            self.ends.append("closed")
+        except ConnectionResetError:
+            self.ends.append("reset")
+        except OSError as error:
+            self.ends.append(repr(error))
+
+    def _answer_all(self, sock: socket.socket) -> None:
+        while self._readable(sock):
+            opening = socket.socket.recv(sock, MEBIBYTE, socket.MSG_PEEK)  # as the system has it, beneath TLS
+            if not opening:
+                return
+            if self._tls is None and not opening[:1].isalpha():
+                self.garbled += 1
+                sock.sendall(whole(400, b"", {"Connection": "close"}))
+                return
+            if not self._answer(sock, opening):
+                return
 
     def _answer(self, sock: socket.socket, opening: bytes) -> bool:
         with self._lock:
@@ -285,36 +311,35 @@ class Server:
                 self.requests.append(_parse(opening, b""))
         if not step.reads:
             return step.play(Exchange(sock, self.requests[-1], self._stopping))
-        request = _read(sock)
+        request = self._read(sock)
         with self._lock:
             self.requests.append(request)
             if step.commits:
                 self._commit(request)
         return step.play(Exchange(sock, request, self._stopping))
 
+    def _read(self, sock: socket.socket) -> Request:
+        received = b""
+        while b"\r\n\r\n" not in received:
+            received += self._some(sock)
+        opening, _, body = received.partition(b"\r\n\r\n")
+        request = _parse(opening, b"")
+        while len(body) < int(request.headers.get("content-length", "0")):
+            body += self._some(sock)
+        return _parse(opening, body)
+
+    def _some(self, sock: socket.socket) -> bytes:
+        data = sock.recv(65536)
+        if not data:
+            raise ConnectionError("the client went away in the middle of its request")
+        self.received += data
+        return data
+
     def _commit(self, request: Request) -> None:
         key = request.headers.get("idempotency-key")
         if request.method == "POST" and (key is None or key not in self._keys):
             self.payments += 1
             self._keys.update(() if key is None else (key,))
-
-
-def _read(sock: socket.socket) -> Request:
-    received = b""
-    while b"\r\n\r\n" not in received:
-        received += _some(sock)
-    opening, _, body = received.partition(b"\r\n\r\n")
-    request = _parse(opening, b"")
-    while len(body) < int(request.headers.get("content-length", "0")):
-        body += _some(sock)
-    return _parse(opening, body)
-
-
-def _some(sock: socket.socket) -> bytes:
-    data = sock.recv(65536)
-    if not data:
-        raise ConnectionError("the client went away in the middle of its request")
-    return data
 
 
 def _parse(opening: bytes, body: bytes) -> Request:
@@ -325,8 +350,8 @@ def _parse(opening: bytes, body: bytes) -> Request:
 
 
 @contextmanager
-def serve(*script: Step, listening: bool = True) -> Generator[Server]:
-    with Server(script) as server:
+def serve(*script: Step, listening: bool = True, certificate: Path | None = None) -> Generator[Server]:
+    with Server(script, certificate) as server:
         if listening:
             server.listen()
         yield server

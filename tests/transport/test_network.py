@@ -19,7 +19,7 @@ from in_turn import in_turn
 from momopay._transport import attempt as attempts
 from momopay._transport.async_backend import AsyncSocket
 from momopay._transport.sync_backend import SyncSocket
-from transport.test_sync_backend import chain
+from test_redaction import chain
 
 BODY = b'{"a": 1}'
 CHUNKED = b"3\r\n" + BODY[:3] + b"\r\n5\r\n" + BODY[3:] + b"\r\n0\r\n"

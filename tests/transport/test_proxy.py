@@ -2,8 +2,6 @@
 
 import base64
 import ssl
-from collections.abc import Generator
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -14,59 +12,31 @@ import wire
 from core.kit import initiate_payout as payout
 from core.kit import read_balance as balance
 from drivers import KEY, Drive, session_of
-from hostile.tls import own_certificate
 from in_turn import in_turn
 from momopay import AsyncClient, Client
 from patience import until
+from transport.conftest import Way
 from transport.proxy import OPENED, Proxy, proxying
-from transport.test_sockets import Server, assert_not_sent_when_late, serving, stands_still
-
-__all__ = ["stands_still"]  # a fixture
 
 BASE = "https://api.example/v1"
-WAYS = ["forwarded", "tunnel"]
+past_a_proxy = pytest.mark.parametrize("way", ["forwarded", "tunnel"], indirect=True)
 
 
-@pytest.fixture
-def certificate(tmp_path: Path) -> Path:
-    """A certificate for localhost that nobody trusts unless it is told to."""
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        return own_certificate(tmp_path, monkeypatch)
-
-
-@pytest.fixture
-def trusting(certificate: Path) -> ssl.SSLContext:
-    return ssl.create_default_context(cafile=str(certificate.parent / "certificate"))
-
-
-@pytest.fixture
-def proxy() -> Generator[Proxy]:
-    with proxying() as proxy:
-        yield proxy
-
-
-@pytest.fixture
-def server(way: str, certificate: Path) -> Generator[Server]:
-    with serving(None if way == "forwarded" else certificate) as server:
-        yield server
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_payments_pass_a_proxy(drive: Drive, way: str, proxy: Proxy, server: Server, trusting: ssl.SSLContext) -> None:
+@past_a_proxy
+def test_payments_pass_a_proxy(drive: Drive, way: Way, proxy: Proxy) -> None:
     """Each payment has a connection of its own, so each opens a tunnel; the proxy's password is for the proxy alone."""
-    driver = drive(base_url=server.base_url, proxy=proxy.url.replace("://", "://clerk:p%40ss@"), verify=trusting)
+    driver = drive(**way.options | {"proxy": proxy.url.replace("://", "://clerk:p%40ss@")})
     for _ in range(2):
         assert driver(payout).transaction_id == wire.TRANSACTION_ID
-    assert len(server.received) == 2
-    for request in server.received:
-        assert b"INV-42" in request
-        assert b"POST /v1/b2c/payouts HTTP/1.1" in request
-        assert b"roxy-" not in request
+    assert way.server.payments == len(way.server.requests) == 2
+    for request in way.server.requests:
+        assert (request.method, request.path) == ("POST", "/v1/b2c/payouts")
+        assert not any(name.startswith("proxy-") for name in request.headers)
     until(lambda: len(proxy.ends) == 2, "the connections end")
     assert proxy.ends == ["closed", "closed"]
-    port = httpx.URL(server.base_url).port or 0
+    port = way.server.port
     password = b"Proxy-Authorization: Basic " + base64.b64encode(b"clerk:p@ss")
-    if way == "forwarded":
+    if way.server.certificate is None:
         for head in proxy.heads:
             assert head.startswith(b"POST http://127.0.0.1:%d/v1/b2c/payouts " % port)
             assert password in head.split(b"\r\n")
@@ -112,43 +82,15 @@ def test_a_proxy_that_is_not_there(drive: Drive) -> None:
         drive(base_url=BASE, proxy="http://127.0.0.1:1", max_attempts=1)(payout)
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("number", [1, 2])
-def test_a_payment_whose_time_passed_before_a_write_is_not_sent_to_a_proxy_either(
-    drive: Drive,
-    way: str,
-    proxy: Proxy,
-    server: Server,
-    trusting: ssl.SSLContext,
-    stands_still: Any,
-    monkeypatch: pytest.MonkeyPatch,
-    number: int,
-) -> None:
-    driver = drive(base_url=server.base_url, proxy=proxy.url, verify=trusting, deadline=8.0, max_attempts=1)
-    assert_not_sent_when_late(driver, monkeypatch, stands_still, number)
-    until(lambda: proxy.ends, "the connection ends")
-    assert b"INV-42" not in b"".join(server.received)
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_no_answer_is_unknown(drive: Drive, way: str, proxy: Proxy, server: Server, trusting: ssl.SSLContext) -> None:
-    server.answers = False
-    with pytest.raises(momopay.OutcomeUnknownError):
-        drive(base_url=server.base_url, proxy=proxy.url, verify=trusting, timeout=0.2)(payout)
-    until(lambda: proxy.ends, "the connection ends")
-    assert (proxy.ends, sum(b"INV-42" in request for request in server.received)) == (["reset"], 1)
-
-
-@pytest.mark.parametrize("way", ["direct", "tunnel"])
-def test_whom_verify_trusts(drive: Drive, way: str, proxy: Proxy, server: Server, trusting: ssl.SSLContext) -> None:
-    options: dict[str, Any] = {"base_url": server.base_url, "max_attempts": 1}
-    options |= {"proxy": proxy.url} if way == "tunnel" else {}
+@pytest.mark.parametrize("way", ["tls", "tunnel"], indirect=True)
+def test_whom_verify_trusts(drive: Drive, way: Way) -> None:
     for verify in ({}, {"verify": ssl.create_default_context()}):
+        options = {name: value for name, value in way.options.items() if name != "verify"} | verify
         with pytest.raises(momopay.APIConnectionError, match="CERTIFICATE_VERIFY_FAILED") as caught:
-            drive(**options, **verify)(payout)
+            drive(**options, max_attempts=1)(payout)
         assert not caught.value.may_have_executed
-    assert server.received == []
-    assert drive(**options, verify=trusting)(payout).transaction_id == wire.TRANSACTION_ID
+    assert way.server.requests == []
+    assert drive(**way.options)(payout).transaction_id == wire.TRANSACTION_ID
 
 
 def test_a_password_is_in_no_message_and_no_repr() -> None:

@@ -1,15 +1,13 @@
 """The fence before each write, and how a payment's connection ends."""
 
-import errno
 import socket
 import ssl
 import struct
 import sys
 import threading
 import time
-from collections.abc import Callable, Coroutine, Generator
-from contextlib import contextmanager, nullcontext, suppress
-from pathlib import Path
+from collections.abc import Callable, Coroutine
+from contextlib import nullcontext
 from typing import Any
 from unittest.mock import create_autospec
 
@@ -20,19 +18,18 @@ import pytest
 
 import momopay
 import wire
-from bodies import encoded, envelope
 from core.kit import delete_channel, read_balance
 from core.kit import initiate_payout as payout
-from drivers import Drive, Driver, session_of
-from hostile.tls import own_certificate
+from drivers import Drive, session_of
 from in_turn import in_turn
 from momopay._core import call
 from momopay._transport import attempt as attempts
-from momopay._transport.async_backend import AsyncBackend, AsyncSocket
+from momopay._transport.async_backend import AsyncBackend
 from momopay._transport.attempt import NotSentError, Progress, common_headers
 from momopay._transport.sockets import AttemptSocket
 from momopay._transport.sync_backend import SyncBackend, SyncSocket
 from patience import until
+from transport.conftest import Way
 
 ABORTS = struct.pack("ii", 1, 0)
 Check = Callable[[], Coroutine[Any, Any, object]]
@@ -85,9 +82,8 @@ def stream_over(sock: Any, *, has_effect: bool, seconds: float) -> SyncSocket:
     return stream
 
 
-@pytest.mark.parametrize("has_effect", [False, True])
-def test_what_comes_after_the_deadline_does_not_touch_the_socket(slow: Slow, has_effect: bool) -> None:
-    stream = stream_over(slow, has_effect=has_effect, seconds=0.0)
+def test_what_comes_after_the_deadline_does_not_touch_the_socket(slow: Slow) -> None:
+    stream = stream_over(slow, has_effect=True, seconds=0.0)
     with pytest.raises(httpcore.WriteTimeout):
         stream.write(b"x")
     with pytest.raises(httpcore.ReadTimeout):
@@ -164,19 +160,6 @@ def test_a_handshake_and_a_record_that_drip_end_with_the_attempt(slow: Slow, mon
     assert [seconds for _, seconds in slow.waited] == [3.0, 2.0, 1.0, 3.0, 2.0, 1.0]
 
 
-def test_an_error_of_the_system_is_raised_as_httpcores(slow: Slow, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(_argument: object) -> int:
-        raise OSError(errno.EHOSTUNREACH, "no route to host")
-
-    for name in ("send", "recv"):
-        monkeypatch.setattr(slow, name, fail)
-    stream = stream_over(slow, has_effect=False, seconds=5.0)
-    with pytest.raises(httpcore.WriteError, match="no route to host"):
-        stream.write(b"x")
-    with pytest.raises(httpcore.ReadError, match="no route to host"):
-        stream.read(1)
-
-
 def test_a_write_waits_until_the_kernel_has_room() -> None:
     ours, theirs = socket.socketpair()
     received = bytearray()
@@ -198,142 +181,37 @@ def test_a_write_waits_until_the_kernel_has_room() -> None:
     assert len(received) == wire.MEBIBYTE
 
 
-class Server:
-    """Takes connections one by one, answers each request unless told otherwise, and notes how each connection ends."""
-
-    def __init__(self, certificate: Path | None) -> None:
-        self.tls: ssl.SSLContext | None = None
-        if certificate is not None:
-            self.tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            self.tls.load_cert_chain(certificate)
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        port = self.listener.getsockname()[1]
-        self.base_url = f"https://localhost:{port}/v1" if certificate else f"http://127.0.0.1:{port}/v1"
-        self.answers = True
-        self.status = 200
-        self.headers: dict[str, str] = {}
-        self.received = list[bytes]()
-        self.ends = list[str]()
-
-    def run(self) -> None:
-        while True:
-            try:
-                sock, _address = self.listener.accept()
-            except OSError:
-                return
-            sock.settimeout(wire.PATIENCE)
-            with sock:
-                self.converse(sock)
-
-    def converse(self, sock: socket.socket) -> None:
-        # The peek sees a reset. TLS would report it as the end of the stream.
-        try:
-            if self.tls:
-                sock = self.tls.wrap_socket(sock, server_side=True)
-            data = b""
-            while socket.socket.recv(sock, 1, socket.MSG_PEEK) and (chunk := sock.recv(65_536)):
-                if not data:
-                    self.received.append(b"")
-                data += chunk
-                self.received[-1] = data
-                if self.answers and data.endswith(b"}"):
-                    record = wire.record_for(wire.Request("POST", "/payouts", {}, b"", 0.0))
-                    sock.sendall(wire.whole(self.status, encoded(envelope(record)), self.headers))
-            self.ends.append("closed")
-        except ConnectionResetError:
-            self.ends.append("reset")
-        except OSError as error:
-            self.ends.append(repr(error))
-        finally:
-            sock.close()
-
-
-@contextmanager
-def serving(certificate: Path | None) -> Generator[Server]:
-    server = Server(certificate)
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    try:
-        yield server
-    finally:
-        with suppress(OSError):
-            server.listener.shutdown(socket.SHUT_RDWR)
-        server.listener.close()
-        thread.join(wire.PATIENCE)
-        assert not thread.is_alive()
-
-
-@pytest.fixture(params=["tcp", "tls"])
-def server(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Server]:
-    with serving(own_certificate(tmp_path, monkeypatch) if request.param == "tls" else None) as server:
-        yield server
-
-
-@pytest.fixture
-def stands_still(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, Callable[[], None]], None]:
-    """Do something before the n-th write of each connection."""
-
-    def before(number: int, act: Callable[[], None]) -> None:
-        counts = dict[object, int]()
-        write, write_async = SyncSocket.write, AsyncSocket.write
-
-        def count(stream: object, data: bytes) -> None:
-            if data:
-                counts[stream] = counts.get(stream, 0) + 1
-                if counts[stream] == number:
-                    act()
-
-        def counted(self: SyncSocket, buffer: bytes, timeout: float | None = None) -> None:
-            count(self, buffer)
-            write(self, buffer, timeout)
-
-        async def counted_async(self: AsyncSocket, buffer: bytes, timeout: float | None = None) -> None:
-            count(self, buffer)
-            await write_async(self, buffer, timeout)
-
-        monkeypatch.setattr(SyncSocket, "write", counted)
-        monkeypatch.setattr(AsyncSocket, "write", counted_async)
-
-    return before
-
-
-def assert_not_sent_when_late(driver: Driver, monkeypatch: pytest.MonkeyPatch, before: Any, number: int) -> None:
-    """Pay with a deadline of 8 seconds, of which 9 pass before the n-th write, unnoticed by any timer."""
-    ahead, real = [0.0], attempts.now
-    monkeypatch.setattr(attempts, "now", lambda: real() + ahead[0])
-    before(number, lambda: ahead.append(ahead.pop() + 9.0))
-    with pytest.raises(momopay.APIConnectionError, match="not sent") as caught:
-        driver(payout)
-    assert not caught.value.may_have_executed
-
-
 @pytest.mark.parametrize(("number", "arrives"), [(1, b""), (2, b"POST")])
 def test_a_payment_whose_time_passed_before_a_write_is_not_sent(
-    drive: Drive, server: Server, stands_still: Any, monkeypatch: pytest.MonkeyPatch, number: int, arrives: bytes
+    drive: Drive, way: Way, stands_still: Any, monkeypatch: pytest.MonkeyPatch, number: int, arrives: bytes
 ) -> None:
-    driver = drive(base_url=server.base_url, deadline=8.0, max_attempts=1)
-    assert_not_sent_when_late(driver, monkeypatch, stands_still, number)
-    until(lambda: server.ends, "the connection ends")
-    received = b"".join(server.received)
-    assert received.startswith(arrives)
-    assert b"INV-42" not in received
+    """A deadline of 8 seconds, of which 9 pass before the n-th write, unnoticed by any timer."""
+    ahead, real = [0.0], attempts.now
+    monkeypatch.setattr(attempts, "now", lambda: real() + ahead[0])
+    stands_still(number, lambda: ahead.append(ahead.pop() + 9.0))
+    with pytest.raises(momopay.APIConnectionError, match="not sent") as caught:
+        drive(**way.options, deadline=8.0, max_attempts=1)(payout)
+    assert not caught.value.may_have_executed
+    until(lambda: way.ends, "the connection ends")
+    assert way.server.received.startswith(arrives if "proxy" not in way.options else b"")
+    assert b"INV-42" not in way.server.received
 
 
 def test_a_request_without_a_body_that_was_written_may_have_executed(drive: Drive, transport: Any) -> None:
-    with serving(None) as server:
-        server.answers = False
+    with wire.serve(wire.ignores()) as server:
         driver = drive(base_url=server.base_url, timeout=0.3, max_attempts=1, transport=transport)
         with pytest.raises(momopay.APIConnectionError, match=r"(?i)timeout") as caught:
             driver(delete_channel)
         assert caught.value.may_have_executed
 
 
-def test_a_payment_without_an_answer_is_reset(drive: Drive, server: Server) -> None:
-    server.answers = False
+@pytest.mark.parametrize("step", [wire.ignores(), wire.truncated(end=lambda _: True)], ids=["none", "half of one"])
+def test_a_payment_without_a_whole_answer_is_reset(drive: Drive, way: Way, step: wire.Step) -> None:
+    way.server.script = (step,)
     with pytest.raises(momopay.OutcomeUnknownError):
-        drive(base_url=server.base_url, timeout=0.2)(payout)
-    until(lambda: server.ends, "the connection ends")
-    assert server.ends == ["reset"]
+        drive(**way.options, timeout=0.2)(payout)
+    until(lambda: way.ends, "the connection ends")
+    assert (way.ends, way.server.payments) == (["reset"], 1)
 
 
 @pytest.mark.parametrize(
@@ -341,30 +219,12 @@ def test_a_payment_without_an_answer_is_reset(drive: Drive, server: Server) -> N
     [(200, {}), (200, {"Connection": "close"}), (402, {})],
     ids=["kept", "closed", "no success"],
 )
-def test_a_payment_with_a_whole_answer_is_closed(
-    drive: Drive, server: Server, status: int, headers: dict[str, str]
-) -> None:
-    server.status, server.headers = status, headers
+def test_a_payment_with_a_whole_answer_is_closed(drive: Drive, way: Way, status: int, headers: dict[str, str]) -> None:
+    way.server.script = (wire.sends(lambda exchange: wire.whole(status, wire.normal(exchange), headers)),)
     with nullcontext() if status == 200 else pytest.raises(momopay.OutcomeUnknownError):
-        assert drive(base_url=server.base_url)(payout).transaction_id == wire.TRANSACTION_ID
-    until(lambda: server.ends, "the connection ends")
-    assert server.ends == ["closed"]
-
-
-def test_half_an_answer_is_not_a_whole_one(drive: Drive) -> None:
-    ended = list[str]()
-
-    def end(exchange: wire.Exchange) -> bool:
-        try:
-            exchange.sock.recv(1)
-            ended.append("closed")
-        except ConnectionResetError:
-            ended.append("reset")
-        return False
-
-    with wire.serve(wire.truncated(end=end)) as server, pytest.raises(momopay.OutcomeUnknownError):
-        drive(base_url=server.base_url, timeout=0.2)(payout)
-    assert ended == ["reset"]
+        assert drive(**way.options)(payout).transaction_id == wire.TRANSACTION_ID
+    until(lambda: way.ends, "the connection ends")
+    assert way.ends == ["closed"]
 
 
 def test_a_read_keeps_its_connection_and_closes_it(drive: Drive) -> None:
