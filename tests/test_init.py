@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 import momopay
-from in_turn import in_turn
 
 ROOT = Path(momopay.__file__).parent
 NAMES: dict[str, object] = {
@@ -81,18 +80,6 @@ def test_type_hints_resolve() -> None:
                 function = member.fget if isinstance(member, property) else getattr(member, "__func__", member)
                 if (getattr(function, "__module__", None) or "").startswith("momopay") and callable(function):
                     typing.get_type_hints(function)
-
-
-@in_turn("kind", [momopay.Client, momopay.AsyncClient])
-def test_completion_shows_operations_alone_and_their_type_hints_resolve(kind: Any) -> None:
-    for resource in ("stk", "payouts", "transactions", "wallet", "channels"):
-        for of in (kind("pk_test_x", base_url="http://127.0.0.1:1/v1"), kind):
-            operations = getattr(of, resource)
-            names = [name for name in dir(operations) if not name.startswith("_")]
-            assert names
-            for name in names:
-                assert typing.get_type_hints(getattr(operations, name))["return"] is not None
-                typing.get_type_hints(getattr(operations.__class__, name))
 
 
 def test_every_type_in_a_public_signature_is_exported() -> None:

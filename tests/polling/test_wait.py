@@ -14,10 +14,8 @@ import pytest
 import momopay
 from bodies import envelope, refusal, transaction
 from momopay import (
-    APIError,
     ConfigurationError,
     EntryKind,
-    InvalidApiKeyError,
     JournalEntry,
     Payment,
     PollSchedule,
@@ -30,7 +28,6 @@ from momopay import (
     settled,
     terminal,
 )
-from momopay._polling.loop import is_transient
 from momopay.events import Event, WaitEnded
 from polling.kit import START, Concurrent, MakeSdk, TimedService, in_trio, reported, waiting_client
 
@@ -309,7 +306,8 @@ def test_what_is_not_an_id_is_refused_at_once(wrong: Any, service: TimedService)
         client.transactions.confirm(wrong)
     with pytest.raises(RequestValidationError, match="ids: "):
         client.transactions.wait_all("abc")
-    client.transactions.notify("for which nobody waits")
+    for about in ("for which nobody waits", Transaction.model_validate(transaction("a"))):
+        client.transactions.notify(about)
     assert service.requests == []
 
 
@@ -421,18 +419,3 @@ def test_which_statuses_are_ends(status: str, kind: str, *, is_terminal: bool, i
     seen = Transaction.model_validate(transaction("a", status, type=kind))
     assert terminal(seen) is is_terminal
     assert settled(seen) is is_settled
-
-
-@pytest.mark.parametrize(
-    ("error", "expected"),
-    [
-        *((momopay.APIConnectionError("no answer"), True), (momopay.ProtocolError("a proxy's page"), True)),
-        (momopay.BudgetExhaustedError("no slot", retry_after=1.0), True),
-        (momopay.ServerError("no", code=None, status_code=500), True),
-        *((APIError("no", code="BUSY", status_code=429), True), (APIError("no", code="BUSY", status_code=500), True)),
-        (APIError("no", code="LOCKED", status_code=499), False),
-        *((InvalidApiKeyError("no", code="INVALID_API_KEY", status_code=401), False), (KeyboardInterrupt(), False)),
-    ],
-)
-def test_which_failures_a_wait_outlives(error: BaseException, *, expected: bool) -> None:
-    assert is_transient(error) is expected

@@ -55,19 +55,6 @@ def test_a_wait_for_a_payment_reads_what_a_callback_knew_better(drive: Drive, st
     assert len(service.requests) == requests
 
 
-def test_a_notice_of_nobody_by_id_or_by_record_sends_nothing(drive: Drive) -> None:
-    service = Recorder(READ.camel)
-    for about in (ID, parse(READ.kind, READ.camel)):
-        drive(transport=service.transport).client.transactions.notify(about)
-    assert service.requests == []
-
-
-@in_turn(("ids", "problem"), [(ID, "several ids"), ([ID, ""], "id")])
-def test_what_are_not_many_ids_is_refused_at_once(drive: Drive, ids: Any, problem: str) -> None:
-    with pytest.raises(momopay.RequestValidationError, match=problem):
-        drive().client.transactions.wait_all(ids)
-
-
 SINCE = datetime(2025, 3, 1, 10, 0, tzinfo=UTC)
 
 
