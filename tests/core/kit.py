@@ -118,12 +118,14 @@ class Column:
         return attempts if self.retries else 1
 
 
-def initiate_stk(client: Any) -> Any:
-    return client.stk.initiate(amount=100, phone="0712 345 678", account_reference="INV-42")
+def initiate_stk(client: Any, **fields: Any) -> Any:
+    given = {"amount": 100, "phone": "0712 345 678", "account_reference": "INV-42", **fields}
+    return client.stk.initiate(**given)
 
 
-def initiate_payout(client: Any) -> Any:
-    return client.payouts.initiate(amount=100, phone="+254712345678", reference="INV-42")
+def initiate_payout(client: Any, **fields: Any) -> Any:
+    given = {"amount": 100, "phone": "+254712345678", "reference": "INV-42", **fields}
+    return client.payouts.initiate(**given)
 
 
 def read_balance(client: Any) -> Any:

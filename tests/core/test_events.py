@@ -29,9 +29,9 @@ from momopay._core.operation import as_operation, run_sync
 from momopay._core.reads import read_tenant
 from momopay.events import AttemptEnded, BudgetWaited, CallEnded, CallStarted, Event, JournalChanged
 from momopay.sandbox import Fault, Outcome, Sandbox, phone_for
-from resources.kit import AT_ONCE, LOCAL_PHONE, pay, prompt
+from resources.kit import AT_ONCE
 
-PHONE = "254712345678"
+PHONE, LOCAL_PHONE = "254712345678", "0712345678"
 BY_HAND = phone_for(Outcome.by_hand)
 READ_OF_THE_TENANT = "AttemptEnded GET /wallets/service/balance 1 200"
 """The first durable call with a key that the journal does not know asks whose key it is."""
@@ -74,7 +74,7 @@ def test_an_exception_in_on_event_changes_nothing(
 ) -> None:
     seen = Watcher(every=raised)
     sdk = drive(api_key=key, base_url=sandbox.base_url, deadline=3.0, on_event=seen)
-    paid = sdk(prompt)
+    paid = sdk(initiate_stk)
     assert sdk(pay_once(journal)).reference == "PAY-7"
     entry = journal.get("PAY-7")
     assert entry is not None
@@ -241,7 +241,9 @@ def confirm(client: Any) -> Any:
     return client.transactions.confirm(callback_with(id=LOCAL_PHONE))
 
 
-@pytest.mark.parametrize("call", [partial(prompt, account_reference=LOCAL_PHONE), confirm], ids=["stk", "confirm"])
+@pytest.mark.parametrize(
+    "call", [partial(initiate_stk, account_reference=LOCAL_PHONE), confirm], ids=["stk", "confirm"]
+)
 def test_the_error_that_an_observer_could_report_shows_no_phone(drive: Callable[..., Driver], call: Any) -> None:
     """As a crash reporter does that an observer calls: it shows the locals of each frame of the current error."""
     shown = list[str]()
@@ -277,8 +279,9 @@ def test_an_interrupt_in_on_event_names_the_payment_that_has_no_journal(
     drive: Callable[..., Driver], sandbox: Sandbox, key: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     seen = Watcher(AttemptEnded=KeyboardInterrupt())
+    sdk = drive(api_key=key, base_url=sandbox.base_url, on_event=seen)
     with pytest.raises(KeyboardInterrupt):
-        drive(api_key=key, base_url=sandbox.base_url, on_event=seen)(partial(prompt, account_reference=LOCAL_PHONE))
+        sdk(partial(initiate_stk, account_reference=LOCAL_PHONE))
     assert "(POST /payments/stk) was interrupted: its outcome is unknown, reference '0712*****678'" in caplog.text
     assert [record.levelname for record in caplog.records] == ["ERROR"]
     assert seen.of(CallStarted)[0].reference == "0712*****678"
@@ -304,7 +307,9 @@ def interrupt(*_: object) -> NoReturn:
     raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize("call", [pay, kit.update_channel, pay_once], ids=["initiate", "update", "pay_once"])
+@pytest.mark.parametrize(
+    "call", [kit.initiate_payout, kit.update_channel, pay_once], ids=["initiate", "update", "pay_once"]
+)
 def test_an_interrupt_of_a_request_that_was_sent_says_that_it_may_have_executed(
     drive: Callable[..., Driver], journal: Journal, call: Any
 ) -> None:
@@ -357,7 +362,7 @@ def test_what_an_earlier_request_of_a_call_did_is_not_forgotten() -> None:
 
 
 def test_a_success(sdk: Driver, seen: Watcher) -> None:
-    paid = sdk(prompt)
+    paid = sdk(initiate_stk)
     (started,), (attempt,), (ended,) = map(seen.of, (CallStarted, AttemptEnded, CallEnded))
     assert seen.events == [started, attempt, ended]
     assert {each.operation for each in seen.events} == {"stk.initiate"}
@@ -376,7 +381,7 @@ def test_a_success(sdk: Driver, seen: Watcher) -> None:
 def test_an_unknown_outcome(sdk: Driver, sandbox: Sandbox, seen: Watcher) -> None:
     sandbox.fail_next("POST", "/payments/stk", Fault.error_after_commit)
     with pytest.raises(OutcomeUnknownError) as raised:
-        sdk(prompt)
+        sdk(initiate_stk)
     assert f"request {seen.of(AttemptEnded)[0].request_id})" in str(raised.value)
     assert seen.of(CallEnded)[0].may_have_executed
     assert seen.take() == [
@@ -520,7 +525,7 @@ def test_a_payroll_reports_each_payout(sdk: Driver, journal: Journal, seen: Watc
 
 
 def test_a_wait(sdk: Driver, sandbox: Sandbox, seen: Watcher) -> None:
-    paid, briefly = sdk(partial(prompt, phone=BY_HAND)), momopay.PollSchedule(first=0, every=0.05, limit=0.08)
+    paid, briefly = sdk(partial(initiate_stk, phone=BY_HAND)), momopay.PollSchedule(first=0, every=0.05, limit=0.08)
     seen.take()
     with pytest.raises(momopay.WaitTimeoutError):
         sdk(lambda client: client.transactions.wait(paid, schedule=briefly))
@@ -543,7 +548,7 @@ def test_a_wait(sdk: Driver, sandbox: Sandbox, seen: Watcher) -> None:
 
 
 def test_waits_for_many_are_a_call_for_each_end(sdk: Driver, sandbox: Sandbox, seen: Watcher) -> None:
-    prompts = [sdk(partial(prompt, amount=number + 1)) for number in range(3)]
+    prompts = [sdk(partial(initiate_stk, amount=number + 1)) for number in range(3)]
     sandbox.advance(600)
     seen.take()
     ends = sdk.collect(lambda client: client.transactions.wait_all(prompts, schedule=AT_ONCE))
@@ -559,7 +564,7 @@ def test_waits_for_many_are_a_call_for_each_end(sdk: Driver, sandbox: Sandbox, s
 
 
 def test_confirmations(sdk: Driver, sandbox: Sandbox, seen: Watcher) -> None:
-    paid = sdk(prompt)
+    paid = sdk(initiate_stk)
     sandbox.advance(600)
     body = {"id": paid.transaction_id, "status": "SUCCESS", "type": "STK", "external_reference": "INV-42"}
 
@@ -588,8 +593,8 @@ def test_no_event_shows_a_key_or_a_whole_phone(
 ) -> None:
     """Where a phone can be given, it is: as the reference, in a search and in a callback."""
     reference = f"for {PHONE}"
-    sdk(partial(prompt, account_reference=LOCAL_PHONE))
-    sdk(partial(pay, reference=PHONE))
+    sdk(partial(initiate_stk, account_reference=LOCAL_PHONE))
+    sdk(partial(kit.initiate_payout, reference=PHONE))
     sdk(pay_once(journal, reference=reference))
     sandbox.fail_next("POST", "/b2c/payouts", Fault.error_after_commit)
     with pytest.raises(OutcomeUnknownError):

@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 import momopay
+from core.kit import initiate_payout, initiate_stk, top_up
 from drivers import Drive, Driver, hasty, session_of
 from durable.kit import Lanes, collect, long_ago, refund, release
 from durable.kit import pay as pay_once
@@ -22,7 +23,7 @@ from momopay import Journal, RequestValidationError
 from momopay._core.config import Hooks
 from momopay.sandbox import Fault, Sandbox
 from momopay.types import BookedOrder, Lane
-from resources.kit import UNRESOLVED, Recorder, exchange, paid, pay, prompt, pushed, top_up
+from resources.kit import UNRESOLVED, Recorder, exchange, paid, pushed
 
 PATH = "/v1/b2c/payouts"
 HOOK = "https://shop.example/momo"
@@ -47,9 +48,9 @@ def test_what_is_no_iterable_of_payouts_is_refused_at_once(drive: Drive, tmp_pat
 
 
 RULES: list[tuple[Callable[[Any], Any], Lane, int, str | None]] = [
-    (pay, Lane.PAYMENT, 1, "PAY-7"),
-    (prompt, Lane.PAYMENT, 1, "INV-42"),
-    (top_up, Lane.PAYMENT, 2, "Float"),
+    (initiate_payout, Lane.PAYMENT, 1, "INV-42"),
+    (initiate_stk, Lane.PAYMENT, 1, "INV-42"),
+    (top_up, Lane.PAYMENT, 2, "INV-42"),
     (lambda client: client.channels.create(name="Shop", type="TILL_NUMBER", shortcode="6"), Lane.READ, 1, "Shop"),
     (lambda client: client.channels.update(CHANNEL, name="New"), Lane.READ, 2, None),
     (lambda client: client.channels.delete(CHANNEL), Lane.READ, 2, None),
@@ -98,7 +99,7 @@ def test_every_argument_of_a_durable_call_reaches_the_service_or_the_journal(
         assert sandbox.requests[-1].json == body
         assert [found(journal, each).metadata for each in ("p", "o-R1", "c")] == [{"n": 1}, {"n": 2}, {"n": 3}]
         assert sdk(collect(journal, "c", abandon_after=0.001, channel_id=channel, **order)).is_new
-        for once, reference in ((pay, "PAY-7"), (prompt, "INV-42"), (pay_once(journal, "q"), "q")):
+        for once, reference in ((initiate_payout, "INV-42"), (initiate_stk, "INV-42"), (pay_once(journal, "q"), "q")):
             sdk(once)
             assert f"'callbackUrl': '{HOOK}/{reference}'" in str(sandbox.requests[-1].json)
         sandbox.advance(120)
@@ -127,8 +128,8 @@ def test_every_argument_of_a_durable_call_reaches_the_service_or_the_journal(
 
 @pytest.mark.parametrize(
     ("call", "path", "kind", "fault", "payments"),
-    [(pay, "/b2c/payouts", "payout", *each) for each in (*UNRESOLVED, (Fault.slow_drip, 1))]
-    + [(prompt, "/payments/stk", "fee", Fault.reset_after_commit, 1)],
+    [(initiate_payout, "/b2c/payouts", "payout", *each) for each in (*UNRESOLVED, (Fault.slow_drip, 1))]
+    + [(initiate_stk, "/payments/stk", "fee", Fault.reset_after_commit, 1)],
 )
 def test_a_payment_with_an_unknown_outcome_is_sent_once_and_can_be_found(
     sdk: Driver, sandbox: Sandbox, call: Any, path: str, kind: str, fault: Fault, payments: int
@@ -141,7 +142,7 @@ def test_a_payment_with_an_unknown_outcome_is_sent_once_and_can_be_found(
     assert error.may_have_executed
     assert paid(sandbox, kind) == payments
     assert pushed(sandbox, path) <= 1
-    assert (error.phone, error.amount) == ("254712345678", 100 if call is prompt else Decimal("250.50"))
+    assert (error.phone, error.amount) == ("254712345678", Decimal(100))
     assert begun <= error.sent_at <= datetime.now(UTC)
     found = sdk(
         lambda client: client.transactions.find(

@@ -7,12 +7,13 @@ from uuid import UUID
 
 import pytest
 
+from core.kit import initiate_stk
 from drivers import LOOPBACK, Drive, Driver
 from in_turn import in_turn
 from models.kit import CHANNEL, ID, PAYBILL, PAYOUT, PHONE, STK, parse
 from momopay import ConfigurationError, Journal, StkTempBannedError
 from momopay.sandbox import Sandbox
-from resources.kit import Recorder, exchange, prompt, pushed
+from resources.kit import Recorder, exchange, pushed
 
 PATH = "/v1/payments/stk"
 HOOK = "https://shop.example/momo?order=42"
@@ -55,7 +56,7 @@ def test_a_pause_that_the_service_ordered_refuses_the_next_prompt_here(sdk: Driv
     sandbox.ban_stk(key)
     for _ in range(2):
         with pytest.raises(StkTempBannedError):
-            sdk(prompt)
+            sdk(initiate_stk)
     assert pushed(sandbox, "/payments/stk") == 1
 
 

@@ -82,23 +82,6 @@ def test_an_id_of_another_form_is_a_transaction_that_does_not_exist(
     assert getattr(found, "transaction_id", "7") == "7"
 
 
-@in_turn(("name", "first"), [("account_reference", None), ("reference", None), ("external_reference", "")])
-def test_a_reference_is_read_under_any_of_its_names_though_the_first_is_empty(
-    drive: Drive, name: str, first: str | None
-) -> None:
-    null = {"accountReference": first, name: "INV-42"}
-    paid = Recorder({**PAYOUT.camel, "accountReference": first, "reference": None, name: "INV-42"})
-    sent = drive(transport=paid.transport)(
-        lambda client: client.payouts.initiate(amount=10, phone="0712345678", reference="INV-42")
-    )
-    assert sent.reference == "INV-42"
-    read = Recorder({**READ.camel, **null})
-    assert drive(transport=read.transport)(lambda client: client.transactions.get(ID)).account_reference == "INV-42"
-    listed = Recorder({**PAGE, "items": [{**ITEM.camel, **null}]})
-    (item,) = drive(transport=listed.transport)(lambda client: client.transactions.list())
-    assert item.account_reference == "INV-42"
-
-
 def test_a_page_is_listed_with_its_default_limit(drive: Drive) -> None:
     service = Recorder(PAGE)
     page = drive(transport=service.transport)(lambda client: client.transactions.list())

@@ -5,10 +5,11 @@ from operator import methodcaller
 import pytest
 
 import momopay
+from core.kit import top_up
 from drivers import Drive, Driver, hasty
 from models.kit import BALANCE, PHONE, TOP_UP
 from momopay.sandbox import Fault, Sandbox
-from resources.kit import AT_ONCE, LOCAL_PHONE, UNRESOLVED, exchange, paid, top_up
+from resources.kit import AT_ONCE, UNRESOLVED, exchange, paid
 
 pytestmark = pytest.mark.usefixtures("no_backoff")
 
@@ -39,9 +40,9 @@ def test_a_top_up_with_an_unknown_outcome_is_retried_under_its_key_and_prompts_o
     with pytest.raises(momopay.OutcomeUnknownError) as caught:
         sdk(hasty(lambda client: top_up(client.with_options(max_attempts=1))))
     error = caught.value
-    assert (error.reference, str(error.amount), error.phone) == ("Float", "500", PHONE)
+    assert (error.reference, str(error.amount), error.phone) == ("INV-42", "100", PHONE)
     key = error.idempotency_key
-    again = sdk(lambda client: client.wallet.top_up(amount=500, phone=LOCAL_PHONE, idempotency_key=key))
+    again = sdk(lambda client: client.wallet.top_up(amount=100, phone=PHONE, idempotency_key=key))
     sandbox.advance(120)
     ended = sdk.collect(lambda client: client.transactions.wait_all([first, again], schedule=AT_ONCE))
     assert [each.status for each in ended] == ["SUCCESS"] * 2

@@ -19,9 +19,7 @@ from httpx_aiohttp import AiohttpTransport
 
 import momopay
 import wire
-from core.kit import initiate_payout as payout
-from core.kit import read_balance as balance
-from core.kit import top_up
+from core.kit import initiate_payout, read_balance, top_up
 from drivers import KEY, Drive
 from in_turn import in_turn
 from momopay import AsyncClient
@@ -60,7 +58,7 @@ def test_a_payment_cancelled_in_flight_is_sent_once_and_logged(caplog: pytest.Lo
     async def main(server: Server) -> None:
         async with client_of(server) as client:
             async with anyio.create_task_group() as group:
-                group.start_soon(payout, client)
+                group.start_soon(initiate_payout, client)
                 await arrives(server)
                 group.cancel_scope.cancel()
             assert (await client.wallet.balance()).currency == "KES"  # the client is usable afterwards
@@ -88,7 +86,7 @@ def test_a_cancelled_read_is_not_logged(caplog: pytest.LogCaptureFixture) -> Non
 def test_a_payment_cancelled_while_connecting_was_not_sent(caplog: pytest.LogCaptureFixture) -> None:
     async def main(port: int) -> None:
         async with AsyncClient(KEY, base_url=f"http://127.0.0.1:{port}/v1", budget=None) as client:
-            task = asyncio.ensure_future(payout(client))
+            task = asyncio.ensure_future(initiate_payout(client))
             await asyncio.sleep(0.1)
             await cancelled(task)
 
@@ -121,7 +119,7 @@ def test_when_all_connections_stay_busy_a_payment_was_not_sent(monkeypatch: pyte
             group.start_soon(client.wallet.balance)
             await arrives(server)
             unsent = r"not sent to 127.0.0.1:\d+: no connection"
-            for call in (payout, balance):
+            for call in (initiate_payout, read_balance):
                 with pytest.raises(momopay.APIConnectionError, match=unsent) as caught:
                     await call(client.with_options(timeout=0.05))
                 assert not caught.value.may_have_executed
@@ -142,13 +140,13 @@ def test_a_second_event_loop_is_refused_and_nothing_is_sent() -> None:
     with wire.serve(wire.succeeds()) as server:
         client = client_of(server)
         with asyncio.Runner() as first:
-            first.run(balance(client))
+            first.run(read_balance(client))
             with asyncio.Runner() as second, pytest.raises(momopay.ConfigurationError, match="event loop") as raised:
-                second.run(payout(client))
+                second.run(initiate_payout(client))
             pages = first.run(begin(client))
             with asyncio.Runner() as second, pytest.raises(momopay.ConfigurationError, match="event loop"):
                 second.run(go_on(pages))
-            first.run(balance(client))
+            first.run(read_balance(client))
             first.run(client.aclose())
         assert not raised.value.may_have_executed
         assert [request.method for request in server.requests] == ["GET", "GET"]
@@ -165,7 +163,7 @@ def test_a_client_whose_loop_has_ended_closes_without_an_error(transport: httpx.
         client = client_of(server, transport=transport)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ResourceWarning)  # of the connection that its loop left open
-            asyncio.run(balance(client))
+            asyncio.run(read_balance(client))
             asyncio.run(enter(client))
             gc.collect()
         assert len(server.requests) == 1
@@ -242,5 +240,5 @@ def test_work_in_threads_has_a_limit_of_its_own() -> None:
 def test_a_payment_over_aiohttp_is_sent_once(drive: Drive, step: wire.Step | None) -> None:
     with wire.serve(*filter(None, [step]), listening=step is not None) as server:
         with pytest.raises(momopay.OutcomeUnknownError if step else momopay.APIConnectionError):
-            drive(base_url=server.base_url, transport=AiohttpTransport(), timeout=0.3)(payout)
+            drive(base_url=server.base_url, transport=AiohttpTransport(), timeout=0.3)(initiate_payout)
         assert len(server.requests) == (1 if step else 0)

@@ -12,7 +12,7 @@ import pytest
 import momopay
 import wire
 from bodies import encoded, envelope
-from core.kit import initiate_payout as payout
+from core.kit import initiate_payout
 from drivers import Drive, Driver, session_of
 from forked import succeeds_in_child
 from momopay._transport import connections
@@ -80,7 +80,7 @@ def test_a_payment_has_a_connection_of_its_own_which_is_closed(drive: Drive) -> 
         driver = drive(base_url=server.base_url)
         read(driver, "t")
         for payments in (1, 2):
-            driver(payout)
+            driver(initiate_payout)
             assert (server.connections, len(session_of(driver.client).backend._idle._idle)) == (1 + payments, 1)
         read(driver, "t")
         assert (len(server.requests), server.connections) == (4, 3)
@@ -172,7 +172,7 @@ def test_unreadable_ca_certificates_are_named(drive: Drive, tmp_path: Path, monk
         for name, path in [*bad, ("SSL_CERT_DIR", missing), ("SSL_CERT_DIR", no_certificate)]:
             monkeypatch.setenv(name, str(path))
             with pytest.raises(momopay.ConfigurationError) as caught:
-                driver(payout)
+                driver(initiate_payout)
             assert name in str(caught.value)
             assert str(path) in str(caught.value)
             assert isinstance(caught.value.__cause__, OSError)
@@ -181,7 +181,7 @@ def test_unreadable_ca_certificates_are_named(drive: Drive, tmp_path: Path, monk
         assert (server.connections, server.payments) == (0, 0)
         # Once it is corrected, the same client goes on: up to the server, which speaks no TLS.
         with pytest.raises(momopay.APIConnectionError):
-            driver(payout)
+            driver(initiate_payout)
 
 
 def test_a_key_log_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,8 +18,7 @@ import pytest
 
 import momopay
 import wire
-from core.kit import delete_channel, read_balance
-from core.kit import initiate_payout as payout
+from core.kit import delete_channel, initiate_payout, read_balance
 from drivers import Drive, session_of
 from in_turn import in_turn
 from momopay._core import call
@@ -190,7 +189,7 @@ def test_a_payment_whose_time_passed_before_a_write_is_not_sent(
     monkeypatch.setattr(attempts, "now", lambda: real() + ahead[0])
     stands_still(number, lambda: ahead.append(ahead.pop() + 9.0))
     with pytest.raises(momopay.APIConnectionError, match="not sent") as caught:
-        drive(**way.options, deadline=8.0, max_attempts=1)(payout)
+        drive(**way.options, deadline=8.0, max_attempts=1)(initiate_payout)
     assert not caught.value.may_have_executed
     until(lambda: way.ends, "the connection ends")
     assert way.server.received.startswith(arrives if "proxy" not in way.options else b"")
@@ -209,7 +208,7 @@ def test_a_request_without_a_body_that_was_written_may_have_executed(drive: Driv
 def test_a_payment_without_a_whole_answer_is_reset(drive: Drive, way: Way, step: wire.Step) -> None:
     way.server.script = (step,)
     with pytest.raises(momopay.OutcomeUnknownError):
-        drive(**way.options, timeout=0.2)(payout)
+        drive(**way.options, timeout=0.2)(initiate_payout)
     until(lambda: way.ends, "the connection ends")
     assert (way.ends, way.server.payments) == (["reset"], 1)
 
@@ -222,7 +221,7 @@ def test_a_payment_without_a_whole_answer_is_reset(drive: Drive, way: Way, step:
 def test_a_payment_with_a_whole_answer_is_closed(drive: Drive, way: Way, status: int, headers: dict[str, str]) -> None:
     way.server.script = (wire.sends(lambda exchange: wire.whole(status, wire.normal(exchange), headers)),)
     with nullcontext() if status == 200 else pytest.raises(momopay.OutcomeUnknownError):
-        assert drive(**way.options)(payout).transaction_id == wire.TRANSACTION_ID
+        assert drive(**way.options)(initiate_payout).transaction_id == wire.TRANSACTION_ID
     until(lambda: way.ends, "the connection ends")
     assert way.ends == ["closed"]
 
@@ -254,7 +253,7 @@ def test_a_payments_socket_aborts_from_the_connect_on(drive: Drive, stands_still
         pytest.skip("this system has no TCP_USER_TIMEOUT")
     with pytest.MonkeyPatch.context() as patch, wire.serve(wire.succeeds()) as server:
         patch.setattr(AttemptSocket, "connected", note)
-        drive(base_url=server.base_url, timeout=5.0)(payout)
+        drive(base_url=server.base_url, timeout=5.0)(initiate_payout)
     (at_first, before_the_body) = seen
     assert at_first[0] == before_the_body[0] == ABORTS
     assert 4000 < before_the_body[1] <= 5000  # what is left of the timeout: no less, or a slow network is a failure
@@ -296,7 +295,8 @@ def test_a_check_runs_once_the_head_is_written(drive: Drive, before_body: Any, t
 
     made: list[Progress] = before_body(check)
     with wire.serve(wire.succeeds()) as server:
-        assert drive(base_url=server.base_url, transport=transport)(payout).transaction_id == wire.TRANSACTION_ID
+        paid = drive(base_url=server.base_url, transport=transport)(initiate_payout)
+        assert paid.transaction_id == wire.TRANSACTION_ID
         assert server.payments == 1
     assert seen == [(True, transport is None)]  # of another transport, what was written is not known for certain
     assert not made[-1].is_unsent
@@ -311,7 +311,7 @@ def test_if_a_check_raises_no_body_is_written(drive: Drive, before_body: Any, tr
     with wire.serve(wire.succeeds()) as server:
         driver = drive(base_url=server.base_url, transport=transport)
         with pytest.raises(type(error)) as caught:
-            driver(payout)
+            driver(initiate_payout)
         assert caught.value is error
         until(lambda: server.connections == 1, "the connection is made")
     assert (server.requests, server.payments) == ([], 0)
@@ -333,7 +333,7 @@ def test_the_time_that_a_check_takes_counts(
     with wire.serve(wire.succeeds()) as server:
         driver = drive(base_url=server.base_url, **{bound: 5.0}, max_attempts=1, transport=transport)
         with pytest.raises(momopay.MomoPayError) as caught:
-            driver(payout)
+            driver(initiate_payout)
         assert caught.value.may_have_executed is (transport is not None)
     assert (server.requests, server.payments) == ([], 0)
 
@@ -361,7 +361,7 @@ def test_a_payment_cancelled_during_its_check_was_not_sent(loop: str, before_bod
     async def main(server: wire.Server) -> None:
         async with momopay.AsyncClient("pk_test_x", base_url=server.base_url, budget=None) as client:
             with anyio.move_on_after(0.1):
-                await payout(client)
+                await initiate_payout(client)
 
     with wire.serve(wire.succeeds()) as server:
         anyio.run(main, server, backend=loop)

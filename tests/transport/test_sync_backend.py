@@ -16,10 +16,7 @@ import respx
 import momopay
 import wire
 from bodies import encoded, envelope, refusal, wallet
-from core.kit import initiate_payout as payout
-from core.kit import initiate_stk as prompt
-from core.kit import read_balance as balance
-from core.kit import top_up
+from core.kit import initiate_payout, initiate_stk, read_balance, top_up
 from drivers import KEY, Drive, learn_key, session_of
 from durable.kit import pay
 from journal.kit import state_of
@@ -55,7 +52,7 @@ def test_a_resolver_that_hangs_does_not_outlast_the_attempt(monkeypatch: pytest.
         Client(KEY, base_url="http://localhost:1/v1", budget=None, timeout=0.05, max_attempts=1) as client,
         pytest.raises(momopay.APIConnectionError, match="not resolved") as caught,
     ):
-        prompt(client)
+        initiate_stk(client)
     assert not released.is_set()
     (thread,) = [each for each in threading.enumerate() if each.name == "momopay resolves localhost"]
     assert thread.daemon
@@ -67,11 +64,11 @@ def test_a_resolver_that_hangs_does_not_outlast_the_attempt(monkeypatch: pytest.
 def test_closing_twice_is_closing_once(drive: Drive) -> None:
     with wire.serve(wire.succeeds()) as server:
         driver = drive(base_url=server.base_url)
-        driver(balance)
+        driver(read_balance)
         for _ in range(2):
             driver(lambda client: client.aclose() if driver.client_kind == "async" else client.close())
         with pytest.raises(momopay.ConfigurationError, match="closed") as caught:
-            driver(payout)
+            driver(initiate_payout)
         assert not caught.value.may_have_executed
         assert len(server.requests) == 1
 
@@ -79,7 +76,7 @@ def test_closing_twice_is_closing_once(drive: Drive) -> None:
 def test_a_connection_in_use_is_not_kept_by_a_client_that_was_closed_meanwhile() -> None:
     with ExitStack() as stack, wire.serve(wire.first(stack.close, wire.succeeds())) as server:
         client = stack.enter_context(Client(KEY, base_url=server.base_url, budget=None))
-        balance(client)
+        read_balance(client)
         assert session_of(client).backend._idle.drain() == []
 
 
@@ -104,7 +101,7 @@ def test_the_users_transport_has_the_timeout_and_is_closed_with_the_client_as_th
     times = list[dict[str, float]]()
     driver = drive(transport=Closing(answer), budget=Budget(), timeout=10.0)
     with pytest.raises(momopay.ProtocolError):
-        driver(balance)
+        driver(read_balance)
     of_each = {} if driver.client_kind == "async" else {"read": 10.0, "write": 10.0}
     assert times == [{"connect": 9.0, "pool": 9.0, **of_each}]
     driver(lambda client: client.aclose() if driver.client_kind == "async" else client.close())
@@ -121,7 +118,7 @@ def test_an_interrupt_in_flight_propagates_and_is_logged(caplog: pytest.LogCaptu
     with wire.serve(wire.first(interrupt, wire.hangs()), wire.succeeds()) as server:
         with Client(KEY, base_url=server.base_url, budget=None, timeout=5.0) as client:
             with pytest.raises(KeyboardInterrupt):
-                payout(client)
+                initiate_payout(client)
             assert (len(server.requests), server.payments) == (1, 1)
             assert client.wallet.balance().currency == "KES"
         assert [request.method for request in server.requests] == ["POST", "GET"]
@@ -134,12 +131,12 @@ def test_an_error_is_chained_to_what_the_transport_raised(drive: Drive, kind: ty
     raised = httpx.ConnectError("refused") if kind is NotSentError else httpx.ReadTimeout("late")
     driver = drive(transport=httpx.MockTransport(failing(raised)), max_attempts=1)
     with pytest.raises(momopay.MomoPayError) as caught:
-        driver(prompt)
+        driver(initiate_stk)
     *_, reported, cause = chain(caught.value)
     assert (type(reported), cause) == (kind, raised)
 
 
-@pytest.mark.parametrize("call", [payout, balance])
+@pytest.mark.parametrize("call", [initiate_payout, read_balance])
 def test_a_bug_in_a_transport_passes_through_unchanged(drive: Drive, call: Callable[[Any], Any]) -> None:
     error, methods = AssertionError("this call was not expected"), list[str]()
 
@@ -218,7 +215,7 @@ def test_over_our_own_connections_a_payment_is_unknown_only_once_it_was_written(
 def test_respx_answers(drive: Drive) -> None:
     route = respx.get(f"{SERVICE}/wallets/service/balance")
     route.side_effect = [httpx.ReadTimeout, httpx.Response(200, json=envelope(wallet()))]
-    assert (drive()(balance).currency, route.call_count) == ("KES", 2)
+    assert (drive()(read_balance).currency, route.call_count) == ("KES", 2)
 
 
 @pytest.mark.parametrize("error", [httpx.ReadTimeout, httpx.WriteError, httpx.ConnectError])
@@ -227,7 +224,7 @@ def test_a_payment_that_respx_loses_may_have_executed(drive: Drive, error: type[
     # Also ConnectError: only httpcore and the operating system are believed that nothing was sent.
     route = respx.post(f"{SERVICE}/b2c/payouts").mock(side_effect=error)
     with pytest.raises(momopay.OutcomeUnknownError):
-        drive()(payout)
+        drive()(initiate_payout)
     assert route.call_count == 1
 
 
@@ -248,7 +245,7 @@ def test_a_patched_transport_is_used(drive: Drive, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(httpx.HTTPTransport, "handle_request", answer)
     monkeypatch.setattr(httpx.AsyncHTTPTransport, "handle_async_request", answer_async)
     with pytest.raises(momopay.OutcomeUnknownError if error else momopay.InvalidPhoneError):
-        drive()(payout)
+        drive()(initiate_payout)
     assert [str(request.url) for request in requests] == [f"{SERVICE}/b2c/payouts"]
 
 
@@ -305,7 +302,7 @@ def test_a_response_that_was_read_is_accepted(drive: Drive, client_kind: str, wa
     with wire.serve(wire.succeeds(), compressed()) as server:
         driver = drive(base_url=server.base_url, transport=Wrapping(way, client_kind), timeout=2.0)
         begun = time.process_time()
-        assert (driver(balance).currency, driver(payout).transaction_id) == ("KES", wire.TRANSACTION_ID)
+        assert (driver(read_balance).currency, driver(initiate_payout).transaction_id) == ("KES", wire.TRANSACTION_ID)
         assert time.process_time() - begun < 1.0  # httpcore's stream, read again at its end, would never return
         assert (len(server.requests), server.payments) == (2, 1)
 
@@ -315,13 +312,13 @@ def test_a_response_whose_body_is_gone_is_no_answer(drive: Drive, client_kind: s
     with wire.serve(wire.succeeds()) as server:
         driver = drive(base_url=server.base_url, transport=Wrapping(way, client_kind), timeout=2.0, max_attempts=1)
         with pytest.raises(momopay.OutcomeUnknownError):
-            driver(payout)
+            driver(initiate_payout)
         with pytest.raises(momopay.APIConnectionError):
-            driver(balance)
+            driver(read_balance)
         assert server.payments == 1
 
 
 def test_a_mocks_response_may_be_returned_twice(drive: Drive) -> None:
     answer = httpx.Response(200, json=envelope(wallet()))
     driver = drive(transport=httpx.MockTransport(lambda _request: answer))
-    assert [driver(balance).currency for _ in range(2)] == ["KES", "KES"]
+    assert [driver(read_balance).currency for _ in range(2)] == ["KES", "KES"]
