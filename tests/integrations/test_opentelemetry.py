@@ -319,19 +319,6 @@ def test_what_a_refused_callback_states_does_not_count(telemetry: Telemetry, met
     assert (telemetry.values("momopay.payments.ended"), telemetry.values("momopay.stk.success_rate")) == ({}, {})
 
 
-def test_after_the_service_blocked_prompts_the_rate_begins_anew(telemetry: Telemetry, metrics: Metrics) -> None:
-    prompt = {"route": "/payments/stk"}
-    feed(metrics.observe, *(waited(f"t-{number}", "FAILED") for number in range(3)))
-    metrics.observe(attempt(**prompt))
-    metrics.observe(attempt(**prompt, status=429, error=momopay.TransactionHealthBlockedError))
-    metrics.observe(attempt(**prompt, status=429, error=momopay.ServerError))
-    assert rate(telemetry) == (0.0, 3)
-    metrics.observe(attempt(**prompt))
-    assert rate(telemetry) == (None, 0)
-    feed(metrics.observe, waited("t-0", "FAILED"), waited("new", "SUCCESS"), attempt(**prompt))
-    assert rate(telemetry) == (1.0, 1), "t-0 was counted before the block"
-
-
 def test_no_attribute_has_an_id_a_reference_or_a_text_of_the_service(telemetry: Telemetry, metrics: Metrics) -> None:
     feed(
         metrics.observe,

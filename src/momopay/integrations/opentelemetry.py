@@ -33,7 +33,6 @@ except ModuleNotFoundError as _missing:
 
 from momopay import __version__, events
 from momopay._redaction import redact
-from momopay.errors import TransactionHealthBlockedError
 from momopay.events import Event
 from momopay.journal.entries import EntryKind, JournalState
 from momopay.models.enums import TransactionStatus, TransactionType, end_of
@@ -46,7 +45,6 @@ _NAME: Final = "momopay"
 _ATTEMPT_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0)
 _LONG_BUCKETS: Final = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 
-_PROMPTS: Final = "/payments/stk"
 _JUDGED: Final = 100  # the service judges the latest 100 completed payments
 # Ends that are remembered, so that one which is reported again, however late, is not counted twice.
 _REMEMBERED: Final = 10_000
@@ -189,7 +187,6 @@ class Metrics:
         self._lock = threading.Lock()
         self._counted: OrderedDict[tuple[str, TransactionStatus], None] = OrderedDict()
         self._prompts: OrderedDict[str, bool] = OrderedDict()  # whether it was paid, by the transaction's id
-        self._is_blocked = False
         meter.create_observable_gauge(
             "momopay.stk.success_rate", [self._rate], description="Share of the latest 100 STK prompts that was paid."
         )
@@ -207,7 +204,6 @@ class Metrics:
                 self._operations(event.seconds, {"momopay.operation": event.operation, **_error_type(event.error)})
             case events.AttemptEnded():
                 self._attempts(event.seconds, http_attributes(event))
-                self._notice_block(event)
             case events.BudgetWaited():
                 self._waits(event.seconds, {"momopay.lane": event.lane, **_error_type(event.error)})
             case events.WaitEnded():
@@ -250,15 +246,6 @@ class Metrics:
         # A type that is not specified could be any text from the network.
         known = kind.value if kind in TransactionType.__members__.values() else "other"
         self._ends(1, {"momopay.transaction.type": known, "momopay.transaction.status": status.value})
-
-    def _notice_block(self, event: events.AttemptEnded) -> None:
-        if event.route == _PROMPTS:
-            with self._lock:
-                if event.error is TransactionHealthBlockedError:
-                    self._is_blocked = True
-                elif event.error is None and self._is_blocked:  # the service counts from zero after the pause
-                    self._is_blocked = False
-                    self._prompts.clear()
 
     def _rate(self, _options: CallbackOptions) -> Iterable[Observation]:
         with self._lock:
