@@ -2,8 +2,8 @@
 
 import sqlite3
 import time
-from collections.abc import Callable, Generator
-from contextlib import closing, contextmanager
+from collections.abc import Callable
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -98,21 +98,16 @@ PARTIAL = {
 }
 
 
-@contextmanager
-def statements(journal: Journal) -> Generator[dict[str, Any]]:
-    """Yield the statements that a journal executes in the context, with the parameters of each."""
+def statements_of(journal: Journal) -> dict[str, Any]:
+    """Return what gets the statements that a journal executes from now on, with the parameters of each."""
     seen: dict[str, Any] = {}
 
     def listen(_connection: object, _cursor: object, text: str, parameters: Any, _context: object, many: bool) -> None:
         if text.startswith(("SELECT", "INSERT", "UPDATE", "DELETE")):
             seen[text] = parameters[0] if many else parameters
 
-    engine = engine_of(journal)
-    event.listen(engine, "before_cursor_execute", listen)
-    try:
-        yield seen
-    finally:
-        event.remove(engine, "before_cursor_execute", listen)
+    event.listen(engine_of(journal), "before_cursor_execute", listen)
+    return seen
 
 
 def sqlite_scans(connection: Any, text: str, parameters: Any) -> list[str]:
@@ -199,8 +194,8 @@ def test_a_payment_and_a_sweep_read_what_they_need_by_an_index(
     if not is_sqlite:  # which autovacuum does elsewhere
         execute(journal, "ANALYZE")
     sdk = drive(api_key=key, base_url=sandbox.base_url, journal=journal)
-    with statements(journal) as seen:
-        sdk(lambda client: use_all(client, sandbox, journal, other))
+    seen = statements_of(journal)
+    sdk(lambda client: use_all(client, sandbox, journal, other))
     assert len(seen) > 25
     scans = sqlite_scans if is_sqlite else postgresql_scans
     with store_of(journal).database.connection() as connection:

@@ -455,6 +455,7 @@ def test_its_own_response_resolves_an_attempt_whatever_the_clocks_say(journal: J
         assert store_of(journal).begin(lease, payment, 60, read=read, service_now=datetime.now(UTC))
         assert store_of(journal).record(payment, report("a", "PENDING", created_at=a_day_ago), lease=lease)
     assert (found(journal).state, found(journal).transaction_id) == (ACCEPTED, "a")
+    assert found(journal).transactions[0].sent_at >= read.sent_at
     assert execute(journal, "SELECT search_after FROM momopay_payments") == [(None,)], "nothing is left to search for"
 
 

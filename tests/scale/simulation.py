@@ -26,13 +26,10 @@ from virtual import install_backend
 T = TypeVar("T")
 
 BASE = "https://api.example/v1"
-WARM_UP = 300.0
-"""Seconds until a run is in its steady state."""
+WARM_UP = 300.0  # seconds until a run is in its steady state
 LIMIT = 300.0
-RETRIES = (10.0, 30.0, 60.0, 120.0, 300.0)
-"""Seconds between the service's attempts to deliver a callback."""
-PAUSE = 5.0
-"""Seconds until a payer for whom there was no slot tries again."""
+RETRIES = (10.0, 30.0, 60.0, 120.0, 300.0)  # seconds between the service's attempts to deliver a callback
+PAUSE = 5.0  # seconds until a payer for whom there was no slot tries again
 PER_WINDOW = 60
 WINDOW = 60.0
 START = datetime(2026, 11, 20, 8, tzinfo=UTC)
@@ -170,26 +167,18 @@ def in_virtual_time(work: Callable[[], Awaitable[T]]) -> T:
 
 @dataclass(frozen=True)
 class Plan:
-    """One run: who pays how, and hears of the end.
-
-    Attributes:
-        payers: How many pay.
-        kind: STK prompts, which end within two minutes, or payouts (B2C), which take up to five. Their requests are
-            those of prompts, and only the service's times are those of payouts.
-        one_by_one: Whether a payer begins the next payment only when its last one is settled. Else it pays at once.
-        confirms: Whether each callback is confirmed. One that could not be comes again, as the service's retries do.
-            Else a task waits for each payment, and callbacks notify it.
-        lost: The share of callbacks that never come.
-        minutes: How long payments are made, in steady state.
-    """
+    """One run: who pays how, and hears of the end."""
 
     payers: int = 4
+    # STK prompts, which end within two minutes, or payouts (B2C), which take up to five. The requests of both are those
+    # of prompts.
     kind: str = "STK"
-    one_by_one: bool = False
+    one_by_one: bool = False  # a payer begins the next payment only when its last one is settled
+    # Each callback is confirmed, and one that could not be comes again. Else a task waits for each payment.
     confirms: bool = False
-    lost: float = 0.0
+    lost: float = 0.0  # the share of callbacks that never come
     seed: int = 1
-    minutes: float = 30.0
+    minutes: float = 30.0  # for which payments are made, in steady state
 
     @property
     def stop(self) -> float:
@@ -205,12 +194,9 @@ class BusyShop:
         self.nursery = nursery
         self.service = OneKey(plan.seed, plan.kind, plan.lost, lambda life: nursery.start_soon(self.call_back, life))
         self.over: dict[str, trio.Event] = {}
-        self.told: list[float] = []
-        """When each payer heard of an end."""
-        self.left_waiting = 0
-        """Payments that had ended when their wait, or their callbacks, gave up."""
-        self.unconfirmed = 0
-        """Attempts to confirm that failed."""
+        self.told: list[float] = []  # when each payer heard of an end
+        self.left_waiting = 0  # payments that had ended when their wait, or their callbacks, gave up
+        self.unconfirmed = 0  # attempts to confirm that failed
 
     @property
     def settled(self) -> float:

@@ -1,7 +1,6 @@
 """Waits, confirmations, lanes, keys and journals keep their promises at scale: bounded runs in virtual time."""
 
 import tracemalloc
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +11,14 @@ from momopay import Journal, RateBudget, Transaction
 from momopay._polling.wait import ConfirmCall
 from momopay._ratelimit.budget import Slots
 from momopay._ratelimit.slot_log import Lane, SlotLog
-from scale import lanes, simulation
+from scale import lanes
 from scale.simulation import Plan, simulate, simulate_keys
 
-KEY = 60.0
-"""What the service takes of one key in a minute: what a key could settle if nothing had to be read."""
-CEILING = 58.0
-"""Payments a minute: what a key could begin if nothing had to be read."""
+KEY = 60.0  # payments a minute that a key could settle if nothing had to be read
+CEILING = 58.0  # that it could begin
 WINDOW = 61.0
 ENTRIES = 25_000
-MOST = 20_000_000
-"""Bytes. All entries at once take some 75 MB."""
+MOST = 20_000_000  # bytes; all entries at once take some 75 MB
 
 
 @pytest.mark.parametrize("lost", [0.5, 1.0])
@@ -32,9 +28,9 @@ def test_a_key_settles_what_it_can_begin_by_waiting(lost: float) -> None:
     assert (shop.left_waiting, shop.service.refused) == (0, 0)
 
 
-def test_with_a_larger_budget_the_service_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(simulation, "RateBudget", partial(RateBudget, requests=70))
-    assert simulate(Plan(minutes=1.0, lost=1.0)).service.refused > 0
+def test_with_a_larger_budget_the_service_refuses() -> None:
+    (shop,) = simulate_keys(Plan(minutes=1.0, lost=1.0), RateBudget(requests=70))
+    assert shop.service.refused > 0
 
 
 @pytest.mark.parametrize(
