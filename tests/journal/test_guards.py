@@ -9,7 +9,6 @@ import shutil
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
 
 import pytest
 
@@ -64,20 +63,16 @@ def test_the_first_use_binds_mode_and_host(journal: Journal, url: str) -> None:
 
 
 @pytest.mark.both_databases
-def test_of_two_that_use_it_first_one_binds(journal: Journal, url: str) -> None:
-    journal.get("r")
-
-    def use(mode: Literal["live", "test"]) -> bool:
-        with Journal(url) as other:
-            try:
-                check(other, replace(HERE, mode=mode))
-            except ConfigurationError:
-                return False
-        return True
-
-    modes: tuple[Literal["live", "test"], ...] = ("live", "test", "live", "test")
-    each = iter(modes)
-    assert sorted(in_threads(4, lambda: use(next(each)))) == [False] * 2 + [True] * 2
+def test_of_two_that_use_it_first_one_binds(journal: Journal, other: Journal) -> None:
+    test = replace(HERE, mode="test")
+    with (
+        just_before("INSERT", journal, lambda: check(other)),
+        pytest.raises(ConfigurationError, match="'live'.*'test'"),
+    ):
+        check(journal, test)
+    check(journal)
+    with pytest.raises(ConfigurationError):
+        check(other, test)
 
 
 def test_a_key_is_asked_for_its_tenant_until_an_answer_shows_one(journal: Journal, url: str) -> None:
@@ -252,23 +247,6 @@ def test_who_remembers_late_takes_nothing_back(journal: Journal, other: Journal,
         assert is_refused(later)
     kept.unlink()
     assert is_refused(journal)
-
-
-@pytest.mark.both_databases
-def test_many_that_pay_at_once_refuse_nothing(journal: Journal, other: Journal) -> None:
-    numbers = iter(range(100))
-
-    def pay() -> None:
-        for _ in range(3):
-            number = next(numbers)
-            at = (journal, other)[number % 2]
-            check(at)
-            put(at, f"r{number}")
-
-    in_threads(6, pay)
-    assert sequence(journal) == (0, 18)
-    assert not is_refused(journal)
-    assert not is_refused(other)
 
 
 # The file
