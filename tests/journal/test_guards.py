@@ -67,7 +67,7 @@ def test_of_two_that_use_it_first_one_binds(journal: Journal, other: Journal) ->
     test = replace(HERE, mode="test")
     with (
         just_before("INSERT", journal, lambda: check(other)),
-        pytest.raises(ConfigurationError, match="'live'.*'test'"),
+        pytest.raises(ConfigurationError, match=r"'live'.*'test'"),
     ):
         check(journal, test)
     check(journal)

@@ -12,12 +12,7 @@ from journal.constants import ACCEPTED, COLLECTION, NO_TIMES, PAYOUT, REFUSED, S
 from journal.database_kit import execute, store_of
 from journal.kit import begin, dated, fill, found, lease_of, names, put, put_collection
 from journal.records import callback, report
-from momopay import (
-    Journal,
-    JournalError,
-    RequestValidationError,
-    TransactionStatus,
-)
+from momopay import Journal, JournalError, RequestValidationError, TransactionStatus
 from momopay.journal.journal import internals
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)

@@ -11,11 +11,7 @@ from journal.constants import ACCEPTED, COLLECTION, ENDED_AT, PAYOUT, REFUSED, U
 from journal.database_kit import execute, store_of
 from journal.kit import entry_of, found, names, put, put_collection
 from journal.records import callback, payout, report
-from momopay import (
-    EntryKind,
-    Journal,
-    JournalState,
-)
+from momopay import EntryKind, Journal, JournalState
 from momopay.journal.journal import internals
 from momopay.journal.queue import Followed, Queue
 

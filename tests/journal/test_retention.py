@@ -12,12 +12,7 @@ from journal.constants import ACCEPTED, COLLECTION, NO_TIMES, NOT_SENT, PHONE, R
 from journal.database_kit import execute, just_before, store_of
 from journal.kit import begin, dated, fill, found, lease_of, put, put_collection, record, state_of
 from journal.records import callback
-from momopay import (
-    ConfigurationError,
-    Journal,
-    JournalError,
-    RequestValidationError,
-)
+from momopay import ConfigurationError, Journal, JournalError, RequestValidationError
 from momopay.journal.evidence import KeyIdentity
 from momopay.journal.journal import internals
 
