@@ -10,7 +10,7 @@ from journal.constants import UNKNOWN
 from journal.kit import entry_of
 from momopay import Transaction
 from momopay.durable.lookup import search_for
-from momopay.durable.plan import NEXT_PAGE, Finding, Plan
+from momopay.durable.plan import Finding, Plan
 from momopay.journal.queue import Followed
 from momopay.types import TransactionSummary
 
@@ -43,19 +43,19 @@ UNRESOLVED = entry_of(state=UNKNOWN)
 
 
 @pytest.mark.parametrize(
-    ("plan", "requests"),
+    ("plan", "is_page"),
     [
-        (Plan(), []),
-        (Plan(followed()), ["t-0"]),
-        (Plan(followed(2)), [NEXT_PAGE]),
-        (Plan(undelivered=followed(1, "SUCCESS")), ["t-0"]),
-        (Plan(undelivered=followed(2, "SUCCESS")), [NEXT_PAGE]),
-        (Plan(ended_prompts=followed(1, "CANCELLED")), [NEXT_PAGE]),  # it needs the service's time
-        (Plan(searched=[(UNRESOLVED, search_for(UNRESOLVED))]), [NEXT_PAGE]),
+        (Plan(), False),
+        (Plan(followed()), False),
+        (Plan(followed(2)), True),
+        (Plan(undelivered=followed(1, "SUCCESS")), False),
+        (Plan(undelivered=followed(2, "SUCCESS")), True),
+        (Plan(ended_prompts=followed(1, "CANCELLED")), True),  # it needs the service's time
+        (Plan(searched=[(UNRESOLVED, search_for(UNRESOLVED))]), True),
     ],
 )
-def test_the_first_request_is_a_page_unless_one_transaction_is_all(plan: Plan, requests: list[str]) -> None:
-    assert plan.requests(None) == requests
+def test_the_first_request_is_a_page_unless_one_transaction_is_all(plan: Plan, *, is_page: bool) -> None:
+    assert plan.wants_page is is_page
 
 
 @pytest.mark.parametrize(("on_page", "another"), [(0, False), (1, False), (2, True), (3, True), (5, False)])
@@ -64,7 +64,7 @@ def test_another_page_is_read_while_one_shows_what_it_costs(on_page: int, *, ano
     plan.note_page()
     for number in range(on_page):
         assert plan.find(shown(number), None)
-    assert (plan.requests(None) == [NEXT_PAGE]) is another
+    assert plan.wants_page is another
     assert set(plan.reads(None)) == {f"t-{number}" for number in range(on_page, 5)}
 
 

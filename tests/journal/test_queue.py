@@ -50,7 +50,7 @@ def test_a_payout_that_is_found_is_searched_for_again_if_another_attempt_may_hav
     entry = put(journal, "r", UNKNOWN, kind)
     assert store_of(journal).record(entry, report("t-1", "SUCCESS"))
     execute(journal, "UPDATE momopay_payments SET search_after = search_after - 600")
-    assert bool(queue_of(journal).searched()) is is_searched
+    assert bool(queue_of(journal).due().searched) is is_searched
 
 
 @pytest.mark.both_databases
@@ -144,19 +144,19 @@ def test_what_was_released_is_searched_for_once_ten_minutes_later(journal: Journ
     queue, store, begun = queue_of(journal), store_of(journal), time.time()
     for reference in ("r", "s"):
         assert store.release(put(journal, reference, UNKNOWN), "Njeri")
-    assert queue.searched() == []
+    assert queue.due().searched == []
     ((after,), _) = execute(journal, "SELECT search_after FROM momopay_payments")
     assert begun - 1 < after - 600 < time.time() + 1  # by the database's clock, which is this machine's
     execute(journal, "UPDATE momopay_payments SET search_after = search_after - 599 WHERE reference = 's'")
-    assert queue.searched() == []
+    assert queue.due().searched == []
     execute(journal, "UPDATE momopay_payments SET search_after = search_after - 601 WHERE reference = 'r'")
-    (released,) = queue.searched()
+    (released,) = queue.due().searched
     assert released == found(journal)
     put(journal, "r", REFUSED)
     queue.mark_searched(released)
-    assert names(queue.searched()) == ["r"], "it was sent again since it was read"
+    assert names(queue.due().searched) == ["r"], "it was sent again since it was read"
     queue.mark_searched(found(journal))
-    assert queue.searched() == []
+    assert queue.due().searched == []
 
 
 @pytest.mark.both_databases

@@ -28,9 +28,6 @@ MOST_PAGES: Final = 12
 # Read a further page only if the last one showed at least so many transactions that this pass follows.
 _WORTH_A_PAGE: Final = 2
 
-NEXT_PAGE: Final = "the next page of the list"
-"""A request of a plan. Every other one is the id of a transaction to read."""
-
 
 @dataclass(frozen=True)
 class Finding:
@@ -65,14 +62,13 @@ class Plan:
         self._without_code = set[str]()  # ids that a page showed, to be read by id for the result code
         self.may_be_searched: set[str] = set()  # ids of unread items that may be an unresolved payment
 
-    def requests(self, service_now: datetime | None) -> list[str]:
-        """Return the requests to make next: `NEXT_PAGE`, or all reads by id that are left of the pass."""
+    @property
+    def wants_page(self) -> bool:
+        """Whether to read the next page of the list. If not, `reads` has what is left of the pass."""
         if self._requests:
-            is_worth_a_page = bool(self._unread) and self._unread_before - len(self._unread) >= _WORTH_A_PAGE
-        else:
-            # One transaction alone is read by id, unless an ended prompt needs the service's time, which a page shows.
-            is_worth_a_page = bool(self.searched or self._ended_prompts) or len(self._unread) > 1
-        return [NEXT_PAGE] if is_worth_a_page else self.reads(service_now)
+            return bool(self._unread) and self._unread_before - len(self._unread) >= _WORTH_A_PAGE
+        # One transaction alone is read by id, unless an ended prompt needs the service's time, which a page shows.
+        return bool(self.searched or self._ended_prompts) or len(self._unread) > 1
 
     def note_page(self) -> None:
         """Note that a page is asked for."""

@@ -23,7 +23,7 @@ from momopay._redaction import redacted_repr
 from momopay.durable.access import check_account, emit_change
 from momopay.durable.lookup import describe, forget_known, record_made, search_for
 from momopay.durable.payment import AsyncPaymentHandler, Payment, PaymentHandler, payment_of
-from momopay.durable.plan import MOST_PAGES, NEXT_PAGE, Finding, Plan, is_another_journals
+from momopay.durable.plan import MOST_PAGES, Finding, Plan, is_another_journals
 from momopay.durable.receive import Delivery, delivery_to
 from momopay.journal.entries import JournalEntry, JournalState
 from momopay.journal.evidence import reference_of
@@ -122,7 +122,7 @@ class Sweep:
         """
         in_thread, store = self._session.backend.in_thread, self._parts.store
         await check_account(self._session, self._journal)
-        self._plan = Plan(searched=await in_thread(lambda: self._find_searches(self._parts.queue.searched())))
+        self._plan = Plan(searched=await in_thread(lambda: self._find_searches(self._parts.queue.due().searched)))
         if self._plan.searched:
             now = self._session.backend.now
             until = now() + self._session.limits.deadline
@@ -180,9 +180,8 @@ class Sweep:
         walk, plan = PageWalk(self._read_page, most=MOST_PAGES), self._plan
         if plan.searched:
             await self._search(walk)
-        while plan.requests(self._session.clock.service_now_if_known()) == [NEXT_PAGE]:
-            if await walk.next() is None:
-                break
+        while plan.wants_page and await walk.next() is not None:
+            pass
 
     async def _search(self, walk: PageWalk) -> None:
         """Search the list for unresolved payments. One that is older than the `walk` reaches stays unresolved."""

@@ -17,7 +17,7 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import BindParameter, Connection, and_, bindparam, select, update
 
@@ -33,6 +33,9 @@ from momopay.journal.store import Store
 from momopay.models.callbacks import Callback, CallbackTransaction
 from momopay.models.enums import TransactionStatus, TransactionType, end_of
 from momopay.models.transactions import Transaction, TransactionSummary
+
+if TYPE_CHECKING:
+    from momopay.durable.payment import Payment
 
 logger: logging.Logger = logging.getLogger("momopay")
 
@@ -220,7 +223,7 @@ class Deliveries:
             return history.was_delivered(self._read(connection, transaction_id), status)
 
     @contextmanager
-    def handling(self, end: End) -> Generator[bool]:
+    def handling(self, end: End | Payment) -> Generator[bool]:
         """Hold an end while it is handled; see `Journal.handling`."""
         with self._store.leases.lease() as lease:
             if not self._take(end, lease):
@@ -237,7 +240,7 @@ class Deliveries:
                 raise
             self._add(end, lease, HistoryKind.DELIVERED)
 
-    def _take(self, end: End, lease: Lease) -> bool:
+    def _take(self, end: End | Payment, lease: Lease) -> bool:
         """Return False if an end was delivered, else take it. Raise CallbackError if another call has it."""
         key = {"the_account": self._store.account, "the_id": end.transaction_id}
         with self._store.database.connection() as connection:
@@ -259,10 +262,11 @@ class Deliveries:
     def _read(self, connection: Connection, transaction_id: str) -> list[Any]:
         return list(connection.execute(_DELIVERIES, {"the_account": self._store.account, "the_id": transaction_id}))
 
-    def _add(self, end: End, lease: Lease, what: HistoryKind) -> None:
+    def _add(self, end: End | Payment, lease: Lease, what: HistoryKind) -> None:
         if not lease.is_own:  # a forked child leaves the end to its parent
             return
-        kept = end if is_keepable(end.reference) else replace(end, reference="")
         details = {"transaction_id": end.transaction_id, "by_whom": lease.id}
+        if not is_keepable(end.reference):  # the service's, of a payment that no entry knows
+            details["reference"] = ""
         with self._store.database.connection() as connection:
-            history.add(connection, self._store.account, kept, [(what, None, end.status)], **details)
+            history.add(connection, self._store.account, end, [(what, None, end.status)], **details)

@@ -220,14 +220,12 @@ class Journal:
             CallbackError: On entering: another call is handling this end, or another end of the transaction. Respond
                 with a status other than 2xx, so that the callback comes again.
         """
-        from momopay.journal.delivery import End, end_in
+        from momopay.journal.delivery import end_in
 
         record = end.transaction if isinstance(end, Callback) else end
         if isinstance(record, TransactionSummary | CallbackTransaction):
             return self._internals.deliveries.handling(end_in(record, self._internals.recorder.entry_of(record)))
-        return self._internals.deliveries.handling(
-            End(record.kind, record.reference, record.transaction_id, record.status)
-        )
+        return self._internals.deliveries.handling(record)
 
     @overload
     def reconcile_all(self, client: Client) -> list[JournalEntry]: ...

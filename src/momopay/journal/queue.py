@@ -67,7 +67,7 @@ class Due(NamedTuple):
     not_settled: list[Followed]
     undelivered: list[Followed]  # settled ends that no handler got
     ended_prompts: list[Followed]  # that ended without success, and were not read again since
-    searched: list[JournalEntry]
+    searched: list[JournalEntry]  # that are unresolved, or were released ten minutes ago and not searched for since
     since: str | None  # ends from then on are for the handler
 
 
@@ -90,11 +90,6 @@ class Queue:
                 self._searched(connection),
                 since,
             )
-
-    def searched(self) -> list[JournalEntry]:
-        """Return the payments that are unresolved, or were released ten minutes ago and not searched for since."""
-        with self._database.connection() as connection:
-            return self._searched(connection)
 
     def mark_checked(self, transaction_ids: Iterable[str]) -> None:
         """Record that prompts that ended without success were read again."""
