@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import partial
 from typing import TYPE_CHECKING
 
 from momopay._core.operation import run_sync
@@ -58,12 +59,12 @@ async def _plan(
     session: Session[BackendT], journal: Journal, of: str, amount: int | Decimal | None, name: str, *, is_default: bool
 ) -> RefundPlan:
     access = await check_account(session, journal, of)
-    store = access.store
-    refundable = await access.run(store.refundable, of, name)
+    read = partial(access.run, access.store.refundable, of, name)
+    refundable = await read()
     if not refundable.paid:
         # Its callback may have been lost.
         await PaymentLookup(access).refresh(refundable.order)
-        refundable = await access.run(store.refundable, of, name)
+        refundable = await read()
     order = refundable.order
     if not refundable.paid:
         status = f"its last known status is {order.status}" if order.status else "its outcome is not known"
@@ -74,8 +75,8 @@ async def _plan(
             _check_is_wanted(refundable, known, amount)
         amount = known.amount if amount is None else amount
     elif amount is None or order.is_anonymised:
-        refundable.check(refundable.default_amount)
-        amount = refundable.default_amount if amount is None else amount
+        amount = refundable.default_amount
+        refundable.check(amount)
     phone = None if known is None or known.is_anonymised else known.phone
     if known is not None and phone is None and known.state not in MAY_BE_SENT:
         raise RequestValidationError({"of": f"was paid back as {name!r} ({known.status}), and anonymised since"})
@@ -93,7 +94,7 @@ def _check_is_wanted(refundable: Refundable, known: JournalEntry, amount: int | 
     left = Refundable(refundable.order, refundable.refunds).left
     if known.state in MAY_BE_SENT or left <= 0:
         return
-    was_paid_again = refundable.paid > (known.paid_before or 0)
+    was_paid_again = known.paid_before is None or refundable.paid > known.paid_before
     if was_paid_again or known.amount != (refundable.default_amount if amount is None else amount):
         raise DuplicatePayoutError(
             f"reference {known.reference!r} is an earlier refund, of KES {format_amount(known.amount)}:"

@@ -7,7 +7,7 @@ import logging
 from momopay._core.session import Session
 from momopay._core.wiring import BackendT
 from momopay._redaction import redacted_repr
-from momopay.durable.access import JournalAccess, check_account, emit_change
+from momopay.durable.access import check_account, emit_change
 from momopay.durable.lookup import PaymentLookup
 from momopay.errors import RequestValidationError
 from momopay.journal.entries import MAY_BE_SENT, EntryKind, JournalEntry, JournalState
@@ -30,7 +30,7 @@ async def release(
     if not isinstance(by, str) or not by.strip():
         raise RequestValidationError({"by": "must be the name of who decides, as text"})
     # The list of another account would not show the payment, even if it was made.
-    access = await check_account(session, journal)
+    access = await check_account(session, journal, reference)
     store = access.store
     entry = await access.run(journal.get, reference, kind)
     if entry is None or entry.state is not JournalState.UNKNOWN:
@@ -45,7 +45,7 @@ async def release(
         logger.warning("reference %s is released without a search, as %s says", redacted_repr(reference), by)
     else:
         # By reference alone in the whole list: a wrong clock, a fee in the amount or a masked phone must not hide it.
-        found = await PaymentLookup(JournalAccess(session, journal, reference)).search(entry, whole_list=True)
+        found = await PaymentLookup(access).search(entry, whole_list=True)
     in_thread = session.backend.in_thread  # the search may have taken longer than the deadline
     service_now = session.clock.service_now_if_known()
     if found is None and await in_thread(store.release, entry, by, service_now):
