@@ -64,7 +64,10 @@ def test_a_part_that_was_paid_back_is_not_all_that_is_left(shop: Shop) -> None:
     with pytest.raises(DuplicatePayoutError, match="KES 140 is left to pay back, with reference='o-R2'"):
         shop.refund(amount=40)
     assert paid_back(shop.sandbox) == {"o-gift": 20, "o-R1": 40}
-    shop.refund(amount=140, reference="o-R2")
+    shop.refund(amount=139, reference="o-R2")
+    with pytest.raises(DuplicatePayoutError, match="KES 1 is left"):
+        shop.refund()
+    execute(shop.journal, "UPDATE momopay_payments SET amount = '140' WHERE reference = 'o-R2'")
     assert shop.refund().transaction_id == first.transaction_id, "nothing is left"
 
 
@@ -160,17 +163,20 @@ def test_what_cannot_be_refunded_sends_nothing(shop: Shop) -> None:
     put_collection(shop.journal)
     put_collection(shop.journal, "cancelled", statuses=["CANCELLED"])
     put_collection(shop.journal, "small", amount=9)
+    put(shop.journal, "refused", REFUSED, COLLECTION)
     cases: list[tuple[dict[str, Any], str]] = [
-        *(({"of": each}, "of") for each in ("nobody", "cancelled", "", 5, "\udcff")),
+        ({"of": "nobody"}, "of"),
+        *(({"of": each}, "of: must be the reference of a collection") for each in ("", 5, "\udcff")),
+        ({"of": "cancelled"}, "of: was not paid: its last known status is CANCELLED"),
+        ({"of": "refused"}, "of: was not paid: its outcome is not known"),
         ({"of": "small"}, "amount"),
         *(({"amount": each}, "amount") for each in (9, 10.0, Decimal("100.01"))),
         *(({"reference": each}, "reference") for each in ("", " x")),
         ({"metadata": 1}, "metadata"),
     ]
-    for fields, at_fault in cases:
-        with pytest.raises(RequestValidationError) as caught:
+    for fields, problem in cases:
+        with pytest.raises(RequestValidationError, match=f"^{problem}"):
             shop.refund(**fields)
-        assert caught.value.fields.keys() == {at_fault}, fields
     assert requests(shop.sandbox) == []
 
 
@@ -182,13 +188,13 @@ def test_an_anonymised_collection_is_paid_back_once_to_a_phone_that_the_caller_k
     put(shop.journal, "p-R1", REFUSED, amount=100, refund_of="p")
     shop.journal.anonymise(before=datetime.now(UTC) + timedelta(days=1))
     assert shop.entry("p", COLLECTION).is_anonymised
-    with pytest.raises(RequestValidationError, match="pay_once"):
+    with pytest.raises(RequestValidationError, match="^of: was anonymised: pay back with pay_once"):
         shop.refund("p")
     for fields in ({"reference": "o-R2"}, {"reference": "o-R2", "amount": 10}):
         with pytest.raises(RequestValidationError, match="KES 0 of the KES 100"):
             shop.refund(**fields)
     execute(shop.journal, "UPDATE momopay_payments SET phone = ''")
-    with pytest.raises(RequestValidationError, match=r"was paid back as 'o-R1'"):
+    with pytest.raises(RequestValidationError, match="^of: was paid back as 'o-R1'"):
         shop.refund()
     assert requests(shop.sandbox) == []
     execute(shop.journal, f"UPDATE momopay_payments SET phone = '{PHONE}' WHERE reference = 'q-R1'")
