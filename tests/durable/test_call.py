@@ -142,8 +142,6 @@ def test_the_reference_of_a_payout_belongs_to_one_amount_and_one_phone(
 
 @over_both_clients
 def test_arguments_at_fault_are_refused_here(shop: Shop) -> None:
-    nothing: Any = None
-
     def refuse(reference: str) -> None:
         raise ConfigurationError(f"not of {reference!r}")
 
@@ -163,9 +161,11 @@ def test_arguments_at_fault_are_refused_here(shop: Shop) -> None:
         with pytest.raises(RequestValidationError) as caught:
             shop(call(shop.journal, **fields))
         assert caught.value.fields.keys() == {at_fault}, fields
+    both_ways = r'Client\(journal="sqlite:///payments.db"\), or pass journal= to the call'
+    no_journals: list[tuple[Any, str]] = [(None, both_ways), ("sqlite:///journal.db", r"must be a momopay\.Journal")]
     for calls in (PAYOUTS, ORDERS):
-        for no_journal in (nothing, "sqlite:///journal.db"):
-            with pytest.raises(ConfigurationError, match="journal"):
+        for no_journal, problem in no_journals:
+            with pytest.raises(ConfigurationError, match=problem):
                 shop(calls.once(no_journal))
         session_of(shop.sdk.client).hooks = Hooks(before_payment=refuse)
         with pytest.raises(ConfigurationError, match="not of 'r'"):

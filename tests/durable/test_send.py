@@ -1,6 +1,7 @@
 """What a durable call sends and writes down, whatever fails, dies or is cancelled meanwhile."""
 
 import asyncio
+import re
 import socket
 import threading
 import time
@@ -18,7 +19,7 @@ import pytest
 import momopay
 from bodies import envelope, refusal, wallet
 from campaign.clocks import MachineClock, own_time
-from drivers import KEY, LOOPBACK, Drive, Driver, hasty
+from drivers import KEY, LOOPBACK, Drive, Driver, hasty, session_of
 from durable.kit import (
     BY_HAND,
     KEY_CHECK,
@@ -49,8 +50,10 @@ from journal.constants import ACCEPTED, COLLECTION, NOT_SENT, PHONE, REFUSED, UN
 from journal.database_kit import before_each, execute, just_before, locked
 from journal.kit import found, put, put_collection, state_of
 from momopay import AsyncClient, Journal, JournalError, OutcomeUnknownError, RateBudget, Transaction
+from momopay._core.config import Hooks
+from momopay._core.operation import run_sync
 from momopay._transport.clock import now
-from momopay.durable.access import check_client
+from momopay.durable.access import JournalAccess, check_client
 from momopay.events import RetryScheduled
 from momopay.sandbox import Fault, Sandbox
 from momopay.types import Lane
@@ -407,7 +410,7 @@ def test_a_cancelled_call_stays_cancelled_and_its_payment_is_found(shop: Shop, c
 
 def test_a_coroutine_that_is_discarded_while_it_is_sent_leaves_the_outcome_unknown(journal: Journal) -> None:
     """As one whose event loop has ended: it cannot await any more."""
-    service, sent = Service(payout_record()), list[httpx.Request]()
+    service, sent, seen = Service(payout_record()), list[httpx.Request](), Watcher()
 
     async def hang(request: httpx.Request) -> httpx.Response:
         if request.method == "POST":
@@ -416,7 +419,8 @@ def test_a_coroutine_that_is_discarded_while_it_is_sent_leaves_the_outcome_unkno
         return service.respond(request)
 
     async def main() -> None:
-        async with AsyncClient(KEY, base_url=LOOPBACK, transport=httpx.MockTransport(hang)) as client:
+        transport = httpx.MockTransport(hang)
+        async with AsyncClient(KEY, base_url=LOOPBACK, transport=transport, on_event=seen) as client:
             coroutine = pay(journal)(client)
             while not sent:
                 future = coroutine.send(None)
@@ -428,7 +432,7 @@ def test_a_coroutine_that_is_discarded_while_it_is_sent_leaves_the_outcome_unkno
             coroutine.close()
 
     asyncio.run(main())
-    assert state_of(journal) is UNKNOWN
+    assert (state_of(journal), seen.changes()) == (UNKNOWN, ["-> SENDING"])
 
 
 @contextmanager
@@ -565,6 +569,32 @@ def test_a_call_whose_row_was_taken_over_does_not_vouch_for_its_successor(shop: 
 # The journal as a call uses it: no longer than its deadline, and what its failures mean.
 
 
+def test_what_fails_while_an_interrupted_call_is_recorded_is_logged_without_its_values(
+    journal: Journal, caplog: pytest.LogCaptureFixture
+) -> None:
+    access = JournalAccess(session_of(virtual_client(lambda *_: (200, b""))[0]), journal, "r")
+
+    def fail() -> None:
+        raise ValueError(PHONE)
+
+    for cause in (KeyboardInterrupt(), GeneratorExit()):
+        assert run_sync(access.finish(cause, fail)) is False
+    assert [each.message for each in caplog.records] == ["reference 'r': not recorded: ValueError"]
+
+
+def test_the_question_whose_a_key_is_ends_with_its_call(journal: Journal) -> None:
+    client, port = virtual_client(lambda *_: (200, envelope(wallet())), budget=RateBudget(1, 9.0), deadline=90.0)
+
+    def take_time(_reference: str) -> None:
+        port.clock += 85.0
+        client.wallet.balance()  # takes the next slot
+
+    session_of(client).hooks = Hooks(before_payment=take_time)
+    with pytest.raises(momopay.BudgetExhaustedError):
+        pay(journal)(client)
+    assert len(port.requests) == 1
+
+
 @of_both_kinds
 def test_without_its_journal_nothing_is_sent(sdk: Driver, sandbox: Sandbox, calls: Calls) -> None:
     with Journal("postgresql+psycopg://nobody@127.0.0.1:1/nothing") as away, pytest.raises(JournalError) as caught:
@@ -608,16 +638,18 @@ def test_no_call_uses_the_database_on_the_event_loop(shop: Shop) -> None:
 
 
 @pytest.mark.parametrize("call", [pay, collect, refund, release, sweep])
-def test_a_journal_that_went_back_in_time_is_refused_before_anything_is_sent(shop: Shop, call: Any) -> None:
+def test_a_journal_that_went_back_in_time_is_refused_before_anything_is_sent(shop: Shop, url: str, call: Any) -> None:
     shop.pay("before")
     execute(shop.journal, "UPDATE momopay_journal SET sequence = 0")
     shop.sandbox.reset()
     with pytest.raises(momopay.ConfigurationError, match="went back in time"):
         shop(call(shop.journal))
-    check_client(shop.sdk.client, shop.journal)  # whoever only asks whose it is may go on
+    with Journal(url) as journal:  # whoever only asks whose it is may go on, also with a key that is new to it
+        execute(journal, "DELETE FROM momopay_keys")
+        check_client(shop.sdk.client, journal)
     (outcome,) = shop.sdk.collect(pay_all(shop.journal, "r", "s"))
     assert isinstance(outcome.error, momopay.ConfigurationError)
-    assert shop.sandbox.requests == []
+    assert requests(shop.sandbox) == []
 
 
 def test_many_tasks_end_in_time_though_the_journal_is_locked(shop: Shop, url: str) -> None:
@@ -696,7 +728,7 @@ def test_a_payment_is_returned_though_its_outcome_cannot_be_written(
     first = sdk(calls.once(shop.journal))
     assert (first.is_new, shop.entry().state, seen.changes()) == (True, UNKNOWN, ["-> SENDING"])
     assert shop(calls.once(shop.journal)).transaction_id == first.transaction_id
-    assert caplog.text.count("disk full") == 2
+    assert len(re.findall("reference 'r': .*disk full", caplog.text)) == 2
     execute(shop.journal, "DROP TRIGGER full")
     assert not shop(calls.once(shop.journal)).is_new
     assert (shop.entry().state, calls.sent(shop.sandbox)) == (ACCEPTED, 1)

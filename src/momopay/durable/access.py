@@ -111,15 +111,15 @@ class JournalAccess:
             return None
         return result
 
-    async def finish(self, cause: BaseException, work: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> bool:
+    async def finish(self, cause: BaseException, work: Callable[[], object]) -> bool:
         """Write the outcome of a call that ends with an exception. Log a failure. Return whether it was written."""
         if isinstance(cause, Exception):
-            return bool(await self.run_or_log(work, *args, **kwargs))
+            return bool(await self.run_or_log(work))
         if isinstance(cause, GeneratorExit):  # a discarded coroutine cannot await; its row reads as UNKNOWN
             return False
         # A cancelled task does not wait for a locked database. The write continues in its thread.
         done = list[object]()
-        write = partial(self._bounded, _LEAST_SECONDS, partial(work, *args, **kwargs))
+        write = partial(self._bounded, _LEAST_SECONDS, work)
         try:
             await self.session.backend.finish_in_thread(lambda: done.append(write()))
         except Exception as error:  # noqa: BLE001  the call ends with `cause`

@@ -139,7 +139,7 @@ class Sender:
             self._store.leases.end(lease)
             # The traceback of an interrupt may hold the connection, whose open transaction keeps out all writers.
             clear_frames(error)
-            await self._journal.finish(error, self._store.record_not_sent, lease, draft)
+            await self._journal.finish(error, partial(self._store.record_not_sent, lease, draft))
             if isinstance(error, errors.JournalError):
                 error.may_have_executed = not await self._journal.is_free(draft.kind, draft.reference)
             raise
@@ -215,7 +215,7 @@ class Sender:
             state, code = JournalState.REFUSED, error.code
             ends_attempt = error.status_code != HTTPStatus.TOO_MANY_REQUESTS
         offset = self._session.clock.offset_at(self._began)
-        record = partial(self._store.record_outcome, seen_id=seen_id, code=code, clock_offset=offset)
-        record = partial(record, ends_attempt=ends_attempt, may_resend=may_resend)
-        if await self._journal.finish(error, record, lease, draft, state):
+        record = partial(self._store.record_outcome, lease, draft, state, seen_id=seen_id, code=code)
+        record = partial(record, clock_offset=offset, ends_attempt=ends_attempt, may_resend=may_resend)
+        if await self._journal.finish(error, record):
             emit_change(self._session, draft, JournalState.SENDING, state)
