@@ -292,9 +292,11 @@ def test_an_interrupt_of_a_backoff_says_what_the_attempt_did(call: Any, answer: 
     assert seen.of(AttemptEnded)[0].is_sent
 
 
-def test_an_interrupt_while_it_connects_is_of_an_attempt_that_was_not_sent() -> None:
-    seen = Watcher()
-    client, service = reach(SUCCESS, on_event=seen)
+@in_turn("is_durable", [False, True])
+def test_an_interrupt_while_it_connects_comes_before_anything_was_sent(journal: Journal, *, is_durable: bool) -> None:
+    client, service = reach(SUCCESS, on_event=(seen := Watcher()))
+    journal.reconcile_all(client)  # asks whose key it is
+    seen.take()
 
     async def connect(*_arguments: object, progress: Any, **_options: object) -> NoReturn:
         progress.connecting = True
@@ -302,8 +304,9 @@ def test_an_interrupt_while_it_connects_is_of_an_attempt_that_was_not_sent() -> 
 
     vars(service)["send"] = connect
     with pytest.raises(KeyboardInterrupt):
-        top_up(client)
+        (pay(journal) if is_durable else top_up)(client)
     assert (seen.of(AttemptEnded)[0].is_sent, seen.of(CallEnded)[0].may_have_executed) == (False, False)
+    assert [each.state for each in journal.entries()] == [UNSENT] * is_durable
 
 
 def test_what_an_earlier_request_of_a_call_did_is_not_forgotten() -> None:

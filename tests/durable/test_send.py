@@ -2,11 +2,10 @@
 
 import asyncio
 import re
-import socket
 import threading
 import time
-from collections.abc import Callable, Generator
-from contextlib import ExitStack, contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from decimal import Decimal
 from email.utils import format_datetime
@@ -21,7 +20,6 @@ from bodies import envelope, refusal, wallet
 from campaign.clocks import MachineClock, own_time
 from drivers import KEY, LOOPBACK, Drive, Driver, hasty, session_of
 from durable.kit import (
-    BY_HAND,
     KEY_CHECK,
     ORDERS,
     PAYOUTS,
@@ -165,15 +163,8 @@ def test_an_answer_with_the_transaction_of_an_earlier_prompt_is_not_believed(
     assert (found(journal).state, found(journal).transaction_ids, service.sent) == (UNKNOWN, ("t-1",), 1)
 
 
-def prompted(client: Any) -> Any:
-    return client.stk.initiate(account_reference="r", amount=10, phone=BY_HAND)
-
-
-UNJOURNALED: list[Callable[[Journal], Call]] = [lambda _: initiate("r"), lambda _: prompted]
-
-
 @pytest.mark.usefixtures("no_backoff")
-@pytest.mark.parametrize("call", [pay, collect, *UNJOURNALED])
+@pytest.mark.parametrize("call", [pay, collect, lambda _: initiate("r")])
 def test_an_unknown_outcome_is_dated_by_the_first_attempt(
     drive: Drive, journal: Journal, call: Callable[[Journal], Call]
 ) -> None:
@@ -433,39 +424,6 @@ def test_a_coroutine_that_is_discarded_while_it_is_sent_leaves_the_outcome_unkno
 
     asyncio.run(main())
     assert (state_of(journal), seen.changes()) == (UNKNOWN, ["-> SENDING"])
-
-
-@contextmanager
-def full_server() -> Generator[str]:
-    """Start a server that takes no connection: its queue is full. Yield its URL."""
-    with socket.create_server(("127.0.0.1", 0), backlog=0) as full, ExitStack() as queue:
-        for _ in range(4):
-            waiting = queue.enter_context(socket.socket())
-            waiting.setblocking(False)
-            waiting.connect_ex(full.getsockname())
-        yield f"http://127.0.0.1:{full.getsockname()[1]}/v1"
-
-
-def test_a_payment_cancelled_before_it_connected_may_be_sent(shop: Shop) -> None:
-    """Nothing was sent, so no person is asked."""
-
-    async def main(url: str) -> None:
-        async with AsyncClient(shop.key, base_url=shop.sandbox.base_url, budget=None) as client:
-            await shop.journal.reconcile_all(client)
-        async with AsyncClient(shop.key, base_url=url, budget=None) as client:
-            task = asyncio.create_task(pay(shop.journal)(client))
-            while shop.journal.get("r") is None:  # noqa: ASYNC110  the journal has no event
-                await asyncio.sleep(0.01)
-            await asyncio.sleep(0.1)
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-            assert shop.state() is NOT_SENT
-        async with AsyncClient(shop.key, base_url=shop.sandbox.base_url, budget=None) as client:
-            assert (await pay(shop.journal)(client)).is_new
-
-    with full_server() as url:
-        asyncio.run(main(url))
 
 
 @over_both_clients
