@@ -188,13 +188,13 @@ def test_an_anonymised_collection_is_paid_back_once_to_a_phone_that_the_caller_k
     put(shop.journal, "p-R1", REFUSED, amount=100, refund_of="p")
     shop.journal.anonymise(before=datetime.now(UTC) + timedelta(days=1))
     assert shop.entry("p", COLLECTION).is_anonymised
-    with pytest.raises(RequestValidationError, match="^of: was anonymised: pay back with pay_once"):
+    with pytest.raises(RequestValidationError, match=r"^of: was anonymised: pay back with pay_once"):
         shop.refund("p")
     for fields in ({"reference": "o-R2"}, {"reference": "o-R2", "amount": 10}):
         with pytest.raises(RequestValidationError, match="KES 0 of the KES 100"):
             shop.refund(**fields)
     execute(shop.journal, "UPDATE momopay_payments SET phone = ''")
-    with pytest.raises(RequestValidationError, match="^of: was paid back as 'o-R1'"):
+    with pytest.raises(RequestValidationError, match=r"^of: was paid back as 'o-R1'"):
         shop.refund()
     assert requests(shop.sandbox) == []
     execute(shop.journal, f"UPDATE momopay_payments SET phone = '{PHONE}' WHERE reference = 'q-R1'")
