@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 import pytest
 
 from drivers import Drive, Driver
-from durable.kit import Shop
+from durable.kit import Serve, Served, Service, Shop
+from events_kit import Watcher
 from momopay import Journal
 from momopay.sandbox import Account, Sandbox
 from postgresql import PostgresqlServer
@@ -47,7 +51,16 @@ def account(sandbox: Sandbox, key: str) -> Account:
 
 @pytest.fixture
 def shop(sandbox: Sandbox, key: str, account: Account, journal: Journal, sdk: Driver) -> Shop:
-    return Shop(sandbox, key, account, journal, sdk)
+    return Shop(journal, sdk, sandbox, key, account)
+
+
+@pytest.fixture
+def serve(drive: Drive, journal: Journal) -> Serve:
+    def make(initiation: Any = None, *, options: Mapping[str, Any] = MappingProxyType({}), **answers: Any) -> Served:
+        service, seen = Service(initiation, **answers), Watcher()
+        return Served(journal, drive(transport=service.transport, on_event=seen, **options), service, seen)
+
+    return make
 
 
 @pytest.fixture

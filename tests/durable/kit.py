@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from email.utils import format_datetime
+from typing import Any, Protocol
 
 import httpx
 import pytest
 
 from bodies import envelope, page, wallet
 from drivers import Driver
+from events_kit import Watcher
 from journal.constants import PHONE
 from journal.database_kit import execute
 from journal.kit import found
@@ -73,12 +75,9 @@ def sweep(journal: Journal, handler: Any = None) -> Call:
 
 
 @dataclass
-class Shop:
-    """One account of the service with its journal, and a client of either kind."""
+class Caller:
+    """A client of either kind with its journal."""
 
-    sandbox: Sandbox
-    key: str
-    account: Account
     journal: Journal
     sdk: Driver
 
@@ -101,14 +100,6 @@ class Shop:
         report: SweepReport = self.sdk(sweep(self.journal, handler))
         return report
 
-    def later(self, seconds: float) -> None:
-        self.sandbox.advance(seconds)
-
-    def settle(self, prompt: Any) -> None:
-        """Let the customer pay a prompt; the money has arrived after it."""
-        self.sandbox.enter_pin(prompt)
-        self.later(60)
-
     def reconcile_all(self) -> list[JournalEntry]:
         """Search for all that is unresolved. The first time, also have the journal learn whose the key is."""
         entries: list[JournalEntry] = self.sdk(self.journal.reconcile_all)
@@ -117,8 +108,25 @@ class Shop:
     def entry(self, reference: str = "r", kind: EntryKind | None = None) -> JournalEntry:
         return found(self.journal, reference, kind)
 
-    def state(self, reference: str = "r") -> JournalState:
-        return self.entry(reference).state
+    def state(self, reference: str = "r", kind: EntryKind | None = None) -> JournalState:
+        return self.entry(reference, kind).state
+
+
+@dataclass
+class Shop(Caller):
+    """A caller of a sandbox."""
+
+    sandbox: Sandbox
+    key: str
+    account: Account
+
+    def later(self, seconds: float) -> None:
+        self.sandbox.advance(seconds)
+
+    def settle(self, prompt: Any) -> None:
+        """Let the customer pay a prompt; the money has arrived after it."""
+        self.sandbox.enter_pin(prompt)
+        self.later(60)
 
 
 def long_ago(journal: Journal) -> None:
@@ -136,6 +144,8 @@ class Calls:
     movement: str
     fields: dict[str, Any]
     """What the service's records of it have."""
+    name: str
+    """What messages call one payment."""
 
     def paid(self, sandbox: Sandbox) -> list[str | None]:
         """Return the references by which money moved."""
@@ -149,8 +159,8 @@ class Calls:
         sandbox.fail_next("POST", self.path, fault, times=times)
 
 
-PAYOUTS = Calls(EntryKind.PAYOUT, pay, "/b2c/payouts", "payout", {})
-ORDERS = Calls(EntryKind.COLLECTION, collect, "/payments/stk", "stk", {"type": "STK", "phone": BY_HAND})
+PAYOUTS = Calls(EntryKind.PAYOUT, pay, "/b2c/payouts", "payout", {}, "the payout")
+ORDERS = Calls(EntryKind.COLLECTION, collect, "/payments/stk", "stk", {"type": "STK", "phone": BY_HAND}, "a prompt")
 of_both_kinds = pytest.mark.parametrize("calls", [PAYOUTS, ORDERS], ids=["payout", "order"])
 
 
@@ -178,18 +188,31 @@ def ago(age: timedelta) -> str:
 
 
 class Service:
-    """A service in memory. It responds as a test says to an initiation, a read and the list's pages."""
+    """A service in memory. It responds as a test says to an initiation, a read and the list's pages.
+
+    `instead` is asked before each response, and may return another one. The responses have dates if the service's
+    clock is so much `ahead`.
+    """
 
     def __init__(
-        self, initiation: Any = None, *, pages: Sequence[Sequence[Any]] = ((),), read: Any = None, status: int = 404
+        self,
+        initiation: Any = None,
+        *,
+        pages: Sequence[Sequence[Any]] = ((),),
+        read: Any = None,
+        status: int = 404,
+        instead: Callable[[httpx.Request], httpx.Response | None] = lambda _request: None,
+        ahead: timedelta | None = None,
     ) -> None:
         self.requests: list[str] = []
         self.refusals: list[httpx.Response] = []
         self.transport = httpx.MockTransport(self.respond)
+        self.read = read
         self._initiation = initiation
         self._pages = pages
-        self._read = read
         self._status = status
+        self._instead = instead
+        self._ahead = ahead
 
     @property
     def sent(self) -> int:
@@ -198,16 +221,41 @@ class Service:
 
     def respond(self, request: httpx.Request) -> httpx.Response:
         path = request.url.path.removeprefix("/v1")
+        if f"{request.method} {path}" != KEY_CHECK:
+            self.requests.append(f"{request.method} {path}")
+        response = self._instead(request) or self._response(request, path)
+        if self._ahead is not None:
+            response.headers["date"] = format_datetime(datetime.now(UTC) + self._ahead, usegmt=True)
+        return response
+
+    def _response(self, request: httpx.Request, path: str) -> httpx.Response:
         if f"{request.method} {path}" == KEY_CHECK:
             return httpx.Response(200, json=envelope(wallet()))
-        self.requests.append(f"{request.method} {path}")
         if request.method == "POST":
             return self.refusals.pop() if self.refusals else httpx.Response(201, json=envelope(self._initiation))
         if path == "/transactions":
             number = int(request.url.params.get("cursor", "0"))
             more = str(number + 1) if number + 1 < len(self._pages) else None
             return httpx.Response(200, json=envelope(page(self._pages[number], more)))
-        return httpx.Response(200, json=envelope(self._read)) if self._read else httpx.Response(self._status, text="<")
+        return httpx.Response(200, json=envelope(self.read)) if self.read else httpx.Response(self._status, text="<")
+
+
+@dataclass
+class Served(Caller):
+    """A caller of a service in memory, whose events are watched."""
+
+    service: Service
+    seen: Watcher
+
+    @property
+    def requests(self) -> list[str]:
+        return self.service.requests
+
+
+class Serve(Protocol):
+    """Makes a caller of a service in memory, and closes it after the test."""
+
+    def __call__(self, initiation: Any = None, *, options: Mapping[str, Any] = ..., **answers: Any) -> Served: ...
 
 
 class Lanes(RateBudget):

@@ -17,10 +17,9 @@ from durable.kit import (
     ORDERS,
     Call,
     Calls,
-    Service,
+    Serve,
     Shop,
     ago,
-    collect,
     listed,
     long_ago,
     of_both_kinds,
@@ -28,9 +27,7 @@ from durable.kit import (
     pay,
     payout_record,
     release,
-    sweep,
 )
-from events_kit import Watcher
 from journal.constants import ACCEPTED, COLLECTION, NOT_SENT, PHONE, REFUSED, UNKNOWN
 from journal.database_kit import execute, just_before, store_of
 from journal.kit import begin, found, lease_of, put, record, state_of
@@ -38,6 +35,8 @@ from momopay import Journal, JournalState, MomoPayError, OutcomeUnknownError, Po
 from momopay.durable.lookup import search_for
 from momopay.sandbox import Fault
 from polling.kit import Sdk
+
+FULL = "CREATE TRIGGER full BEFORE {} ON momopay_transactions BEGIN SELECT RAISE(ABORT, 'disk full'); END"
 
 # Reading what was accepted.
 
@@ -58,10 +57,7 @@ def test_what_was_paid_is_returned_though_the_journal_cannot_be_written(
     assert shop.entry().clock_offset is not None
     shop.collect("o", phone=CANCELLING)
     shop.later(3600)
-    execute(
-        shop.journal,
-        "CREATE TRIGGER full BEFORE UPDATE ON momopay_transactions BEGIN SELECT RAISE(ABORT, 'disk full'); END",
-    )
+    execute(shop.journal, FULL.format("UPDATE"))
     again = shop.pay()
     assert (again.transaction_id, again.status) == (first.transaction_id, "SUCCESS")
     assert "disk full" in caplog.text
@@ -73,53 +69,57 @@ def test_what_was_paid_is_returned_though_the_journal_cannot_be_written(
 
 @of_both_kinds
 @pytest.mark.parametrize(
-    "mismatch",
-    [{"amount": 77}, {"phone": "254712345679"}, {"accountReference": "s"}, {"type": "X"}, {"transactionId": "t-2"}],
+    ("mismatch", "differing"),
+    [
+        ({"amount": 77}, "amount"),
+        ({"phone": "254712345679"}, "phone"),
+        ({"accountReference": "s"}, "reference"),
+        ({"type": "X"}, "type"),
+        ({"transactionId": "t-2", "amount": 77}, "amount, id"),
+    ],
 )
 def test_a_later_read_of_another_payment_makes_it_unresolved(
-    drive: Drive, journal: Journal, mismatch: dict[str, Any], calls: Calls
+    serve: Serve, journal: Journal, mismatch: dict[str, Any], differing: str, calls: Calls
 ) -> None:
-    service, seen = Service(payout_record(**calls.fields), read=listed(**calls.fields | mismatch)), Watcher()
-    sdk = drive(transport=service.transport, on_event=seen)
-    sdk(calls.once(journal))
-    with pytest.raises(OutcomeUnknownError, match="the service's record of transaction t-1 has another"):
-        sdk(calls.once(journal))
-    assert seen.changes() == ["-> SENDING", "SENDING -> ACCEPTED PENDING", "ACCEPTED -> UNKNOWN"]
-    assert (found(journal).state, found(journal).transactions) == (UNKNOWN, ())
-    assert service.sent == 1
+    shop = serve(payout_record(**calls.fields), read=listed(**calls.fields | mismatch))
+    shop(calls.once(journal))
+    with pytest.raises(OutcomeUnknownError, match=f"record of transaction t-1 has another {differing}. It is not sent"):
+        shop(calls.once(journal))
+    assert shop.seen.changes() == ["-> SENDING", "SENDING -> ACCEPTED PENDING", "ACCEPTED -> UNKNOWN"]
+    assert (shop.state(), shop.entry().transactions, shop.service.sent) == (UNKNOWN, (), 1)
 
 
 @pytest.mark.parametrize(
     ("known", "status", "reads"), [("SUCCESS", "PENDING", 1), ("SUCCESS", "CANCELLED", 1), ("PENDING", "PENDING", 2)]
 )
 def test_a_read_that_is_behind_takes_no_payment_back(
-    drive: Drive, journal: Journal, known: str, status: str, reads: int
+    serve: Serve, journal: Journal, known: str, status: str, reads: int
 ) -> None:
     """Nor is a prompt abandoned whose callback comes while it is read."""
     if known == "SUCCESS":
         put(journal, "r", ACCEPTED, COLLECTION, transaction_id="t-0", status="PENDING")  # the paid one is read first
     put(journal, "r", ACCEPTED, COLLECTION, transaction_id="t-1", status=known)
-    service = Service(read=listed(type="STK", status=status))
 
-    def respond(request: httpx.Request) -> httpx.Response:
+    def pay_it(_request: httpx.Request) -> None:
         execute(journal, "UPDATE momopay_transactions SET status = 'SUCCESS' WHERE transaction_id = 't-1'")
-        return service.respond(request)
 
-    paid = drive(transport=httpx.MockTransport(respond))(collect(journal, phone=PHONE, abandon_after=0))
-    assert (paid.is_paid, service.requests) == (True, ["GET /transactions/t-1"] * reads)
-    caught_up, at_once = Service(read=listed(type="STK", status="SUCCESS")), PollSchedule(first=0)
-    waited = drive(transport=caught_up.transport)(lambda client: client.transactions.wait(paid, schedule=at_once))
+    shop = serve(read=listed(type="STK", status=status), instead=pay_it)
+    paid = shop.collect(phone=PHONE, abandon_after=0)
+    assert (paid.is_paid, shop.requests) == (True, ["GET /transactions/t-1"] * reads)
+    caught_up = serve(read=listed(type="STK", status="SUCCESS"))
+    waited = caught_up(lambda client: client.transactions.wait(paid, schedule=PollSchedule(first=0)))
     assert (waited.status, len(caught_up.requests)) == ("SUCCESS", 1)
 
 
-def test_a_read_adds_nothing_that_another_call_took_away_meanwhile(drive: Drive, journal: Journal) -> None:
+def test_a_read_adds_nothing_that_another_call_took_away_meanwhile(serve: Serve, journal: Journal) -> None:
     put(journal, "r", ACCEPTED, transaction_id="t-1")
-    seen = Watcher()
-    drive(transport=Service(read=listed(status="PROCESSING")).transport, on_event=seen)(pay(journal))
+    shop = serve(read=listed(status="PROCESSING"))
+    shop.pay()
+    shop.service.read = listed(status="SUCCESS")
     with just_before("BEGIN", journal, lambda: store_of(journal).mark_contradicted(found(journal), "t-1")):
-        drive(transport=Service(read=listed(status="SUCCESS")).transport, on_event=seen)(pay(journal))
-    assert seen.changes() == ["ACCEPTED -> ACCEPTED PROCESSING"], "what changed nothing is not reported"
-    assert (found(journal).state, found(journal).transactions) == (UNKNOWN, ())
+        shop.pay()
+    assert shop.seen.changes() == ["ACCEPTED -> ACCEPTED PROCESSING"], "what changed nothing is not reported"
+    assert (shop.state(), shop.entry().transactions) == (UNKNOWN, ())
 
 
 # What was refused, and may have been made after all.
@@ -128,68 +128,69 @@ def test_a_read_adds_nothing_that_another_call_took_away_meanwhile(drive: Drive,
 @of_both_kinds
 @pytest.mark.parametrize("state", [REFUSED, NOT_SENT, UNKNOWN])
 def test_a_near_match_blocks_a_second_attempt_and_is_shown(
-    drive: Drive, journal: Journal, state: JournalState, calls: Calls
+    serve: Serve, journal: Journal, state: JournalState, calls: Calls
 ) -> None:
     """It has the reference, and another amount. tests/models has all that makes a match a near one."""
     put(journal, "r", state, calls.kind)
     fields: dict[str, Any] = {"type": calls.kind.transaction_type.value}
-    service, seen = Service(payout_record(**fields), pages=[[listed(**fields, amount=11)]]), Watcher()
-    sdk = drive(transport=service.transport, on_event=seen)
-    with pytest.raises(OutcomeUnknownError, match="has its reference") as caught:
-        sdk(calls.once(journal, phone=PHONE, **({"abandon_after": 0.001} if calls is ORDERS else {})))
-    assert ([each.transaction_id for each in caught.value.near_matches], caught.value.matches) == (["t-1"], ())
-    assert (found(journal).state, service.sent) == (UNKNOWN, 0)
-    assert [entry.state for entry in sdk(journal.reconcile_all)] == [UNKNOWN]
-    assert seen.changes() == ([] if state is UNKNOWN else [f"{state} -> UNKNOWN"])
+    shop = serve(payout_record(**fields), pages=[[listed(**fields, amount=11)]])
+    problem = f"^{calls.name} of reference 'r' may have been made: a transaction has its reference"
+    with pytest.raises(OutcomeUnknownError, match=problem) as caught:
+        shop(calls.once(journal, phone=PHONE, **({"abandon_after": 0.001} if calls is ORDERS else {})))
+    error = caught.value
+    assert (error.reference, error.amount, error.phone, error.sent_at) == ("r", 10, PHONE, shop.entry().sent_at)
+    assert ([each.transaction_id for each in error.near_matches], error.matches) == (["t-1"], ())
+    assert (shop.state(), shop.service.sent) == (UNKNOWN, 0)
+    assert [entry.state for entry in shop.reconcile_all()] == [UNKNOWN]
+    assert shop.seen.changes() == ([] if state is UNKNOWN else [f"{state} -> UNKNOWN"])
 
 
-def test_a_prompt_that_was_refused_and_made_after_all_is_found_beside_another(drive: Drive, journal: Journal) -> None:
+def test_a_prompt_that_was_refused_and_made_after_all_is_found_beside_another(serve: Serve, journal: Journal) -> None:
     put(journal, "r", ACCEPTED, COLLECTION, transaction_id="t-0", status="CANCELLED")
     put(journal, "r", REFUSED, COLLECTION)
     rows = [listed(transactionId="t-1", type="STK"), listed(transactionId="t-0", status="CANCELLED", type="STK")]
-    assert not drive(transport=Service(pages=[rows]).transport)(collect(journal, phone=PHONE)).is_new
+    assert not serve(pages=[rows]).collect(phone=PHONE).is_new
     assert [each.status for each in found(journal).transactions] == ["CANCELLED", "PENDING"]
 
 
 # Searching for what is unresolved.
 
 
-def test_a_transaction_that_fits_is_not_shared_by_two_references(drive: Drive, journal: Journal) -> None:
+def test_a_transaction_that_fits_is_not_shared_by_two_references(serve: Serve, journal: Journal) -> None:
     put(journal, "another", ACCEPTED, transaction_id="t-1")
     put(journal, "r", UNKNOWN)
-    with pytest.raises(OutcomeUnknownError, match="already that of another reference"):
-        drive(transport=Service(pages=[[listed()]]).transport)(pay(journal))
-    assert state_of(journal) is UNKNOWN
     put(journal, "o", UNKNOWN, COLLECTION)
     rows = [listed("o", transactionId=each, type="STK") for each in ("t-1", "t-2")]
-    with pytest.raises(OutcomeUnknownError, match="already that of another reference"):
-        drive(transport=Service(pages=[rows]).transport)(collect(journal, "o", phone=PHONE))
+    shop = serve(pages=[[listed(), *rows]])
+    for call in (shop.pay, lambda: shop.collect("o", phone=PHONE)):
+        with pytest.raises(OutcomeUnknownError, match="already that of another reference"):
+            call()
+    assert shop.state() is UNKNOWN
 
 
-def test_the_id_of_another_payment_in_a_broken_response_hides_nothing(drive: Drive, journal: Journal) -> None:
+def test_the_id_of_another_payment_in_a_broken_response_hides_nothing(serve: Serve, journal: Journal) -> None:
     put(journal, "s", transaction_id="t-1")
     put(journal, "r", UNKNOWN, seen_id="t-1")
-    service = Service(pages=[[listed(transactionId="t-2")]], read=listed(transactionId="t-1"))
-    assert drive(transport=service.transport)(pay(journal)).transaction_id == "t-2"
+    shop = serve(pages=[[listed(transactionId="t-2")]], read=listed(transactionId="t-1"))
+    assert shop.pay().transaction_id == "t-2"
 
 
-def test_an_id_that_cannot_be_kept_stops_no_other(drive: Drive, journal: Journal) -> None:
+def test_an_id_that_cannot_be_kept_stops_no_other(serve: Serve, journal: Journal) -> None:
     for each in ("r", "s"):
         put(journal, each, UNKNOWN)
-    rows = [listed("s", transactionId="t-2"), listed(transactionId="\0")]
-    sdk = drive(transport=Service(pages=[rows]).transport)
-    assert [entry.state for entry in sdk(journal.reconcile_all)] == [UNKNOWN, ACCEPTED]
+    shop = serve(pages=[[listed("s", transactionId="t-2"), listed(transactionId="\0")]])
+    assert [entry.state for entry in shop.reconcile_all()] == [UNKNOWN, ACCEPTED]
     with pytest.raises(OutcomeUnknownError):
-        sdk(pay(journal))
+        shop.pay()
 
 
-def test_several_that_fit_a_payout_are_shown_to_a_person(drive: Drive, journal: Journal) -> None:
+def test_several_that_fit_a_payout_are_shown_to_a_person(serve: Serve, journal: Journal) -> None:
     put(journal, "r", UNKNOWN)
-    sdk = drive(transport=Service(pages=[[listed(transactionId="t-1"), listed(transactionId="t-2")]]).transport)
+    shop = serve(pages=[[listed(transactionId="t-1"), listed(transactionId="t-2")]])
     with pytest.raises(OutcomeUnknownError, match="2 transactions fit") as caught:
-        sdk(pay(journal))
+        shop.pay()
     assert [each.transaction_id for each in caught.value.matches] == ["t-1", "t-2"]
-    assert [entry.state for entry in sdk(journal.reconcile_all)] == [UNKNOWN]
+    assert [entry.state for entry in shop.reconcile_all()] == [UNKNOWN]
 
 
 @pytest.mark.parametrize(
@@ -197,82 +198,79 @@ def test_several_that_fit_a_payout_are_shown_to_a_person(drive: Drive, journal: 
     [("PENDING", "SUCCESS", "a"), ("CANCELLED", "PENDING", "a"), ("PENDING", "CANCELLED", "b")],
 )
 def test_all_prompts_that_a_search_shows_are_kept(
-    drive: Drive, journal: Journal, newest: str, other: str, returned: str
+    serve: Serve, journal: Journal, newest: str, other: str, returned: str
 ) -> None:
     """A paid one is returned, else an open one."""
     put(journal, "r", UNKNOWN, COLLECTION)
     rows = [listed(transactionId=each, status=status, type="STK") for each, status in (("b", newest), ("a", other))]
-    service, seen = Service(pages=[rows]), Watcher()
-    one = drive(transport=service.transport, on_event=seen)(collect(journal, phone=PHONE))
+    shop = serve(pages=[rows])
+    one = shop.collect(phone=PHONE)
     assert (one.transaction_id, one.status, one.is_new) == (returned, other if returned == "a" else newest, False)
-    assert {each.transaction_id: each.status for each in found(journal).transactions} == {"a": other, "b": newest}
-    assert (service.requests, found(journal).paid_twice) == (["GET /transactions"], False)
-    assert seen.changes() == [f"UNKNOWN -> ACCEPTED {each}" for each in (other, newest)]
+    assert {each.transaction_id: each.status for each in shop.entry().transactions} == {"a": other, "b": newest}
+    assert (shop.requests, shop.entry().paid_twice) == (["GET /transactions"], False)
+    assert shop.seen.changes() == [f"UNKNOWN -> ACCEPTED {each}" for each in (other, newest)]
 
 
 @pytest.mark.parametrize("is_open", [True, False])
 def test_what_a_search_shows_is_returned_though_the_journal_cannot_be_written(
-    drive: Drive, journal: Journal, is_open: bool
+    serve: Serve, journal: Journal, is_open: bool
 ) -> None:
     """What frees an order for another prompt is not."""
     put(journal, "r", UNKNOWN, COLLECTION)
-    full = "CREATE TRIGGER full BEFORE INSERT ON momopay_transactions BEGIN SELECT RAISE(ABORT, 'disk full'); END"
-    execute(journal, full)
+    execute(journal, FULL.format("INSERT"))
     rows = [listed(transactionId="b", status="CANCELLED", type="STK"), listed(type="STK")][: 1 + is_open]
-    service = Service(pages=[rows])
+    shop = serve(pages=[rows])
     with nullcontext() if is_open else pytest.raises(momopay.JournalError):
-        assert drive(transport=service.transport)(collect(journal, phone=PHONE)).transaction_id == "t-1"
-    assert service.requests == ["GET /transactions"]
+        assert shop.collect(phone=PHONE).transaction_id == "t-1"
+    assert shop.requests == ["GET /transactions"]
 
 
-def test_an_unresolved_prompt_that_is_found_cancelled_is_followed_by_another(drive: Drive, journal: Journal) -> None:
+def test_an_unresolved_prompt_that_is_found_cancelled_is_followed_by_another(serve: Serve, journal: Journal) -> None:
     put(journal, "r", UNKNOWN, COLLECTION)
-    service = Service(payout_record(transactionId="t-2", type="STK"), pages=[[listed(status="CANCELLED", type="STK")]])
-    assert drive(transport=service.transport)(collect(journal, phone=PHONE)).transaction_id == "t-2"
+    cancelled = [listed(status="CANCELLED", type="STK")]
+    assert serve(payout_record(transactionId="t-2", type="STK"), pages=[cancelled]).collect(phone=PHONE).is_new
     assert [each.status for each in found(journal).transactions] == ["CANCELLED", "PENDING"]
 
 
-def test_prompts_that_are_known_are_no_matches(drive: Drive, journal: Journal) -> None:
+def test_prompts_that_are_known_are_no_matches(serve: Serve, journal: Journal) -> None:
     put(journal, "r", ACCEPTED, COLLECTION, transaction_id="t-1", status="CANCELLED")
     put(journal, "r", UNKNOWN, COLLECTION)
-    service, seen = Service(pages=[[listed(status="CANCELLED", type="STK")]]), Watcher()
+    shop = serve(pages=[[listed(status="CANCELLED", type="STK")]])
     with pytest.raises(OutcomeUnknownError, match="does not show it") as caught:
-        drive(transport=service.transport, on_event=seen)(collect(journal, phone=PHONE))
-    assert caught.value.sent_at == found(journal).sent_at > found(journal).created_at, "of the latest attempt"
-    assert (state_of(journal), seen.changes()) == (UNKNOWN, [])
+        shop.collect(phone=PHONE)
+    assert caught.value.sent_at == shop.entry().sent_at > shop.entry().created_at, "of the latest attempt"
+    assert (shop.state(), shop.seen.changes()) == (UNKNOWN, [])
 
 
 @pytest.mark.parametrize("state", [UNKNOWN, REFUSED])
-def test_a_search_shows_that_an_earlier_prompt_was_paid(drive: Drive, journal: Journal, state: JournalState) -> None:
+def test_a_search_shows_that_an_earlier_prompt_was_paid(serve: Serve, journal: Journal, state: JournalState) -> None:
     put(journal, "r", ACCEPTED, COLLECTION, transaction_id="t-1", status="CANCELLED")
     put(journal, "r", state, COLLECTION)
     late = listed(status="SUCCESS", type="STK")
-    service = Service(pages=[[late]], read=late)
-    seen = Watcher()
-    paid = drive(transport=service.transport, on_event=seen)(collect(journal, phone=PHONE))
+    shop = serve(pages=[[late]], read=late)
+    paid = shop.collect(phone=PHONE)
     assert (paid.transaction_id, paid.is_paid) == ("t-1", True)
-    assert service.requests == ["GET /transactions", "GET /transactions/t-1"]
-    assert seen.changes()[0] == f"{state.value} -> {state.value} SUCCESS"
+    assert shop.requests == ["GET /transactions", "GET /transactions/t-1"]
+    assert shop.seen.changes()[0] == f"{state.value} -> {state.value} SUCCESS"
 
 
-def test_a_search_that_fails_leaves_it_unknown(drive: Drive, journal: Journal) -> None:
+def test_a_search_that_fails_leaves_it_unknown(serve: Serve, journal: Journal) -> None:
     put(journal, "r", UNKNOWN)
-    service = Service()
 
-    def fail(request: httpx.Request) -> httpx.Response:
-        is_search = request.url.path.endswith("/transactions")
-        return httpx.Response(400, text="<html>") if is_search else service.respond(request)
+    def fail(request: httpx.Request) -> httpx.Response | None:
+        return httpx.Response(400, text="<html>") if request.url.path.endswith("/transactions") else None
 
-    sdk = drive(transport=httpx.MockTransport(fail))
+    shop = serve(instead=fail)
     with pytest.raises(OutcomeUnknownError, match="search failed") as caught:
-        sdk(pay(journal))
+        shop.pay()
     assert isinstance(caught.value.__cause__, momopay.ProtocolError)
+    assert ".." not in str(caught.value)
     with pytest.raises(momopay.ProtocolError):
-        sdk(journal.reconcile_all)
+        shop.reconcile_all()
     long_ago(journal)
     with pytest.raises(MomoPayError):
-        sdk(release(journal))
-    assert state_of(journal) is UNKNOWN
+        shop.release()
+    assert shop.state() is UNKNOWN
 
 
 # The id of a broken response.
@@ -284,50 +282,44 @@ BROKEN = {"transactionId": "queued", "amount": "?"}  # it may be another payment
     "other", [{}, {"accountReference": "another"}, {"amount": 11}, {"phone": "254712345679"}, {"type": "STK"}]
 )
 def test_the_id_of_a_broken_response_spares_a_search_if_it_is_that_of_the_payment(
-    drive: Drive, journal: Journal, other: dict[str, Any]
+    serve: Serve, other: dict[str, Any]
 ) -> None:
-    service = Service(BROKEN, read=listed(transactionId="queued") | other, pages=[[listed()]])
-    sdk = drive(transport=service.transport)
+    shop = serve(BROKEN, read=listed(transactionId="queued") | other, pages=[[listed()]])
     with pytest.raises(OutcomeUnknownError) as caught:
-        sdk(pay(journal))
-    assert caught.value.transaction_id == found(journal).transaction_id == "queued"
-    again = sdk(pay(journal))
-    assert again.transaction_id == found(journal).transaction_id == ("t-1" if other else "queued")
-    assert (again.is_new, state_of(journal)) == (False, ACCEPTED)
-    assert service.requests == ["POST /b2c/payouts", "GET /transactions/queued"] + ["GET /transactions"] * bool(other)
+        shop.pay()
+    assert caught.value.transaction_id == shop.entry().transaction_id == "queued"
+    again = shop.pay()
+    assert again.transaction_id == shop.entry().transaction_id == ("t-1" if other else "queued")
+    assert (again.is_new, shop.state()) == (False, ACCEPTED)
+    assert shop.requests == ["POST /b2c/payouts", "GET /transactions/queued"] + ["GET /transactions"] * bool(other)
 
 
 @pytest.mark.usefixtures("no_backoff")
 @pytest.mark.parametrize("broken", [BROKEN, payout_record(transactionId=" "), payout_record(transactionId="")])
 @pytest.mark.parametrize("status", [404, 500])
-def test_an_id_that_cannot_be_read_leaves_the_decision_to_the_list(
-    drive: Drive, journal: Journal, status: int, broken: Any
-) -> None:
-    service = Service(broken, status=status, pages=[[listed()]])
-    sdk = drive(transport=service.transport)
+def test_an_id_that_cannot_be_read_leaves_the_decision_to_the_list(serve: Serve, status: int, broken: Any) -> None:
+    shop = serve(broken, status=status, pages=[[listed()]])
     with pytest.raises(OutcomeUnknownError):
-        sdk(pay(journal))
-    assert sdk(pay(journal)).transaction_id == "t-1"
-    assert (found(journal).state, service.sent) == (ACCEPTED, 1)
+        shop.pay()
+    assert shop.pay().transaction_id == "t-1"
+    assert (shop.state(), shop.service.sent) == (ACCEPTED, 1)
 
 
 @pytest.mark.usefixtures("no_backoff")
 @pytest.mark.parametrize("first", ["release", "searched elsewhere", "outage"])
-def test_the_id_of_a_broken_response_is_read_where_the_list_lags(drive: Drive, journal: Journal, first: str) -> None:
+def test_the_id_of_a_broken_response_is_read_where_the_list_lags(serve: Serve, journal: Journal, first: str) -> None:
     """Before a person releases the payout, and before it is sent again."""
-    read = None if first == "outage" else listed(transactionId="queued")
-    service = Service(BROKEN, read=read, status=500)
-    sdk = drive(transport=service.transport)
+    shop = serve(BROKEN, read=None if first == "outage" else listed(transactionId="queued"), status=500)
     with pytest.raises(OutcomeUnknownError):
-        sdk(pay(journal))
+        shop.pay()
     long_ago(journal)
     if first == "searched elsewhere":
-        sdk(release(journal, searched_elsewhere=True))
+        shop.release(searched_elsewhere=True)
     else:
         with pytest.raises(MomoPayError, match=r"500|was accepted as transaction queued"):
-            sdk(release(journal))
-    assert first == "outage" or not sdk(pay(journal)).is_new
-    assert (state_of(journal), service.sent) == (UNKNOWN if first == "outage" else ACCEPTED, 1)
+            shop.release()
+    assert first == "outage" or not shop.pay().is_new
+    assert (shop.state(), shop.service.sent) == (UNKNOWN if first == "outage" else ACCEPTED, 1)
 
 
 def test_an_id_that_the_service_does_not_know_is_no_reason_to_refuse_a_release(shop: Shop) -> None:
@@ -338,29 +330,29 @@ def test_an_id_that_the_service_does_not_know_is_no_reason_to_refuse_a_release(s
 
 @over_both_clients
 def test_all_that_is_unresolved_is_searched_for_in_one_walk(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
-    for call, path in ((pay(shop.journal, "a"), "/b2c/payouts"), (collect(shop.journal, "b"), "/payments/stk")):
+    for call, path in ((shop.pay, "/b2c/payouts"), (shop.collect, "/payments/stk")):
         shop.sandbox.fail_next("POST", path, Fault.error_after_commit)
         with pytest.raises(OutcomeUnknownError):
-            shop(call)
+            call(path)
     put(shop.journal, "never sent", UNKNOWN)
     before = len(shop.sandbox.requests)
     with caplog.at_level(logging.INFO):
         entries = shop.reconcile_all()
     assert len(shop.sandbox.requests) == before + 1
     assert "'never sent' stays unknown" in caplog.text
-    states = {"a": ACCEPTED, "b": ACCEPTED, "never sent": UNKNOWN}
+    states = {"/b2c/payouts": ACCEPTED, "/payments/stk": ACCEPTED, "never sent": UNKNOWN}
     assert {entry.reference: entry.state for entry in entries} == states
     assert [entry.reference for entry in shop.journal.unresolved()] == ["never sent"]
 
 
-def test_where_nothing_is_unresolved_nothing_is_searched(drive: Drive, journal: Journal) -> None:
+def test_where_nothing_is_unresolved_nothing_is_searched(serve: Serve, journal: Journal) -> None:
     put(journal, "accepted", ACCEPTED)
-    service = Service()
+    shop = serve()
     with lease_of(journal) as lease:
         begin(journal, lease, "being sent")
-        assert drive(transport=service.transport)(journal.reconcile_all) == []
+        assert shop.reconcile_all() == []
         record(journal, lease, REFUSED, "being sent")
-    assert service.requests == []
+    assert shop.requests == []
 
 
 # A person releases what is unresolved: only what the whole list does not show becomes free.
@@ -375,18 +367,19 @@ def unresolved(journal: Journal) -> Journal:
 
 @over_both_clients
 def test_what_the_list_does_not_show_is_released_and_may_be_sent(
-    drive: Drive, unresolved: Journal, caplog: pytest.LogCaptureFixture
+    serve: Serve, unresolved: Journal, caplog: pytest.LogCaptureFixture
 ) -> None:
-    service, seen = Service(payout_record(), pages=[[listed("another")], [listed("a third")]]), Watcher()
-    sdk = drive(transport=service.transport, on_event=seen)
-    entry = sdk(release(unresolved))
-    assert seen.changes() == ["UNKNOWN -> NOT_SENT"]
+    shop = serve(payout_record(), pages=[[listed("another")], [listed("a third")]], ahead=timedelta(hours=2))
+    entry = shop.release()
+    assert shop.seen.changes() == ["UNKNOWN -> NOT_SENT"]
     assert (entry.state, entry.released_by) == (NOT_SENT, "Njeri")
     assert entry.released_at is not None
-    assert entry == found(unresolved)
+    assert entry == shop.entry()
+    released = unresolved.history("r")[-1]
+    assert released.service_time - released.at > timedelta(hours=1)
     assert "was released by Njeri" in caplog.text
-    assert service.requests == ["GET /transactions"] * 2
-    assert sdk(pay(unresolved)).is_new
+    assert shop.requests == ["GET /transactions"] * 2
+    assert shop.pay().is_new
 
 
 @over_both_clients
@@ -413,59 +406,70 @@ def test_a_search_of_a_long_list_says_how_to_give_it_more_time(client_kind: str,
     sdk.close()
 
 
-def test_a_near_match_anywhere_in_the_list_refuses_a_release(drive: Drive, unresolved: Journal) -> None:
+@pytest.mark.usefixtures("unresolved")
+def test_a_near_match_anywhere_in_the_list_refuses_a_release(serve: Serve) -> None:
     old = [listed("another", age=timedelta(days=400))]
-    service = Service(pages=[[listed("another")], old, [listed(createdAt="2026-01-01T00:00:00")]])
-    sdk = drive(transport=service.transport)
+    shop = serve(pages=[[listed("another")], old, [listed(createdAt="2026-01-01T00:00:00")]])
     with pytest.raises(OutcomeUnknownError) as caught:
-        sdk(release(unresolved))
+        shop.release()
     assert [each.transaction_id for each in caught.value.near_matches] == ["t-1"]
-    assert state_of(unresolved) is UNKNOWN
-    assert sdk(release(unresolved, searched_elsewhere=True)).state is NOT_SENT
+    assert shop.state() is UNKNOWN
+    assert shop.release(searched_elsewhere=True).state is NOT_SENT
 
 
-def test_a_payout_that_the_list_shows_is_accepted_and_not_released(drive: Drive, unresolved: Journal) -> None:
-    service = Service(pages=[[listed(transactionId="t-9")]], read=listed(transactionId="t-9"))
-    sdk = drive(transport=service.transport)
-    with pytest.raises(RequestValidationError, match="was accepted as transaction t-9"):
-        sdk(release(unresolved))
-    assert state_of(unresolved) is ACCEPTED
-    assert sdk(pay(unresolved)).transaction_id == "t-9"
-    assert service.sent == 0
+@pytest.mark.usefixtures("unresolved")
+def test_a_payout_that_the_list_shows_is_accepted_and_not_released(serve: Serve) -> None:
+    shop = serve(pages=[[listed(transactionId="t-9")]], read=listed(transactionId="t-9"))
+    with pytest.raises(RequestValidationError, match=r"^reference: was accepted as transaction t-9"):
+        shop.release()
+    assert shop.state() is ACCEPTED
+    assert (shop.pay().transaction_id, shop.service.sent) == ("t-9", 0)
 
 
 @pytest.mark.parametrize(
-    ("state", "refused"), [(ACCEPTED, "was accepted"), (None, "not in the journal"), (REFUSED, None), (NOT_SENT, None)]
+    ("state", "refused"), [(ACCEPTED, "was accepted"), (None, "is not in"), (REFUSED, None), (NOT_SENT, None)]
 )
 def test_what_is_accepted_or_absent_is_not_released_and_what_is_free_need_not_be(
-    drive: Drive, journal: Journal, state: JournalState | None, refused: str | None
+    serve: Serve, journal: Journal, state: JournalState | None, refused: str | None
 ) -> None:
     entry = None if state is None else put(journal, "r", state)
-    service = Service()
-    sdk = drive(transport=service.transport)
+    shop = serve()
     if refused is None:
-        assert sdk(release(journal)) == entry
+        assert shop.release() == entry
     else:
-        with pytest.raises(RequestValidationError, match=refused):
-            sdk(release(journal))
-    assert service.requests == []
+        with pytest.raises(RequestValidationError, match=f"^reference: {refused}"):
+            shop.release()
+    assert shop.requests == []
 
 
-def test_an_order_and_a_payout_with_one_reference_need_a_kind(drive: Drive, unresolved: Journal) -> None:
+@pytest.mark.parametrize(("state", "problem"), [(UNKNOWN, "was changed meanwhile"), (ACCEPTED, "was accepted")])
+def test_what_changed_meanwhile_is_not_released(
+    serve: Serve, unresolved: Journal, state: JournalState, problem: str
+) -> None:
+    change = f"UPDATE momopay_payments SET revision = revision + 1, state = '{state}'"
+    with (
+        just_before("BEGIN", unresolved, lambda: execute(unresolved, change)),
+        pytest.raises(RequestValidationError, match=f"^reference: {problem}"),
+    ):
+        serve().release()
+
+
+def test_an_order_and_a_payout_with_one_reference_need_a_kind(serve: Serve, unresolved: Journal) -> None:
     put(unresolved, "r", UNKNOWN, COLLECTION)
     long_ago(unresolved)
-    sdk = drive(transport=Service(payout_record(type="STK")).transport)
+    shop = serve(payout_record(type="STK"))
     with pytest.raises(ValueError, match="COLLECTION"):
-        sdk(release(unresolved))
-    assert sdk(release(unresolved, kind=COLLECTION)).kind is COLLECTION
+        shop.release()
+    assert shop.release(kind=COLLECTION).kind is COLLECTION
     assert [entry.kind for entry in unresolved.unresolved()] == ["PAYOUT"]
-    assert sdk(collect(unresolved, phone=PHONE)).is_new
+    assert shop.collect(phone=PHONE).is_new
 
 
+@pytest.mark.usefixtures("unresolved")
 @pytest.mark.parametrize("by", ["", " ", None, 7])
-def test_somebody_decides(drive: Drive, unresolved: Journal, by: Any) -> None:
-    with pytest.raises(RequestValidationError, match="by: must be"):
-        drive(transport=Service().transport)(release(unresolved, by=by))
+def test_somebody_decides(serve: Serve, by: Any) -> None:
+    with pytest.raises(RequestValidationError, match=r"^by: must be"):
+        serve().release(by=by)
 
 
 # How far back a payment is searched for, and until when.
@@ -484,35 +488,30 @@ def test_a_payment_is_searched_for_since_it_was_sent_by_the_services_clock(
 
 @pytest.mark.parametrize("attempts", [1, 0])
 def test_what_may_have_been_sent_at_any_time_is_sent_again_only_after_the_whole_list(
-    drive: Drive, journal: Journal, attempts: int
+    serve: Serve, journal: Journal, attempts: int
 ) -> None:
     """Nothing is known of the clock that wrote when it was sent."""
     put(journal, "r", REFUSED)
     execute(journal, f"UPDATE momopay_payments SET attempts = {attempts}")
     pages = [[listed("another", age=timedelta(days=days))] for days in (0, 3, 9)] + [[listed(age=timedelta(days=9))]]
-    service = Service(payout_record(reference="r", transactionId="t-2"), pages=pages)
-    sdk = drive(transport=service.transport)
-    if attempts:
-        with pytest.raises(OutcomeUnknownError, match="has its reference"):
-            sdk(pay(journal))
-    else:  # nothing was ever sent, so nothing can be in the list
-        sdk(pay(journal))
-    assert (service.requests.count("GET /transactions"), service.sent) == ((4, 0) if attempts else (2, 1))
+    shop = serve(payout_record(reference="r", transactionId="t-2"), pages=pages)
+    # Where nothing was ever sent, nothing can be in the list.
+    with pytest.raises(OutcomeUnknownError, match="has its reference") if attempts else nullcontext():
+        shop.pay()
+    assert (shop.requests.count("GET /transactions"), shop.service.sent) == ((4, 0) if attempts else (2, 1))
 
 
 @pytest.mark.parametrize("earlier", ["created_at", "sent_at"])  # the latter if a clock was set back
-def test_an_order_is_searched_for_since_its_first_attempt(drive: Drive, journal: Journal, earlier: str) -> None:
+def test_an_order_is_searched_for_since_its_first_attempt(serve: Serve, journal: Journal, earlier: str) -> None:
     """Two attempts, hours apart, were refused; the first became a prompt even so, and is beyond the second's page."""
     for _ in range(2):
-        put(journal, "r", REFUSED, momopay.EntryKind.COLLECTION)
+        put(journal, "r", REFUSED, COLLECTION)
     first = timedelta(hours=5)
     execute(journal, f"UPDATE momopay_payments SET {earlier} = '{ago(first)}', clock_offset = 0")
     pages = [[listed("another", age=timedelta(hours=hours))] for hours in (0, 1, 4)]
     pages.append([listed(type="STK", age=first, transactionId="first")])
-    service = Service(payout_record(type="STK", transactionId="second"), pages=pages)
-    made = drive(transport=service.transport)(collect(journal, phone=PHONE))
-    assert made.transaction_id == "first", service.requests
-    assert service.sent == 0
+    shop = serve(payout_record(type="STK", transactionId="second"), pages=pages)
+    assert (shop.collect(phone=PHONE).transaction_id, shop.service.sent) == ("first", 0)
 
 
 # Items of the list that cannot be read.
@@ -527,24 +526,23 @@ READABLE: list[dict[str, Any]] = [{"accountReference": "another"}, {"transaction
     "item", [{}, {"transactionId": None}, {"accountReference": None}, {"createdAt": None}, {"status": None}, *READABLE]
 )
 def test_an_unread_item_that_may_be_the_payment_blocks_it(
-    drive: Drive, journal: Journal, state: JournalState, item: dict[str, Any]
+    serve: Serve, journal: Journal, state: JournalState, item: dict[str, Any]
 ) -> None:
     put(journal, "r", state)
     put(journal, "known", ACCEPTED, transaction_id="t-known")
     long_ago(journal)
     bad = listed(transactionId="t-9", phone=None) | item
-    service = Service(payout_record(transactionId="t-new", reference="r"), pages=[[listed("another"), bad]])
-    sdk = drive(transport=service.transport)
+    shop = serve(payout_record(transactionId="t-new", reference="r"), pages=[[listed("another"), bad]])
     is_another = item in READABLE
     with nullcontext() if is_another and state is REFUSED else pytest.raises(OutcomeUnknownError) as caught:
-        assert sdk(pay(journal)).is_new
-    assert service.sent == int(is_another and state is REFUSED)
+        assert shop.pay().is_new
+    assert shop.service.sent == int(is_another and state is REFUSED)
     if caught is not None:
         raw = [getattr(each, "raw", None) for each in caught.value.near_matches]
         assert raw == ([] if is_another else [bad])
     if state is UNKNOWN:
         with nullcontext() if is_another else pytest.raises(OutcomeUnknownError):
-            sdk(release(journal))
+            shop.release()
 
 
 @pytest.mark.parametrize(
@@ -552,25 +550,21 @@ def test_an_unread_item_that_may_be_the_payment_blocks_it(
 )
 @pytest.mark.parametrize("how", ["pay_once", "sweep", "find"])
 def test_an_unread_item_with_an_id_is_read_by_it(
-    drive: Drive, journal: Journal, how: str, changes: dict[str, Any], found_state: JournalState
+    serve: Serve, journal: Journal, how: str, changes: dict[str, Any], found_state: JournalState
 ) -> None:
     put(journal, "r", UNKNOWN)
-    bad, read = listed(transactionId="t-9", phone=None), listed(transactionId="t-9", **changes)
-    service = Service(pages=[[bad]], read=read)
-    sdk = drive(transport=service.transport)
+    shop = serve(pages=[[listed(transactionId="t-9", phone=None)]], read=listed(transactionId="t-9", **changes))
     if how == "find":
-        found_by_it = sdk(
-            lambda client: client.transactions.find(reference="r", since=LONG_AGO, amount=10, phone=PHONE)
-        )
+        search = {"reference": "r", "since": LONG_AGO, "amount": 10, "phone": PHONE}
+        found_by_it = shop(lambda client: client.transactions.find(**search))
         assert [each.transaction_id for each in found_by_it] == ["t-9"] * (found_state is ACCEPTED)
     elif how == "sweep":
-        assert sdk(sweep(journal)).unread == 1
-        assert state_of(journal) is found_state
+        assert (shop.sweep().unread, shop.state()) == (1, found_state)
     else:
         with nullcontext() if found_state is ACCEPTED else pytest.raises(OutcomeUnknownError):
-            assert sdk(pay(journal)).transaction_id == "t-9"
-        assert state_of(journal) is found_state
-    assert service.requests.count("GET /transactions/t-9") == 1
+            assert shop.pay().transaction_id == "t-9"
+        assert shop.state() is found_state
+    assert shop.requests.count("GET /transactions/t-9") == 1
 
 
 # Receipts that reads and the list show.
@@ -578,22 +572,22 @@ def test_an_unread_item_with_an_id_is_read_by_it(
 
 @over_both_clients
 @pytest.mark.parametrize("how", ["read", "read again", "sweep", "settle", "reconcile"])
-def test_a_receipt_that_the_service_shows_is_kept(drive: Drive, journal: Journal, how: str) -> None:
+def test_a_receipt_that_the_service_shows_is_kept(serve: Serve, journal: Journal, how: str) -> None:
     status = "SUCCESS" if how == "read again" else None
     put(journal, "r", ACCEPTED, transaction_id="t-1", status=status)
     put(journal, "other", ACCEPTED, transaction_id="t-2")
-    shown = listed(status="SUCCESS", acmeReceipt="QK12")
-    sdk = drive(transport=Service(pages=[[shown]], read=shown).transport)
+    record = listed(status="SUCCESS", acmeReceipt="QK12")
+    shop = serve(pages=[[record]], read=record)
     if how == "settle":
-        journal.settle(sdk(lambda client: client.transactions.get("t-1")))
+        journal.settle(shop(lambda client: client.transactions.get("t-1")))
     elif how == "sweep":
-        sdk(sweep(journal))
+        shop.sweep()
     elif how == "reconcile":
         day = datetime.now(UTC).date()
-        sdk(lambda client: client.transactions.reconcile(day=day, utc=True, journal=journal))
+        shop(lambda client: client.transactions.reconcile(day=day, utc=True, journal=journal))
     else:
-        assert sdk(pay(journal)).receipt == "QK12"
+        assert shop.pay().receipt == "QK12"
     entry = journal.by_receipt("QK12")
     assert entry is not None
     assert (entry.reference, entry.receipt, entry.status) == ("r", "QK12", "SUCCESS")
-    assert sdk(pay(journal)).receipt == "QK12"
+    assert shop.pay().receipt == "QK12"

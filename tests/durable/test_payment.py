@@ -51,7 +51,7 @@ def test_a_payment_in_the_journal_is_that_of_the_transaction_that_counts() -> No
     assert known is not None
     assert (known.transaction_id, known.status, known.is_new, known.transaction) == ("t-1", "SUCCESS", False, None)
     assert (known.kind, known.type, known.reference) == (EntryKind.COLLECTION, "STK", "o")
-    assert payment_in(entry_of(state=UNKNOWN)) is None
+    assert payment_in(entry_of(state=UNKNOWN)) is payment_in(entry_of("PENDING", state=UNKNOWN)) is None
     assert getattr(payment_in(entry_of(None)), "status", None) == "PENDING"
 
 
@@ -66,6 +66,7 @@ def test_what_only_the_journal_knows_is_added_to_a_record() -> None:
         assert (made.is_paid, made.fee, made.receipt) == (True, Decimal(7), "SLK7")
         assert made.result_code == "0"
     assert payment_of(entry, payout("o", transactionId="t-0", transactionFee=5)).fee == 5
+    assert payment_of(entry, payout("o", phone=None)).phone == PHONE
 
 
 @over_both_clients
@@ -117,7 +118,7 @@ def test_what_they_take_and_return_pickles_and_masks_phones() -> None:
         assert "12345678" not in shown
         assert "678" in shown
     assert "SAL-1" in repr(ITEM)
-    assert "state='UNKNOWN'" in repr(outcome)
+    assert "reference='SAL-1', state='UNKNOWN'" in repr(outcome)
     for value in (ITEM, outcome, payment()):
         assert pickle.loads(pickle.dumps(value)) == value
 

@@ -41,4 +41,4 @@ def shop(
     between: Between,
 ) -> FragileShop:
     sdk = drive(api_key=key, base_url=sandbox.base_url, transport=between, deadline=3.0)
-    return FragileShop(sandbox, key, account, journal, sdk, database_clock, between)
+    return FragileShop(journal, sdk, sandbox, key, account, database_clock, between)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from decimal import Decimal
-from functools import partial
 from typing import TYPE_CHECKING
 
 from momopay._core.operation import run_sync
@@ -59,7 +58,10 @@ async def _plan(
     session: Session[BackendT], journal: Journal, of: str, amount: int | Decimal | None, name: str, *, is_default: bool
 ) -> RefundPlan:
     access = await check_account(session, journal, of)
-    read = partial(access.run, access.store.refundable, of, name)
+
+    async def read() -> Refundable:
+        return await access.run(access.store.refundable, of, name)
+
     refundable = await read()
     if not refundable.paid:
         # Its callback may have been lost.
