@@ -190,8 +190,8 @@ def ago(age: timedelta) -> str:
 class Service:
     """A service in memory. It responds as a test says to an initiation, a read and the list's pages.
 
-    `instead` is asked before each response, and may return another one. The responses have dates if the service's
-    clock is so much `ahead`.
+    `instead` is asked before each response, and `on_post` before that to a payment; they may return another one. The
+    responses have dates if the service's clock is so much `ahead`.
     """
 
     def __init__(
@@ -202,6 +202,7 @@ class Service:
         read: Any = None,
         status: int = 404,
         instead: Callable[[httpx.Request], httpx.Response | None] = lambda _request: None,
+        on_post: Callable[[], httpx.Response | None] = lambda: None,
         ahead: timedelta | None = None,
     ) -> None:
         self.requests: list[str] = []
@@ -212,6 +213,7 @@ class Service:
         self._pages = pages
         self._status = status
         self._instead = instead
+        self._on_post = on_post
         self._ahead = ahead
 
     @property
@@ -232,7 +234,7 @@ class Service:
         if f"{request.method} {path}" == KEY_CHECK:
             return httpx.Response(200, json=envelope(wallet()))
         if request.method == "POST":
-            return self.refusals.pop() if self.refusals else httpx.Response(201, json=envelope(self._initiation))
+            return self._on_post() or httpx.Response(201, json=envelope(self._initiation))
         if path == "/transactions":
             number = int(request.url.params.get("cursor", "0"))
             more = str(number + 1) if number + 1 < len(self._pages) else None

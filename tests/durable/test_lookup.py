@@ -20,6 +20,7 @@ from durable.kit import (
     Serve,
     Shop,
     ago,
+    collect,
     listed,
     long_ago,
     of_both_kinds,
@@ -137,7 +138,7 @@ def test_a_near_match_blocks_a_second_attempt_and_is_shown(
     problem = f"^{calls.name} of reference 'r' may have been made: a transaction has its reference"
     with pytest.raises(OutcomeUnknownError, match=problem) as caught:
         shop(calls.once(journal, phone=PHONE, **({"abandon_after": 0.001} if calls is ORDERS else {})))
-    error = caught.value
+    error: Any = caught.value
     assert (error.reference, error.amount, error.phone, error.sent_at) == ("r", 10, PHONE, shop.entry().sent_at)
     assert ([each.transaction_id for each in error.near_matches], error.matches) == (["t-1"], ())
     assert (shop.state(), shop.service.sent) == (UNKNOWN, 0)
@@ -162,9 +163,9 @@ def test_a_transaction_that_fits_is_not_shared_by_two_references(serve: Serve, j
     put(journal, "o", UNKNOWN, COLLECTION)
     rows = [listed("o", transactionId=each, type="STK") for each in ("t-1", "t-2")]
     shop = serve(pages=[[listed(), *rows]])
-    for call in (shop.pay, lambda: shop.collect("o", phone=PHONE)):
+    for call in (pay(journal), collect(journal, "o", phone=PHONE)):
         with pytest.raises(OutcomeUnknownError, match="already that of another reference"):
-            call()
+            shop(call)
     assert shop.state() is UNKNOWN
 
 
@@ -375,7 +376,7 @@ def test_what_the_list_does_not_show_is_released_and_may_be_sent(
     assert (entry.state, entry.released_by) == (NOT_SENT, "Njeri")
     assert entry.released_at is not None
     assert entry == shop.entry()
-    released = unresolved.history("r")[-1]
+    released: Any = unresolved.history("r")[-1]
     assert released.service_time - released.at > timedelta(hours=1)
     assert "was released by Njeri" in caplog.text
     assert shop.requests == ["GET /transactions"] * 2

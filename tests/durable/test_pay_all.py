@@ -15,7 +15,7 @@ import pytest
 import momopay
 from bodies import envelope, page, refusal, wallet
 from drivers import LOOPBACK, Drive, session_of
-from durable.kit import KEY_CHECK, PAYOUTS, Lanes, Service, Shop, over_both_clients, payout_record, requests
+from durable.kit import KEY_CHECK, PAYOUTS, Lanes, Serve, Shop, over_both_clients, payout_record, requests
 from events_kit import Watcher
 from journal.constants import ACCEPTED, NOT_SENT, PHONE, REFUSED, UNKNOWN
 from journal.database_kit import execute, just_before
@@ -26,7 +26,6 @@ from momopay.durable.pay_all import find_similar
 from momopay.models.requests import PayoutRequest
 from momopay.sandbox import Fault, Sandbox
 from momopay.types import Lane, PayoutOutcome
-from test_redaction import shown
 from virtual import virtual_client
 
 PAY = "/b2c/payouts"
@@ -135,13 +134,11 @@ def test_what_every_payout_would_meet_stops_the_run(shop: Shop, change: dict[str
     ],
 )
 def test_a_refusal_of_the_key_its_channel_its_wallet_or_its_rate_stops_the_run(
-    drive: Drive, journal: Journal, status: int, code: str
+    serve: Serve, status: int, code: str
 ) -> None:
-    service = Service(payout_record())
-    service.refusals = [httpx.Response(status, json=refusal(code))]
-    sdk = drive(transport=service.transport, max_attempts=1)
-    (outcome,) = sdk.collect(lambda client: client.payouts.pay_all(items(3), journal=journal))
-    assert (outcome.state, outcome.stops, service.sent) == (REFUSED, True, 1)
+    shop = serve(on_post=lambda: httpx.Response(status, json=refusal(code)), options={"max_attempts": 1})
+    (outcome,) = shop.sdk.collect(lambda client: client.payouts.pay_all(items(3), journal=shop.journal))
+    assert (outcome.state, outcome.stops, shop.service.sent) == (REFUSED, True, 1)
 
 
 def test_a_callback_url_that_cannot_be_made_stops_the_run(shop: Shop) -> None:
@@ -167,7 +164,6 @@ def test_a_service_that_is_not_reached_stops_the_run(shop: Shop, drive: Drive, i
     assert (outcome.state, outcome.payment, outcome.stops) == (NOT_SENT if is_known else UNKNOWN, None, True)
     assert isinstance(outcome.error, momopay.APIConnectionError)
     assert outcome.error.may_have_executed is not is_known
-    assert "254700000000" not in shown(outcome.error), "nor in a frame, as it is returned and not raised"
 
 
 def test_a_journal_that_cannot_be_read_stops_the_run(shop: Shop) -> None:

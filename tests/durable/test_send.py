@@ -6,11 +6,11 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from email.utils import format_datetime
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 import httpx
 import pytest
@@ -27,6 +27,7 @@ from durable.kit import (
     Calls,
     Handler,
     Lanes,
+    Serve,
     Service,
     Shop,
     collect,
@@ -101,13 +102,12 @@ def test_what_may_have_been_made_is_not_sent_again_without_a_person(shop: Shop, 
 
 @of_both_kinds
 @over_both_clients
-def test_an_answer_with_little_more_than_an_id_is_an_acceptance(drive: Drive, journal: Journal, calls: Calls) -> None:
-    service = Service({"transaction_id": "t-1", "status": "PENDING"})
-    made = drive(transport=service.transport)(calls.once(journal))
+def test_an_answer_with_little_more_than_an_id_is_an_acceptance(serve: Serve, calls: Calls) -> None:
+    shop = serve({"transaction_id": "t-1", "status": "PENDING"})
+    made = shop(calls.once(shop.journal))
     assert (made.is_new, made.transaction_id, made.amount, made.reference) == (True, "t-1", 10, "r")
     assert getattr(made.transaction, "description", None) is None, "what the answer lacks stays unknown"
-    assert found(journal).state is ACCEPTED
-    assert service.requests == [f"POST {calls.path}"]
+    assert (shop.state(), shop.requests) == (ACCEPTED, [f"POST {calls.path}"])
 
 
 @of_both_kinds
@@ -140,66 +140,63 @@ def test_an_acceptance_of_another_payment_is_not_believed(drive: Drive, url: str
 @pytest.mark.parametrize("status", ["CANCELLED", "PENDING"])
 @pytest.mark.parametrize("answered", ["t-1", "t-2"])
 def test_an_answer_with_the_transaction_of_an_earlier_prompt_is_not_believed(
-    drive: Drive, journal: Journal, status: str, answered: str
+    serve: Serve, journal: Journal, status: str, answered: str
 ) -> None:
     """Also if that one is open, and abandoned. A new one that a read showed before the answer came is believed."""
     put(journal, "r", ACCEPTED, COLLECTION, transaction_id="t-1", status=status)
-    service = Service(payout_record(transactionId=answered, type="STK"), read=listed(type="STK", status=status))
 
-    def respond(request: httpx.Request) -> httpx.Response:
-        if request.method == "POST" and answered == "t-2":
+    def record_it() -> None:
+        if answered == "t-2":
             journal.settle(Transaction.model_validate(listed(transactionId="t-2", type="STK")))
-        return service.respond(request)
 
-    sdk, call = drive(transport=httpx.MockTransport(respond)), collect(journal, phone=PHONE, abandon_after=0)
+    answer = payout_record(transactionId=answered, type="STK")
+    shop = serve(answer, read=listed(type="STK", status=status), on_post=record_it)
     if answered == "t-2":
-        assert sdk(call).transaction_id == "t-2"
-        assert (found(journal).state, found(journal).transaction_ids) == (ACCEPTED, ("t-1", "t-2"))
+        assert shop.collect(phone=PHONE, abandon_after=0).transaction_id == "t-2"
+        assert (shop.state(), shop.entry().transaction_ids) == (ACCEPTED, ("t-1", "t-2"))
         return
     for _ in range(2):
         with pytest.raises(OutcomeUnknownError) as caught:
-            sdk(call)
+            shop.collect(phone=PHONE, abandon_after=0)
         assert caught.value.transaction_id == "t-1"
-    assert (found(journal).state, found(journal).transaction_ids, service.sent) == (UNKNOWN, ("t-1",), 1)
+    assert (shop.state(), shop.entry().transaction_ids, shop.service.sent) == (UNKNOWN, ("t-1",), 1)
 
 
 @pytest.mark.usefixtures("no_backoff")
 @pytest.mark.parametrize("call", [pay, collect, lambda _: initiate("r")])
 def test_an_unknown_outcome_is_dated_by_the_first_attempt(
-    drive: Drive, journal: Journal, call: Callable[[Journal], Call]
+    serve: Serve, journal: Journal, call: Callable[[Journal], Call]
 ) -> None:
     """What a transport calls not sent may have been sent: a search for the payment begins there."""
     attempts: list[datetime] = []
 
-    def fail(request: httpx.Request) -> httpx.Response:
-        if request.method == "GET":
-            return Service().respond(request)
+    def fail() -> NoReturn:
         attempts.append(datetime.now(UTC))
         raise (httpx.ConnectError if len(attempts) == 1 else httpx.ReadTimeout)("the network is in trouble")
 
     begun = datetime.now(UTC)
     with pytest.raises(OutcomeUnknownError) as caught:
-        drive(transport=httpx.MockTransport(fail))(call(journal))
+        serve(on_post=fail)(call(journal))
     assert len(attempts) == 2
     assert begun <= caught.value.sent_at <= attempts[0]
 
 
-def limit(status: int, **details: Any) -> httpx.Response:
-    headers = {"date": format_datetime(datetime.now(UTC), usegmt=True)}
-    return httpx.Response(status, json=refusal("RATE_LIMIT_EXCEEDED", **details), headers=headers)
+def limit(status: int, **details: Any) -> Callable[[], httpx.Response | None]:
+    """Answer the first payment alone with this refusal."""
+    refusals = [httpx.Response(status, json=refusal("RATE_LIMIT_EXCEEDED", **details))]
+    return lambda: refusals.pop() if refusals else None
 
 
 @pytest.mark.usefixtures("no_backoff")
 @pytest.mark.parametrize(("status", "executed"), [(200, True), (409, True), (429, True), (429, False)])
 def test_a_limit_that_came_after_the_commit_is_searched_for_before_the_next_send(
-    drive: Drive, journal: Journal, status: int, executed: bool
+    serve: Serve, status: int, executed: bool
 ) -> None:
     """A proxy answered for the service, which had executed the payout, or not; then it is sent within the call."""
-    service = Service(payout_record(), pages=[[listed()] if executed else []])
-    service.refusals = [limit(status)]
-    assert drive(transport=service.transport)(pay(journal)).is_new is not executed
-    assert (found(journal).state, found(journal).attempts) == (ACCEPTED, 1 if executed else 2)
-    assert service.requests == ["POST /b2c/payouts", "GET /transactions"] + ["POST /b2c/payouts"] * (not executed)
+    shop = serve(payout_record(), pages=[[listed()] if executed else []], on_post=limit(status))
+    assert shop.pay().is_new is not executed
+    assert (shop.state(), shop.entry().attempts) == (ACCEPTED, 1 if executed else 2)
+    assert shop.requests == ["POST /b2c/payouts", "GET /transactions"] + ["POST /b2c/payouts"] * (not executed)
 
 
 @pytest.mark.parametrize(
@@ -207,24 +204,23 @@ def test_a_limit_that_came_after_the_commit_is_searched_for_before_the_next_send
     [(60, 4, None, False), (1, 1, None, False), (1, 4, 0.0, False), (1, 2, None, True), (1, 2, 1.0, True)],
 )
 def test_a_limit_is_waited_for_if_it_ends_within_the_call(
-    drive: Drive, journal: Journal, pause: int, attempts: int, max_wait: float | None, is_sent: bool
+    serve: Serve, pause: int, attempts: int, max_wait: float | None, is_sent: bool
 ) -> None:
-    service = Service(payout_record(), pages=[[]])
-    service.refusals = [limit(429, limit=60, remaining=0, resetInSeconds=pause)]
-    seen, begun = Watcher(), time.monotonic()
-    sdk = drive(transport=service.transport, deadline=10, max_attempts=attempts, max_wait=max_wait, on_event=seen)
+    refused = limit(429, limit=60, remaining=0, resetInSeconds=pause)
+    options, begun = {"deadline": 10, "max_attempts": attempts, "max_wait": max_wait}, time.monotonic()
+    shop = serve(payout_record(), on_post=refused, ahead=timedelta(0), options=options)
     if is_sent:
-        assert sdk(pay(journal)).is_new
+        assert shop.pay().is_new
         assert pause <= time.monotonic() - begun < 9
-        assert [(each.seconds, each.status) for each in seen.of(RetryScheduled)] == [(pause, 429)]
-        assert service.requests == ["POST /b2c/payouts", "GET /transactions", "POST /b2c/payouts"]
+        assert [(each.seconds, each.status) for each in shop.seen.of(RetryScheduled)] == [(pause, 429)]
+        assert shop.requests == ["POST /b2c/payouts", "GET /transactions", "POST /b2c/payouts"]
         return
     with pytest.raises(momopay.RateLimitExceededError) as caught:
-        sdk(pay(journal))
+        shop.pay()
     assert (caught.value.retry_after, caught.value.may_have_executed) == (pause, False)
-    assert (found(journal).state, found(journal).code) == (REFUSED, "RATE_LIMIT_EXCEEDED")
-    assert found(journal).clock_offset is not None, "its answer shows the service's clock"
-    assert service.requests == ["POST /b2c/payouts"]
+    assert (shop.state(), shop.entry().code) == (REFUSED, "RATE_LIMIT_EXCEEDED")
+    assert shop.entry().clock_offset is not None, "its answer shows the service's clock"
+    assert shop.requests == ["POST /b2c/payouts"]
 
 
 def test_a_pause_that_the_service_ordered_sends_nothing_and_leaves_the_order(shop: Shop) -> None:
@@ -244,41 +240,36 @@ def test_a_pause_that_the_service_ordered_sends_nothing_and_leaves_the_order(sho
 @pytest.mark.parametrize("state", [None, REFUSED])
 @pytest.mark.parametrize(("status", "is_sent"), [(403, True), (404, True), (401, False), (500, False)])
 def test_a_key_that_may_not_read_the_wallet_may_pay(
-    drive: Drive, journal: Journal, caplog: pytest.LogCaptureFixture, status: int, is_sent: bool, state: Any
+    serve: Serve, journal: Journal, caplog: pytest.LogCaptureFixture, status: int, is_sent: bool, state: Any
 ) -> None:
     """Its first payment shows whose it is."""
     if state is not None:  # tried before, with another key
         put(journal, "r", state)
-    service = Service(payout_record(tenantId="ours"))
 
-    def respond(request: httpx.Request) -> httpx.Response:
-        is_check = KEY_CHECK.endswith(request.url.path.removeprefix("/v1"))
-        return httpx.Response(status, json=refusal("NO")) if is_check else service.respond(request)
+    def refuse(request: httpx.Request) -> httpx.Response | None:
+        return httpx.Response(status, json=refusal("NO")) if request.url.path.endswith("balance") else None
 
     with nullcontext() if is_sent else pytest.raises(momopay.APIError):
-        drive(transport=httpx.MockTransport(respond))(pay(journal))
+        serve(payout_record(tenantId="ours"), instead=refuse).pay()
     assert execute(journal, "SELECT tenant_id FROM momopay_accounts") == [("ours" if is_sent else None,)]
     assert "does not belong" not in caplog.text
     if is_sent:
-        service = Service(payout_record(tenantId="theirs", transactionId="t-2"))
-        drive(transport=httpx.MockTransport(respond), api_key="pk_test_of_another")(pay(journal, "s"))
+        record, options = payout_record(tenantId="theirs", transactionId="t-2"), {"api_key": "pk_test_of_another"}
+        serve(record, instead=refuse, options=options).pay("s")
         assert "'s' was sent by tenant theirs, to which the journal does not belong" in caplog.text
 
 
 # The lease, and the rate budget.
 
 
-def test_a_lease_outlasts_the_deadline_of_its_call(drive: Drive, journal: Journal) -> None:
+def test_a_lease_outlasts_the_deadline_of_its_call(serve: Serve, journal: Journal) -> None:
     ends: list[float] = []
-    service = Service(payout_record())
 
-    def look_at_the_lease(request: httpx.Request) -> httpx.Response:
-        if request.method == "POST":
-            ends.append(execute(journal, "SELECT lease_until FROM momopay_payments")[0][0])
-        return service.respond(request)
+    def look_at_the_lease() -> None:
+        ends.append(execute(journal, "SELECT lease_until FROM momopay_payments")[0][0])
 
     deadline = now() + 50
-    drive(transport=httpx.MockTransport(look_at_the_lease), deadline=50.0)(pay(journal))
+    serve(payout_record(), on_post=look_at_the_lease, options={"deadline": 50.0}).pay()
     assert deadline + 20 < ends[0] < deadline + 120
 
 
@@ -338,43 +329,36 @@ def test_a_refund_has_one_deadline(journal: Journal, was_refused: bool) -> None:
 @over_both_clients
 @pytest.mark.parametrize("moment", ["committed", "connecting", "answered"])
 def test_a_call_that_has_begun_records_its_outcome_in_a_journal_that_was_closed(
-    drive: Drive, journal: Journal, url: str, moment: str
+    serve: Serve, journal: Journal, url: str, moment: str
 ) -> None:
-    service = Service(payout_record())
+    is_sent = moment == "answered"
 
     def close() -> None:
         journal.close()
-        if moment != "answered":
+        if not is_sent:
             raise httpx.ConnectError("it is not there")
 
-    def respond(request: httpx.Request) -> httpx.Response:
-        if request.method == "POST":
-            close()
-        return service.respond(request)
-
-    sdk = drive(transport=httpx.MockTransport(respond), max_attempts=1)
-    sdk(journal.reconcile_all)
-    is_sent = moment == "answered"
+    shop = serve(payout_record(), on_post=close, options={"max_attempts": 1})
+    shop.reconcile_all()
     with (
         just_before("COMMIT", journal, close, "after") if moment == "committed" else nullcontext(),
         nullcontext() if is_sent else pytest.raises((httpx.ConnectError, momopay.APIConnectionError)),
     ):
-        sdk(pay(journal))
+        shop.pay()
     with pytest.raises(momopay.ConfigurationError, match="closed"):
         journal.get("r")
     with Journal(url) as reopened:
-        assert found(reopened).state is (ACCEPTED if is_sent else NOT_SENT)
+        assert state_of(reopened) is (ACCEPTED if is_sent else NOT_SENT)
 
 
-def test_a_slot_is_not_kept_while_a_row_that_has_changed_is_searched_for(drive: Drive, journal: Journal) -> None:
-    lanes, seen = Lanes(), Watcher()
-    sdk = drive(transport=Service(payout_record()).transport, budget=lanes, on_event=seen)
-    sdk(journal.reconcile_all)
+def test_a_slot_is_not_kept_while_a_row_that_has_changed_is_searched_for(serve: Serve, journal: Journal) -> None:
+    shop = serve(payout_record(), options={"budget": (lanes := Lanes())})
+    shop.reconcile_all()
     lanes.taken.clear()
     with just_before("BEGIN", journal, lambda: put(journal, "r", REFUSED)):
-        assert sdk(pay(journal)).is_new
+        assert shop.pay().is_new
     assert lanes.taken == [Lane.PAYMENT, Lane.READ, Lane.PAYMENT]
-    assert seen.changes() == ["REFUSED -> SENDING", "SENDING -> ACCEPTED PENDING"]
+    assert shop.seen.changes() == ["REFUSED -> SENDING", "SENDING -> ACCEPTED PENDING"]
 
 
 # Processes that die, and calls that are cancelled or interrupted.
@@ -437,23 +421,21 @@ def test_a_coroutine_that_is_discarded_while_it_is_sent_leaves_the_outcome_unkno
     ids=["nothing", "taken over", "away"],
 )
 def test_an_interrupt_while_it_is_sent_leaves_the_outcome_unknown(
-    drive: Drive, journal: Journal, change: str, undo: str | None
+    serve: Serve, journal: Journal, change: str, undo: str | None
 ) -> None:
     """And reports that, unless another call has the row by now, or the journal cannot be written."""
-    service, seen = Service(payout_record()), Watcher()
 
-    def interrupt(request: httpx.Request) -> httpx.Response:
-        if request.method == "POST":
-            execute(journal, change)
-            raise InterruptError
-        return service.respond(request)
+    def interrupt() -> NoReturn:
+        execute(journal, change)
+        raise InterruptError
 
+    shop = serve(on_post=interrupt)
     with pytest.raises(InterruptError):
-        drive(transport=httpx.MockTransport(interrupt), on_event=seen)(pay(journal))
+        shop.pay()
     if undo is not None:
         execute(journal, undo)
-    assert state_of(journal) is UNKNOWN
-    assert seen.changes() == ["-> SENDING"] + ["SENDING -> UNKNOWN"] * ("version" in change)
+    assert shop.state() is UNKNOWN
+    assert shop.seen.changes() == ["-> SENDING"] + ["SENDING -> UNKNOWN"] * ("version" in change)
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])
