@@ -32,8 +32,9 @@ from momopay._core.operation import run_sync
 from momopay._core.reads import read_tenant
 from momopay.events import AttemptEnded, BudgetWaited, CallEnded, CallStarted, Event, JournalChanged, SweepEnded
 from momopay.sandbox import Fault, Sandbox
-from resources.kit import AT_ONCE, LOCAL_PHONE, prompt
+from resources.kit import AT_ONCE
 
+LOCAL_PHONE = "0712345678"
 READ_OF_THE_TENANT = "AttemptEnded GET /wallets/service/balance 1 200"
 """The first durable call with a key that the journal does not know asks whose key it is."""
 
@@ -59,7 +60,7 @@ def test_an_exception_in_on_event_changes_nothing(
     drive: Drive, sandbox: Sandbox, journal: Journal, key: str, raised: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
     sdk = drive(api_key=key, base_url=sandbox.base_url, deadline=3.0, on_event=(seen := Watcher(every=raised)))
-    paid = sdk(prompt)
+    paid = sdk(initiate_stk)
     assert sdk(pay(journal)).reference == "r"
     assert state_of(journal) is ACCEPTED
     sandbox.advance(600)
@@ -206,7 +207,7 @@ def confirm(callback: momopay.Callback, client: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    "call", [partial(prompt, account_reference=LOCAL_PHONE), partial(confirm, callback_with(id=LOCAL_PHONE))]
+    "call", [partial(initiate_stk, account_reference=LOCAL_PHONE), partial(confirm, callback_with(id=LOCAL_PHONE))]
 )
 def test_the_error_that_an_observer_could_report_shows_no_phone(drive: Drive, call: Any) -> None:
     """As a crash reporter does that an observer calls: it shows the locals of each frame of the current error."""
@@ -244,7 +245,9 @@ def test_an_interrupt_in_on_event_names_the_payment_that_has_no_journal(
 ) -> None:
     seen = Watcher(AttemptEnded=KeyboardInterrupt())
     with pytest.raises(KeyboardInterrupt):
-        drive(api_key=key, base_url=sandbox.base_url, on_event=seen)(partial(prompt, account_reference=LOCAL_PHONE))
+        drive(api_key=key, base_url=sandbox.base_url, on_event=seen)(
+            partial(initiate_stk, account_reference=LOCAL_PHONE)
+        )
     assert "(POST /payments/stk) was interrupted: its outcome is unknown, reference '0712*****678'" in caplog.text
     assert [record.levelname for record in caplog.records] == ["ERROR"]
     assert seen.of(CallStarted)[0].reference == "0712*****678"
@@ -325,7 +328,7 @@ def test_what_an_earlier_request_of_a_call_did_is_not_forgotten() -> None:
 
 
 def test_a_success_and_an_unknown_outcome(sdk: Driver, sandbox: Sandbox, seen: Watcher) -> None:
-    paid = sdk(prompt)
+    paid = sdk(initiate_stk)
     (started,), (attempt,), (ended,) = map(seen.of, (CallStarted, AttemptEnded, CallEnded))
     assert seen.events == [started, attempt, ended]
     assert {(each.operation, each.call_id) for each in seen.events} == {("stk.initiate", started.call_id)}
@@ -340,7 +343,7 @@ def test_a_success_and_an_unknown_outcome(sdk: Driver, sandbox: Sandbox, seen: W
     seen.take()
     sandbox.fail_next("POST", "/payments/stk", Fault.error_after_commit)
     with pytest.raises(OutcomeUnknownError) as raised:
-        sdk(prompt)
+        sdk(initiate_stk)
     assert f"request {seen.of(AttemptEnded)[0].request_id})" in str(raised.value)
     assert seen.of(CallEnded)[0].may_have_executed
     assert seen.take() == [
@@ -436,7 +439,7 @@ def test_a_payroll_reports_each_payout(sdk: Driver, journal: Journal, seen: Watc
 
 
 def test_a_wait(sdk: Driver, sandbox: Sandbox, seen: Watcher) -> None:
-    paid, briefly = sdk(partial(prompt, phone=BY_HAND)), momopay.PollSchedule(first=0, every=0.05, limit=0.08)
+    paid, briefly = sdk(partial(initiate_stk, phone=BY_HAND)), momopay.PollSchedule(first=0, every=0.05, limit=0.08)
     with pytest.raises(momopay.WaitTimeoutError):
         sdk(lambda client: client.transactions.wait(paid, schedule=briefly))
     sandbox.enter_pin(paid)
@@ -457,7 +460,7 @@ def test_a_wait(sdk: Driver, sandbox: Sandbox, seen: Watcher) -> None:
 
 
 def test_waits_for_many_are_a_call_for_each_end(sdk: Driver, sandbox: Sandbox, seen: Watcher) -> None:
-    prompts = [sdk(partial(prompt, amount=number + 1)) for number in range(3)]
+    prompts = [sdk(partial(initiate_stk, amount=number + 1)) for number in range(3)]
     sandbox.advance(600)
     seen.take()
     ends = sdk.collect(lambda client: client.transactions.wait_all(prompts, schedule=AT_ONCE))
@@ -473,7 +476,7 @@ def test_waits_for_many_are_a_call_for_each_end(sdk: Driver, sandbox: Sandbox, s
 
 
 def test_confirmations(sdk: Driver, sandbox: Sandbox, seen: Watcher) -> None:
-    paid = sdk(prompt)
+    paid = sdk(initiate_stk)
     sandbox.advance(600)
     stated = {"id": paid.transaction_id, "status": "SUCCESS", "type": "STK", "external_reference": "INV-42"}
     cases: list[tuple[dict[str, Any], Any]] = [
@@ -498,7 +501,7 @@ def test_no_event_shows_a_key_or_a_whole_phone(
     sdk: Driver, sandbox: Sandbox, journal: Journal, key: str, seen: Watcher
 ) -> None:
     """Where a phone can be given, it is: as the reference, in a search and in a callback."""
-    sdk(partial(prompt, account_reference=LOCAL_PHONE))
+    sdk(partial(initiate_stk, account_reference=LOCAL_PHONE))
     sdk(kit.initiate_payout)
     sdk(pay(journal, f"for {PHONE}"))
     sandbox.fail_next("POST", "/b2c/payouts", Fault.error_after_commit)
