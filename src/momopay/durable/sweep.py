@@ -86,30 +86,23 @@ class Sweep:
         self._unread = set[object]()  # one for each item of the list that could not be read, its id if it has one
         # Changes for the observer, which the sweeping task or thread does after the thread that recorded them.
         self._changes: list[tuple[JournalEntry, JournalState, TransactionSummary]] = []
-        self._ends: dict[str, TransactionSummary] = {}  # by id; what this pass read and has ended
+        self._shown: dict[str, TransactionSummary] = {}  # by id; what was read of transactions that it follows
         self._others: dict[str, TransactionSummary] = {}  # by id; what its pages show beside what it follows
         self._settled = self._handled = self._failed = 0
 
     async def run(self) -> SweepReport:
         """Sweep once, as `Transactions.sweep` documents it."""
-        in_thread, queue = self._session.backend.in_thread, self._parts.queue
         await check_account(self._session, self._journal)
         failure: errors.MomoPayError | None = None
         try:
             await self._read()
         except errors.MomoPayError as error:  # raised after the ends that were read before it are delivered
             failure = error
-        if self._handle is not None and self._since is not None and self._ends:
-            for each, refunded in await in_thread(queue.undelivered, self._since):
-                record = self._ends.get(each.transaction.transaction_id)
-                status = each.transaction.status
-                # The next pass delivers the ends that this one did not read.
-                if record is not None and status is not None and end_of(record.status) is end_of(status):
-                    payment = payment_of(each.entry, transaction_from(record), refunded=refunded)
-                    await self._deliver(payment, self._handle)
+        if self._handle is not None and self._since is not None and self._shown:
+            await self._deliver(self._handle, self._since)
         if failure is not None:
             raise failure
-        opened, unknown = await in_thread(self._parts.store.unfinished)
+        opened, unknown = await self._session.backend.in_thread(self._parts.store.unfinished)
         report = SweepReport(self._settled, opened, len(unknown), self._handled, self._failed, len(self._unread))
         if self._session.events is not None:
             self._session.events.sweep_ended(**vars(report))
@@ -235,8 +228,7 @@ class Sweep:
             self._changes.append((entry, JournalState.ACCEPTED, record))
             self._settled += has_settled(entry.kind.transaction_type, record.status)
             self._plan.note_end(record, needs_code=True)
-            if record.status.is_terminal:
-                self._ends[record.transaction_id] = record
+            self._shown[record.transaction_id] = record
 
     def _record(self, records: Iterable[TransactionSummary]) -> None:
         """Record what a page or a read by id shows."""
@@ -258,8 +250,7 @@ class Sweep:
             if each.has_changed:
                 self._changes.append((each.entry, each.entry.state, each.record))
                 self._settled += has_settled(each.entry.kind.transaction_type, each.record.status)
-            if each.record.status.is_terminal:
-                self._ends[each.record.transaction_id] = each.record
+            self._shown[each.record.transaction_id] = each.record
 
     def _record_found(self, record: Transaction) -> None:
         """Record a transaction whose id was in a broken response, or in an item that could not be read."""
@@ -276,14 +267,19 @@ class Sweep:
         if self._parts.store.mark_contradicted(entry, record.transaction_id):
             self._changes.append((entry, JournalState.UNKNOWN, record))
 
-    async def _deliver(self, payment: Payment, handle: Delivery) -> None:
-        """Call the handler, unless the end is or was handled elsewhere."""
-        try:
-            self._handled += await handle(partial(self._held, payment))
-        except Exception as error:  # noqa: BLE001  whatever a handler raises, the other ends are delivered
-            self._failed += 1
-            text = "the handler failed on the end of %s; the next sweep delivers it again\n%s"
-            logger.error(text, payment.transaction_id, trace_of(error))  # noqa: TRY400  see `trace_of`
+    async def _deliver(self, handle: Delivery, since: str) -> None:
+        """Call the handler for each end that this pass has read, unless it is or was handled elsewhere."""
+        for each, refunded in await self._session.backend.in_thread(self._parts.queue.undelivered, since):
+            record, status = self._shown.get(each.transaction.transaction_id), each.transaction.status
+            if record is None or status is None or end_of(record.status) is not end_of(status):
+                continue  # the next pass reads it
+            payment = payment_of(each.entry, transaction_from(record), refunded=refunded)
+            try:
+                self._handled += await handle(partial(self._held, payment))
+            except Exception as error:  # noqa: BLE001  whatever a handler raises, the other ends are delivered
+                self._failed += 1
+                text = "the handler failed on the end of %s; the next sweep delivers it again\n%s"
+                logger.error(text, payment.transaction_id, trace_of(error))  # noqa: TRY400  see `trace_of`
 
     @contextmanager
     def _held(self, payment: Payment) -> Generator[Payment | None]:
