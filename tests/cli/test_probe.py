@@ -19,7 +19,7 @@ def _wide_budget(monkeypatch: pytest.MonkeyPatch) -> None:
         def __init__(self) -> None:
             super().__init__(10_000)
 
-    monkeypatch.setattr("momopay._core.session.RateBudget", Wide)
+    monkeypatch.setattr("momopay._core.state.RateBudget", Wide)
     monkeypatch.setattr("momopay.probe.reads._PARAMETERS", ())
 
 
