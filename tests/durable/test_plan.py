@@ -11,7 +11,7 @@ from journal.kit import entry_of
 from momopay import Transaction
 from momopay.durable.lookup import search_for
 from momopay.durable.plan import Finding, Plan
-from momopay.journal.queue import Followed
+from momopay.journal.queue import Due, Followed
 from momopay.types import TransactionSummary
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -45,13 +45,13 @@ UNRESOLVED = entry_of(state=UNKNOWN)
 @pytest.mark.parametrize(
     ("plan", "is_page"),
     [
-        (Plan(), False),
-        (Plan(followed()), False),
-        (Plan(followed(2)), True),
-        (Plan(undelivered=followed(1, "SUCCESS")), False),
-        (Plan(undelivered=followed(2, "SUCCESS")), True),
-        (Plan(ended_prompts=followed(1, "CANCELLED")), True),  # it needs the service's time
-        (Plan(searched=[(UNRESOLVED, search_for(UNRESOLVED))]), True),
+        (Plan(Due()), False),
+        (Plan(Due(followed())), False),
+        (Plan(Due(followed(2))), True),
+        (Plan(Due(undelivered=followed(1, "SUCCESS"))), False),
+        (Plan(Due(undelivered=followed(2, "SUCCESS"))), True),
+        (Plan(Due(ended_prompts=followed(1, "CANCELLED"))), True),  # it needs the service's time
+        (Plan(Due(), [(UNRESOLVED, search_for(UNRESOLVED))]), True),
     ],
 )
 def test_the_first_request_is_a_page_unless_one_transaction_is_all(plan: Plan, *, is_page: bool) -> None:
@@ -60,7 +60,7 @@ def test_the_first_request_is_a_page_unless_one_transaction_is_all(plan: Plan, *
 
 @pytest.mark.parametrize(("on_page", "another"), [(0, False), (1, False), (2, True), (3, True), (5, False)])
 def test_another_page_is_read_while_one_shows_what_it_costs(on_page: int, *, another: bool) -> None:
-    plan = Plan(followed(5))
+    plan = Plan(Due(followed(5)))
     plan.note_page()
     for number in range(on_page):
         assert plan.find(shown(number), None)
@@ -69,7 +69,7 @@ def test_another_page_is_read_while_one_shows_what_it_costs(on_page: int, *, ano
 
 
 def test_what_is_undelivered_and_to_be_read_once_more_is_read_once() -> None:
-    plan = Plan(undelivered=followed(1, "CANCELLED"), ended_prompts=followed(1, "CANCELLED", known_for=600.0))
+    plan = Plan(Due((), followed(1, "CANCELLED"), followed(1, "CANCELLED", known_for=600.0)))
     assert plan.find(shown(0, "CANCELLED"), None)
     assert plan.reads(None) == ["t-0"]
 
@@ -77,7 +77,7 @@ def test_what_is_undelivered_and_to_be_read_once_more_is_read_once() -> None:
 def test_a_pass_has_fourteen_requests_for_each_kind_in_turn() -> None:
     old = NOON - timedelta(hours=1)
     ended = followed(30, "CANCELLED", learned_at_service=old.isoformat())
-    plan = Plan(followed(30)[:10], followed(30, "SUCCESS")[10:20], ended[20:])
+    plan = Plan(Due(followed(30)[:10], followed(30, "SUCCESS")[10:20], ended[20:]))
     plan.note_page()
     ids = plan.reads(NOON)
     assert (len(ids), len(set(ids))) == (13, 13)
@@ -98,7 +98,7 @@ def test_a_pass_has_fourteen_requests_for_each_kind_in_turn() -> None:
     ],
 )
 def test_what_a_record_says(known: str, record: TransactionSummary, expected: dict[str, Any] | None) -> None:
-    plan = Plan(followed(1, known))
+    plan = Plan(Due(followed(1, known)))
     found = plan.find(record, None)
     if expected is None:
         assert (found, plan.reads(None)) == (None, ["t-0"])
@@ -111,7 +111,7 @@ def test_what_a_record_says(known: str, record: TransactionSummary, expected: di
 
 
 def test_why_it_failed_is_read_by_id_once() -> None:
-    plan = Plan(followed(2))
+    plan = Plan(Due(followed(2)))
     assert plan.find(shown(0, "CANCELLED"), None)
     assert plan.find(shown(1, "SUCCESS"), None)
     assert plan.reads(None) == ["t-0"]

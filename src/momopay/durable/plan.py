@@ -20,7 +20,7 @@ from momopay.models.requests import Search
 from momopay.models.transactions import Transaction, TransactionSummary
 
 if TYPE_CHECKING:  # at run time it needs SQLAlchemy
-    from momopay.journal.queue import Followed
+    from momopay.journal.queue import Due
 
 # Requests of one pass. Fewer of them are for pages, so that some reads by id are left.
 _REQUESTS: Final = 14
@@ -44,19 +44,13 @@ class Finding:
 class Plan:
     """What one pass has to find out, and what the service has shown so far."""
 
-    def __init__(
-        self,
-        not_settled: Sequence[Followed] = (),
-        undelivered: Sequence[Followed] = (),
-        ended_prompts: Sequence[Followed] = (),
-        searched: Sequence[tuple[JournalEntry, Search]] = (),
-    ) -> None:
+    def __init__(self, due: Due, searched: Sequence[tuple[JournalEntry, Search]] = ()) -> None:
         self.searched = searched
-        followed = {each.transaction.transaction_id: each for each in (*ended_prompts, *undelivered, *not_settled)}
-        self.followed = followed
-        self._undelivered = {each.transaction.transaction_id for each in undelivered}
-        self._ended_prompts = {each.transaction.transaction_id: each for each in ended_prompts}
-        self._unread = set(followed)  # ids that no response has shown
+        self._undelivered = {each.transaction.transaction_id: each for each in due.undelivered}
+        self._ended_prompts = {each.transaction.transaction_id: each for each in due.ended_prompts}
+        not_settled = {each.transaction.transaction_id: each for each in due.not_settled}
+        self.followed = self._ended_prompts | self._undelivered | not_settled
+        self._unread = set(self.followed)  # ids that no response has shown
         self._unread_before = 0  # how many were left when the last page was asked for
         self._requests = 0
         self._without_code = set[str]()  # ids that a page showed, to be read by id for the result code
@@ -77,7 +71,7 @@ class Plan:
 
     def reads(self, service_now: datetime | None) -> list[str]:
         """Return the ids that are still to be read, of each kind in turn, as many as the pass has requests for."""
-        undelivered, ended = self._unread & self._undelivered, self._unread & self._ended_prompts.keys()
+        undelivered, ended = self._unread & self._undelivered.keys(), self._unread & self._ended_prompts.keys()
         kinds = [
             self._unread - undelivered - ended,
             undelivered,

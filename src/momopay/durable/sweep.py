@@ -115,7 +115,7 @@ class Sweep:
         """
         in_thread, store = self._session.backend.in_thread, self._parts.store
         await check_account(self._session, self._journal)
-        self._plan = Plan(searched=await in_thread(lambda: self._find_searches(self._parts.queue.due().searched)))
+        self._plan = await in_thread(self._find_due)
         if self._plan.searched:
             now = self._session.backend.now
             until = now() + self._session.limits.deadline
@@ -155,12 +155,12 @@ class Sweep:
     def _find_due(self) -> Plan:
         due = self._parts.queue.due(None if self._handle is None else datetime.now(UTC))
         self._since = due.since
-        return Plan(due.not_settled, due.undelivered, due.ended_prompts, self._find_searches(due.searched))
-
-    def _find_searches(self, entries: Iterable[JournalEntry]) -> list[tuple[JournalEntry, Search]]:
-        """Return the payments that may be searched for, each with its search."""
-        shared = [(each, self._parts.store.sharing(each)) for each in entries]
-        return [(each, search_for(each, others)) for each, others in shared if not is_contested(each, others)]
+        searched = list[tuple[JournalEntry, Search]]()
+        for entry in due.searched:
+            others = self._parts.store.sharing(entry)
+            if not is_contested(entry, others):
+                searched.append((entry, search_for(entry, others)))
+        return Plan(due, searched)
 
     def _find_strangers(self) -> None:
         """Warn, once for each, of transactions under the journal's references that it did not send."""

@@ -6,7 +6,7 @@ end older than a day; later ones go back to a day before the first delivery, but
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -64,11 +64,12 @@ class Followed:
 class Due(NamedTuple):
     """What a sweep reads and searches for."""
 
-    not_settled: list[Followed]
-    undelivered: list[Followed]  # settled ends that no handler got
-    ended_prompts: list[Followed]  # that ended without success, and were not read again since
-    searched: list[JournalEntry]  # that are unresolved, or were released ten minutes ago and not searched for since
-    since: str | None  # ends from then on are for the handler
+    not_settled: Sequence[Followed] = ()
+    undelivered: Sequence[Followed] = ()  # settled ends that no handler got
+    ended_prompts: Sequence[Followed] = ()  # that ended without success, and were not read again since
+    # That are unresolved, or were released ten minutes ago and not searched for since.
+    searched: Sequence[JournalEntry] = ()
+    since: str | None = None  # ends from then on are for the handler
 
 
 class Queue:
