@@ -86,7 +86,7 @@ def test_neither_a_reader_that_goes_away_nor_a_full_disk_is_a_bug(momopay: Shell
         ("collect --no-journal --amount 1 --phone 0712345678 --abandon-after 1", "--abandon-after needs a journal"),
         ("collect --phone 0712345678", "Missing option '--amount'"),
         ("collect --no-journal --amount 0 --phone 0712345678", "--amount: must be at least KES 1"),
-        ("collect 1234567890123 --amount 1 --phone 0712345678 --no-journal", "REFERENCE: "),
+        ("collect 1234567890123 --amount 1 --phone 0712345678 --no-journal", "account_reference: must"),
         ("collect --no-journal --amount 1 --phone 12", "--phone: must be a Kenyan phone number"),
         ("transactions list --limit 500", "--limit: Input should be less than or equal to 100"),
         ("callback send success --to http://127.0.0.1:1/x --reference \udcff", "--reference: must be text"),

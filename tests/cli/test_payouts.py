@@ -453,7 +453,7 @@ def test_a_refund_is_asked_about_and_paid_once(momopay: Shell, sandbox: Sandbox,
         assert (done.code, done.json["amount"], done.json["phone"]) == (0, "100", NORMALISED)
     assert paid(sandbox) == [("o-R1", 100)]
     unknown = momopay("payouts", "refund", "nobody", *journal, "--yes")
-    assert (unknown.code, "REFERENCE: is no collection in this journal" in unknown.err) == (2, True)
+    assert (unknown.code, "of: is no collection in this journal" in unknown.err) == (2, True)
     more = momopay("payouts", "refund", "o", *journal, "--yes", "--amount", "10", "--reference", "o-R2")
     assert (more.code, paid(sandbox)) == (2, [("o-R1", 100)])
     assert "o-R1" in more.err

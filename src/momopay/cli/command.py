@@ -32,16 +32,6 @@ from momopay.cli.output import plain, stderr
 from momopay.errors import APIError, MomoPayError, OutcomeUnknownError, RequestValidationError
 
 DEBUG: Final = "momopay.debug"  # the key in the context's `meta` for whether --debug was given
-# Arguments of the library whose option has another name on the command line.
-_OPTIONS: Final = {
-    "account_reference": "REFERENCE",
-    "amount_max": "--max",
-    "amount_min": "--min",
-    "channel_id": "--channel",
-    "of": "REFERENCE",
-    "transaction_desc": "--description",
-}
-
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 
@@ -219,13 +209,9 @@ def _as_reported(error: Exception, params: list[Any]) -> MomoPayError:
 def _with_option_names(error: RequestValidationError, params: list[Any]) -> RequestValidationError:
     """Return the error with the names of options, such as ``--amount``, in place of the library's arguments."""
     known = {option for param in params for option in param.opts}
-    placeholders = {param.name: param.metavar for param in params if param.metavar and param.name in param.opts}
-
-    def option(name: str) -> str:
-        made = _OPTIONS.get(name, f"--{name.strip('_').replace('_', '-')}")
-        return made if made in known or made in placeholders.values() else placeholders.get(name, name)
-
-    return RequestValidationError({option(name): problem for name, problem in error.fields.items()})
+    options = {name: f"--{name.strip('_').replace('_', '-')}" for name in error.fields}
+    named = {options[name] if options[name] in known else name: problem for name, problem in error.fields.items()}
+    return RequestValidationError(named)
 
 
 def _report(error: MomoPayError, *, as_json: bool) -> None:
