@@ -76,7 +76,7 @@ def test_a_backup_opens_and_overwrites_nothing(shell: Shell, tmp_path: Path) -> 
     assert len(shell("journal", "list", "--json", "--journal", str(copy)).lines) == 3
     for wrong in (copy, Path("/")):
         refused = shell("journal", "backup", str(wrong))
-        assert (refused.code, refused.err.startswith("Error: FILE: ")) == (2, True)
+        assert (refused.code, refused.err.startswith("Error: path: ")) == (2, True)
     for wrong in (tmp_path / "none" / "copy.db", tmp_path / ("x" * 300) / "copy.db", tmp_path / ("x" * 300)):
         assert shell("journal", "backup", str(wrong)).code == 3
 
