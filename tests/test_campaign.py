@@ -31,17 +31,17 @@ def seed() -> int:
 @pytest.mark.parametrize(
     ("keys", "claims", "size"),
     [
-        *(("ignored", False, 40), ("honoured", True, 20), ("honoured", False, 20), ("forgotten", False, 20)),
-        pytest.param("ignored", False, round(SHARE * 500), marks=pytest.mark.campaign),
+        *(("ignored", False, 80), ("honoured", True, 40), ("honoured", False, 40), ("forgotten", False, 40)),
+        pytest.param("ignored", False, round(SHARE * 1000), marks=pytest.mark.campaign),
     ],
 )
 def test_simulated_payouts_are_paid_once(seed: int, keys: str, size: int, *, claims: bool) -> None:
-    batches = [Batch(seed, size, kind, keys=keys, claims_keys=claims) for kind in ("async", "blocking")]
-    total = simulation.run(batches)
-    told = total.report(str(batches))
+    batch = Batch(seed, size, keys=keys, claims_keys=claims)
+    total = simulation.simulate(batch)
+    told = total.report(str(batch))
     print(told)  # noqa: T201  the seed, for whoever wants it again
     assert total.verdict.holds, told
-    assert total.verdict.paid_once == 2 * size
+    assert total.verdict.paid_once == size
     if keys == "ignored":  # a smaller one may have no kill
         assert all(total.counts[kind].total() for kind in ("faults", "callbacks")), told
         assert total.counts["events"]["kills"], told
@@ -49,12 +49,12 @@ def test_simulated_payouts_are_paid_once(seed: int, keys: str, size: int, *, cla
 
 
 def test_the_simulation_catches_a_claim_about_keys_that_is_not_true() -> None:
-    tried = (simulation.simulate(Batch(seed, 40, "async", claims_keys=True)).verdict for seed in range(20))
+    tried = (simulation.simulate(Batch(seed, 40, claims_keys=True)).verdict for seed in range(20))
     assert any(Finding.DOUBLE in verdict.found for verdict in tried)
 
 
-def test_a_seed_replays_a_simulation_exactly(client_kind: str, seed: int) -> None:
-    first, second = (simulation.simulate(Batch(seed, 8, client_kind)) for _ in range(2))
+def test_a_seed_replays_a_simulation_exactly(seed: int) -> None:
+    first, second = (simulation.simulate(Batch(seed, 8)) for _ in range(2))
     assert (first.details, first.counts) == (second.details, second.counts), seed
 
 
@@ -62,7 +62,7 @@ def test_a_seed_replays_a_simulation_exactly(client_kind: str, seed: int) -> Non
     "control", [pytest.param(name, marks=() if name in FIRST else pytest.mark.whole) for name in sorted(OF_SIMULATION)]
 )
 def test_the_simulation_catches_a_safety_that_is_off(control: str) -> None:
-    tried = (simulation.simulate(Batch(seed, 30, "async", control)).verdict for seed in range(20))
+    tried = (simulation.simulate(Batch(seed, 30, control)).verdict for seed in range(20))
     assert any(verdict.found & CAUGHT for verdict in tried), control
 
 

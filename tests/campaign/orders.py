@@ -6,7 +6,6 @@ from collections.abc import Callable, Coroutine, Generator
 from contextlib import contextmanager
 from decimal import Decimal
 from functools import partial
-from inspect import isawaitable
 from typing import Any, TypeVar
 
 import momopay
@@ -48,12 +47,6 @@ def drive(work: Coroutine[Any, Any, T]) -> T:
             work.send(None)
         except StopIteration as end:
             return end.value  # type: ignore[no-any-return]
-
-
-async def awaited(result: Any) -> Any:
-    if isawaitable(result):
-        result = await result
-    return result
 
 
 class Ear:

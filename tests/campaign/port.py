@@ -8,7 +8,6 @@ import json
 import random
 from collections import Counter
 from collections.abc import Callable, Coroutine, Generator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from email.utils import format_datetime
 from functools import partial
@@ -121,7 +120,9 @@ def asleep(until: float = 0.0) -> Generator[float, None, None]:
 
 
 class SimulatedIO(SyncBackend):
-    """The blocking client: a call is over before another begins, unless the process is killed on the way."""
+    """The asynchronous client: at each step another task may go on, and a kill or a cancellation may come."""
+
+    is_async = True
 
     def __init__(self, fate: Fate, process: Process) -> None:
         super().__init__()
@@ -129,20 +130,20 @@ class SimulatedIO(SyncBackend):
         self.process = process
         self.mistaken = False
 
+    def bind_to_loop(self) -> None:
+        """Do nothing: there is no event loop."""
+
     async def step(self, name: str) -> None:
         self._check_alive()
-        await self.give_way()
+        await asleep()
         self._check_alive()
         self.fate.note(self.process.name, name)
         if self.fate.strikes(self.fate.weather.kill):
             self.fate.kill(self.process)
             raise KilledError
 
-    async def give_way(self) -> None:
-        """Do nothing: while a blocking call runs, no other task goes on."""
-
     async def pass_time(self, seconds: float) -> None:
-        self.fate.bank.advance(self.fate.bank.now + seconds)
+        await asleep(self.fate.bank.now + seconds)
 
     def _check_alive(self) -> None:
         if not self.process.alive:
@@ -297,21 +298,6 @@ class SimulatedSignal:
         self._is_set = False
 
 
-class SuspendingIO(SimulatedIO):
-    """The asynchronous client: at each step another task may go on, and a cancellation may come."""
-
-    is_async = True
-
-    def bind_to_loop(self) -> None:
-        """Do nothing: there is no event loop."""
-
-    async def give_way(self) -> None:
-        await asleep()
-
-    async def pass_time(self, seconds: float) -> None:
-        await asleep(self.fate.bank.now + seconds)
-
-
 @dataclass(eq=False)
 class Task:
     process: Process
@@ -334,14 +320,6 @@ class Scheduler:
         task = Task(process)
         task.coroutine = work(task)
         self._tasks.append(task)
-
-    @contextmanager
-    def running(self, process: Process) -> Generator[None]:
-        self.current, interrupted = process, self.current
-        try:
-            yield
-        finally:
-            self.current = interrupted
 
     def run(self) -> None:
         """Go on until nothing is left to do, now or later."""

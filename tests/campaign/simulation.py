@@ -30,10 +30,10 @@ from campaign.bank import REMEMBERED, STYLES, Bank, called_back
 from campaign.clocks import SKEWS, end_lease, own_time, settle_near
 from campaign.history import disagreements
 from campaign.judge import Finding, Order, Payment, Verdict, Word, judge
-from campaign.orders import asking, awaited, drive, heard, orders_of
-from campaign.port import Fate, KilledError, Process, Scheduler, SimulatedIO, SuspendingIO, Task, Weather, asleep
+from campaign.orders import asking, drive, heard, orders_of
+from campaign.port import Fate, KilledError, Process, Scheduler, SimulatedIO, Task, Weather, asleep
 from campaign.settings import KEY, SIGNER, Result
-from momopay import AsyncClient, Client, EntryKind, Journal, JournalState, MomoPayError, OutcomeUnknownError
+from momopay import AsyncClient, EntryKind, Journal, JournalState, MomoPayError, OutcomeUnknownError
 from momopay.journal.journal import internals
 from virtual import install_backend
 
@@ -43,7 +43,6 @@ BATCH = 200
 """Payouts of one account and one journal."""
 FIERCE = 0.7
 """How likely a fault strikes a payout of a control, which is to be caught soon."""
-KINDS = ("async", "blocking")
 BASE_URL = "https://api.example/v1"
 HOOK = "https://shop.example/momo"
 PROCESSES = 3
@@ -68,7 +67,6 @@ class Batch:
 
     seed: int
     orders: int
-    client_kind: str
     control: str | None = None
     keys: str = "ignored"
     claims_keys: bool = False  # whether the clients are told that the service honours keys
@@ -144,12 +142,11 @@ class World:
 
     def _open(self, name: str) -> Process:
         journal = Journal(self.url)
-        suspends = self.batch.client_kind == "async"
-        kind: Any = AsyncClient if suspends else Client
-        options = {"budget": None, "timeout": 5.0, "deadline": 30.0, "payout_keys": self.batch.claims_keys}
-        client = kind(KEY, base_url=BASE_URL, journal=journal, **options)
+        options: dict[str, Any] = {"budget": None, "timeout": 5.0, "deadline": 30.0}
+        options["payout_keys"] = self.batch.claims_keys
+        client = AsyncClient(KEY, base_url=BASE_URL, journal=journal, **options)
         process = Process(name, journal, client, self.rng.choice(SKEWS))
-        install_backend(client, (SuspendingIO if suspends else SimulatedIO)(self.fate, process))
+        install_backend(client, SimulatedIO(self.fate, process))
         self.processes[name] = process
         return process
 
@@ -168,7 +165,7 @@ class World:
         self.scheduler.spawn(process, recover)
 
     async def _sweep(self, process: Process) -> None:
-        await awaited(process.client.transactions.sweep(handler=self._handle))
+        await process.client.transactions.sweep(handler=self._handle)
 
     def _handle(self, payment: momopay.Payment) -> None:
         if self.fate.strikes(self.fate.weather.handler):
@@ -226,7 +223,7 @@ class World:
             self.under_way.append(order)
             try:
                 options = {"journal": process.journal, "callback_url": _signed(order.reference)}
-                ear.record = await awaited(asking(process.client, EntryKind.PAYOUT, order, call, **options)())
+                ear.record = await asking(process.client, EntryKind.PAYOUT, order, call, **options)()
             finally:
                 self.under_way.remove(order)
                 task.cancellable = False
@@ -269,11 +266,11 @@ class World:
 
     async def _close(self, process: Process) -> None:
         """Settle what the list shows, and pay what surely was not paid."""
-        await awaited(process.journal.reconcile_all(process.client))
+        await process.journal.reconcile_all(process.client)
         for unclear in process.journal.unresolved():
             order = {"reference": unclear.reference, "amount": unclear.amount, "phone": unclear.phone}
             try:
-                await awaited(process.client.payouts.pay_once(journal=process.journal, **order))
+                await process.client.payouts.pay_once(journal=process.journal, **order)
             except OutcomeUnknownError as error:
                 self.events["settled by eye"] += settle_near(process.journal, error)
         for each in self.orders:
@@ -296,12 +293,7 @@ class World:
             return
         person = self.rng.choice(others)
         work = partial(self._release_frozen, person, frozen, reference)
-        if self.batch.client_kind == "async":
-            self.bank.at(self.rng.uniform(0.1, 1.2), lambda: self.scheduler.spawn(person, work))
-        else:
-            self.bank.advance(self.bank.now + 1.2)
-            with suppress(KilledError), self.scheduler.running(person):
-                drive(work(Task(person)))
+        self.bank.at(self.rng.uniform(0.1, 1.2), lambda: self.scheduler.spawn(person, work))
 
     async def _release_frozen(self, process: Process, frozen: Process, reference: str, _task: Task) -> None:
         if not process.alive or reference in {payment.reference for payment in self.bank.ledger}:
@@ -328,7 +320,7 @@ class World:
             heard = "the receiver was killed"
             with suppress(KilledError):
                 receiving = process.client.transactions.receive(url, body, self._handle, signer=SIGNER)
-                heard = str(int(await awaited(receiving)))
+                heard = str(int(await receiving))
             if not heard.startswith(("2", "4")):
                 again()
             self.callbacks[f"forged, {forgery}: {heard}" if forgery else heard] += 1
@@ -380,7 +372,7 @@ def _bury(process: Process) -> None:
 
 async def _release(process: Process, reference: str, *, searched_elsewhere: bool) -> None:
     options = {"journal": process.journal, "reference": reference, "by": "the simulation's human"}
-    await awaited(process.client.payouts.release(**options, searched_elsewhere=searched_elsewhere))
+    await process.client.payouts.release(**options, searched_elsewhere=searched_elsewhere)
 
 
 def _signed(reference: str) -> str:
@@ -420,7 +412,7 @@ def main() -> int:
     options = parser.parse_args()
     kept = (options.control, options.keys, options.claims_keys)
     batches = [
-        Batch(options.seed * 1_000_003 + number, min(BATCH, left), KINDS[number % 2], *kept)
+        Batch(options.seed * 1_000_003 + number, min(BATCH, left), *kept)
         for number, left in enumerate(range(options.payouts, 0, -BATCH))
     ]
     result = run(batches, options.jobs)
