@@ -23,6 +23,9 @@ from momopay import AsyncClient, CallbackSigner, Client, ConfigurationError
 from momopay.integrations import django, fastapi, flask
 from test_callbacks import AGREEING, NO_ENDS, agree
 
+KINDS = ("async", "blocking")
+both_clients = pytest.mark.parametrize("shop", [(fastapi_app, kind, kind) for kind in KINDS], ids=KINDS, indirect=True)
+"""For what every view leaves to `receive`."""
 READ = "GET /v1/transactions/the-id"
 HANDLED = "handled SAL-1"
 LARGEST, TOO_LARGE = (BODY + b" " * (size - len(BODY)) for size in (65_536, 65_537))
@@ -58,6 +61,7 @@ def test_a_url_is_signed_for_any_reference(shop: WebShop) -> None:
     assert shop.happened == [READ, f"handled {reference}"]
 
 
+@both_clients
 def test_what_is_handled_and_recorded_is_the_read_and_only_if_it_is_an_end(shop: WebShop) -> None:
     for number, (record, stated) in enumerate(product(sorted(AGREEING.keys() | NO_ENDS), repeat=2)):
         event_type = ["transaction.updated", "transaction.success"][number % 2]  # which decides nothing
@@ -73,6 +77,7 @@ def test_what_is_handled_and_recorded_is_the_read_and_only_if_it_is_an_end(shop:
         assert found(shop.client.journal, reference).status == recorded, (record, stated)
 
 
+@both_clients
 def test_an_id_that_no_transaction_can_have_is_a_forgery(shop: WebShop) -> None:
     for code, status in (("INVALID_UUID", 403), ("TRANSACTION_NOT_FOUND", 503)):
         shop.refusal = code
