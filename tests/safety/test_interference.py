@@ -144,8 +144,9 @@ def test_no_error_says_that_nothing_was_sent_when_it_was(
 
 @pytest.mark.whole
 @forks
-@pytest.mark.parametrize("client_kind", ["blocking", "async"])
-@pytest.mark.parametrize("scenario", ["pay", "collect", "collect again"])
+@pytest.mark.parametrize(
+    ("client_kind", "scenario"), [("blocking", "pay"), ("async", "collect"), ("blocking", "collect again")]
+)
 def test_a_crash_between_two_statements_loses_and_doubles_nothing(
     moment: Callable[[int], Moment], sandbox: Sandbox, client_kind: str, scenario: str, database_clock: DatabaseClock
 ) -> None:

@@ -26,7 +26,7 @@ def run(work: str, folder: Path, strikes: int, hang: float = HANG) -> tuple[int 
     return code, (folder / "stuck").read_text()
 
 
-@pytest.mark.parametrize("strikes", [STRIKES, pytest.param(30 * STRIKES, marks=pytest.mark.whole)])
+@pytest.mark.parametrize("strikes", [STRIKES, pytest.param(10 * STRIKES, marks=pytest.mark.whole)])
 def test_calls_go_on_after_any_number_of_strikes(tmp_path: Path, strikes: int) -> None:
     """A tight loop of `journal.get` and `pay_once`: no lock stays held, no connection is lost, all calls end.
 

@@ -17,8 +17,8 @@ from scale.simulation import Plan, simulate, simulate_keys
 KEY = 60.0  # payments a minute that a key could settle if nothing had to be read
 CEILING = 58.0  # that it could begin
 WINDOW = 61.0
-ENTRIES = 25_000
-MOST = 20_000_000  # bytes; all entries at once take some 75 MB
+ENTRIES = 10_000
+MOST = 8_000_000  # bytes; all entries at once take some 30 MB
 
 
 @pytest.mark.parametrize("lost", [0.5, 1.0])
@@ -50,8 +50,8 @@ async def one_by_one(confirmation: ConfirmCall) -> Transaction:
 
 def test_without_sharing_a_key_settles_half(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ConfirmCall, "read", one_by_one)
-    assert simulate(Plan(200, one_by_one=True, confirms=True, minutes=10.0)).settled <= 0.5 * CEILING
-    assert simulate(Plan(confirms=True, minutes=10.0)).unconfirmed > 0
+    assert simulate(Plan(200, one_by_one=True, confirms=True, minutes=5.0)).settled <= 0.5 * CEILING
+    assert simulate(Plan(confirms=True, minutes=5.0)).unconfirmed > 0
 
 
 @pytest.mark.parametrize(("reads", "waits"), [(0, 0), (50, 50), (500, 0), (0, 300), (500, 300)])
@@ -87,7 +87,7 @@ def test_without_what_reads_leave_payments_wait(monkeypatch: pytest.MonkeyPatch)
 def test_what_is_settled_grows_with_the_keys_and_not_with_one_budget_for_all() -> None:
     one_budget, settled = RateBudget(), list[float]()
     for budgets in ([RateBudget() for _ in range(4)], [one_budget] * 4):
-        shops = simulate_keys(Plan(minutes=5.0, lost=1.0), *budgets)
+        shops = simulate_keys(Plan(minutes=4.0, lost=1.0), *budgets)
         assert [(shop.left_waiting, shop.service.refused) for shop in shops] == [(0, 0)] * 4
         settled.append(sum(shop.settled for shop in shops))
     assert settled[0] >= 2.5 * KEY
