@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import chromium
 import pytest
 from hypothesis import settings
 from sqlalchemy import Connection, Engine, event
@@ -221,6 +222,26 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 def journal(url: str) -> Generator[Journal]:
     with Journal(url) as journal:
         yield journal
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[chromium.Tab]:
+    program = chromium.find()
+    if program is None:
+        if os.environ.get("CI_REQUIRE_ALL") == "1":
+            pytest.fail("chromium is required here, and it is missing")
+        pytest.skip("needs chromium (Debian: chromium)")
+    with chromium.tab(program) as tab:
+        yield tab
+
+
+@pytest.fixture
+def tab(browser: chromium.Tab) -> chromium.Tab:
+    """A tab of headless Chromium, without what an earlier test left."""
+    browser.open("about:blank")
+    browser.requested.clear()
+    browser.faults.clear()
+    return browser
 
 
 @pytest.fixture

@@ -8,9 +8,6 @@ import pytest
 from cli.kit import PayrollShell, Shell
 from momopay import Client
 from momopay.sandbox import Account, Sandbox
-from sandbox.conftest import browser
-
-__all__ = ["browser"]
 
 
 @pytest.fixture

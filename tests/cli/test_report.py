@@ -4,13 +4,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from chromium import Tab
 
 from cli.kit import Shell
 from journal.constants import ACCEPTED, COLLECTION, UNKNOWN
 from journal.database_kit import execute
 from journal.kit import put, put_collection
 from momopay import Journal
-from sandbox.browser import Page
 
 NOW = datetime.now(UTC)
 
@@ -85,14 +85,14 @@ def test_an_empty_journal_has_a_report(momopay: Shell, tmp_path: Path) -> None:
 @pytest.mark.browser
 @pytest.mark.parametrize(("width", "chart"), [(390, ".narrow"), (1280, ".wide")])
 @pytest.mark.parametrize(("scheme", "page_is_dark"), [("light", False), ("dark", True)])
-def test_it_can_be_read(browser: Page, report: Path, width: int, chart: str, scheme: str, page_is_dark: bool) -> None:
-    browser.show(width=width, scheme=scheme)
-    browser.driver.get(report.as_uri())
-    assert browser.value("document.documentElement.scrollWidth <= innerWidth"), "it does not scroll sideways"
+def test_it_can_be_read(tab: Tab, report: Path, width: int, chart: str, scheme: str, page_is_dark: bool) -> None:
+    tab.set_window(width=width, height=900, scheme=scheme)
+    tab.open(report.as_uri())
+    assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth"), "it does not scroll sideways"
     letters = f"document.querySelector('{chart} text').getBoundingClientRect().height"
-    assert 10 <= browser.value(letters) <= 20
-    assert browser.value("[...document.querySelectorAll('svg')].filter((each) => each.checkVisibility()).length") == 1
-    ground = browser.value("getComputedStyle(document.documentElement).backgroundColor.match(/\\d+/g).map(Number)")
-    letter = browser.value(f"getComputedStyle(document.querySelector('{chart} text')).fill.match(/\\d+/g).map(Number)")
+    assert 10 <= tab.evaluate(letters) <= 20
+    assert tab.evaluate("[...document.querySelectorAll('svg')].filter((each) => each.checkVisibility()).length") == 1
+    ground = tab.evaluate("getComputedStyle(document.documentElement).backgroundColor.match(/\\d+/g).map(Number)")
+    letter = tab.evaluate(f"getComputedStyle(document.querySelector('{chart} text')).fill.match(/\\d+/g).map(Number)")
     assert (max(ground) < 60, min(letter) > 200) == (page_is_dark, page_is_dark)
-    assert browser.driver.get_log("browser") == []
+    assert tab.faults == []

@@ -13,8 +13,6 @@ import pytest
 
 from docs.blocks import ROOT
 
-sys.path.append(str(ROOT / "docs" / "hooks"))
-
 
 @pytest.fixture(scope="session")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:

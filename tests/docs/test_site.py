@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import builtins
 import json
-import os
 import re
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
@@ -123,24 +122,11 @@ def searchable(site: Path) -> Iterator[str]:
         yield url
 
 
-@pytest.fixture(scope="module")
-def tab() -> Iterator[chromium.Tab]:
-    program = chromium.find()
-    if program is None:
-        if os.environ.get("CI_REQUIRE_ALL") == "1":
-            pytest.fail("chromium is required here, and it is missing")
-        pytest.skip("needs chromium (Debian: chromium)")
-    with chromium.tab(program) as tab:
-        yield tab
-
-
 @browser
 def test_every_page_reads_well_on_a_phone_and_on_a_screen_in_both_schemes(
     site: Path, address: str, tab: chromium.Tab
 ) -> None:
     """Nothing scrolls sideways, prose is narrow, images load, contrasts suffice, the console has no error."""
-    tab.requested.clear()
-    tab.faults.clear()
     faults: list[str] = []
     paths = [page.relative_to(site).as_posix().removesuffix("index.html") for page in site.rglob("*.html")]
     assert len(paths) > 30
@@ -193,7 +179,6 @@ def test_the_audit_finds_what_it_looks_for(address: str, tab: chromium.Tab) -> N
 )
 def test_the_search_finds_what_people_search_for(searchable: str, tab: chromium.Tab, word: str) -> None:
     tab.set_window(width=1280, height=800, scheme="light")
-    tab.faults.clear()
     tab.open(searchable)
     tab.evaluate(f"""(() => {{
         const input = document.querySelector(".md-search__input");

@@ -2,11 +2,12 @@ import re
 from pathlib import Path
 
 import pytest
+from chromium import Tab
 
 from examples.runs import Merchant, Web, free_port, run, serving
 from momopay.sandbox import Outcome, phone_for
 from patience import until
-from sandbox.browser import new_page
+from sandbox.browser import Page
 
 
 def pay(web: Web, phone: str = "0712345678", page: str = "/") -> str:
@@ -68,26 +69,23 @@ def test_the_plain_command(tmp_path: Path) -> None:
 
 
 @pytest.mark.browser
-def test_the_admin_fits_on_a_phone_and_on_a_screen(tmp_path: Path) -> None:
+def test_the_admin_fits_on_a_phone_and_on_a_screen(tab: Tab, tmp_path: Path) -> None:
     with serving("django_shop.py", tmp_path) as web:
         order = pay(web)
         reaches(web, order, "PAID")
         password = re.search(r"Admin .*, admin, (\w+)", web.log.read_text())
         assert password is not None
-        page, address = new_page(tmp_path / "browser"), str(web.http.base_url.join("/admin/momopay/payment/"))
-        try:
-            page.driver.get(address)
-            page.fill("#id_username", "admin")
-            page.fill("#id_password", password[1])
-            page.click("[type=submit]", then=lambda: page.count("#result_list") > 0)
-            root, heads = "document.documentElement", "[...document.querySelectorAll('#result_list th')]"
-            for width, hidden in ((390, ["created", "kind", "phone", "receipt", "state"]), (1280, [])):
-                page.show(width=width, scheme="dark")
-                for path in ("", f"COLLECTION_3A{order}/change/", "activity/"):
-                    page.driver.get(address + path)
-                    assert page.value(f"{root}.scrollWidth - {root}.clientWidth") == 0, path
-                    assert page.count(".momopay-chart svg") == (2 if path == "activity/" else 0)
-                    absent = page.value(f"{heads}.filter(each => !each.offsetWidth).map(each => each.textContent)")
-                    assert sorted(each.strip().lower() for each in absent) == ([] if path else hidden)
-        finally:
-            page.driver.quit()
+        page, address = Page(tab), str(web.http.base_url.join("/admin/momopay/payment/"))
+        tab.open(f"{web.http.base_url}/admin/login/?next=/admin/momopay/payment/")
+        page.fill("#id_username", "admin")
+        page.fill("#id_password", password[1])
+        page.click("[type=submit]", then=lambda: page.count("#result_list") > 0)
+        root, heads = "document.documentElement", "[...document.querySelectorAll('#result_list th')]"
+        for width, hidden in ((390, ["created", "kind", "phone", "receipt", "state"]), (1280, [])):
+            page.show(width=width, scheme="dark")
+            for path in ("", f"COLLECTION_3A{order}/change/", "activity/"):
+                tab.open(address + path)
+                assert page.value(f"{root}.scrollWidth - {root}.clientWidth") == 0, path
+                assert page.count(".momopay-chart svg") == (2 if path == "activity/" else 0)
+                absent = page.value(f"{heads}.filter(each => !each.offsetWidth).map(each => each.textContent)")
+                assert sorted(each.strip().lower() for each in absent) == ([] if path else hidden)

@@ -4,9 +4,10 @@ from collections.abc import Iterator
 
 import httpx
 import pytest
+from chromium import Tab
 
 from momopay.sandbox import Sandbox
-from sandbox.browser import Page, new_page
+from sandbox.browser import Page
 from sandbox.kit import KEY, Routes, client
 
 
@@ -45,19 +46,11 @@ def service(api: httpx.Client) -> Routes:
     return Routes(api)
 
 
-@pytest.fixture(scope="session")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
-    page = new_page(tmp_path_factory.mktemp("chromium"))
-    yield page
-    page.driver.quit()
-
-
 @pytest.fixture
-def page(browser: Page, sandbox: Sandbox) -> Page:
+def page(tab: Tab, sandbox: Sandbox) -> Page:
     """The sandbox's page, open in a browser."""
-    browser.driver.get("about:blank")
-    browser.driver.get_log("browser")  # empties it of what the page of an earlier test left
-    browser.show(width=1280)
-    browser.driver.get(f"{sandbox.url}/")
-    browser.until(lambda: browser.text("#link") == "connected" and browser.text("#clock") != "--:--:--")
-    return browser
+    page = Page(tab)
+    page.show(width=1280)
+    tab.open(f"{sandbox.url}/")
+    page.until(lambda: page.text("#link") == "connected" and page.text("#clock") != "--:--:--")
+    return page
