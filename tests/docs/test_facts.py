@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import json
-import os
 import re
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -29,103 +28,89 @@ from momopay.sandbox._refusals import STATUS_BY_CODE
 PHONE = "0712 345 678"
 
 
+def client_of(**options: Any) -> Client:
+    given: dict[str, Any] = {"base_url": "https://api.example/v1", "budget": None, **options}
+    return Client("pk_test_raised", max_attempts=1, **given)
+
+
+def answering(answer: httpx.Response) -> Client:
+    return client_of(transport=httpx.MockTransport(lambda _: answer))
+
+
 class Raised:
-    """Raises each error against a sandbox. The methods are named as the classes are."""
+    """What raises each error, against a sandbox."""
 
     def __init__(self, sandbox: Sandbox, folder: Path) -> None:
-        self.sandbox = sandbox
-        self.folder = folder
-        self.client = Client("pk_test_raised", base_url=sandbox.base_url, budget=None, max_attempts=1)
+        self.sandbox, self.folder = sandbox, folder
+        self.journal = Journal(f"sqlite:///{folder / 'errors.db'}")
+        self.client = client_of(base_url=sandbox.base_url)
 
-    def catch(self, name: str) -> MomoPayError:
-        made: Callable[[], object] = getattr(self, name)
-        with pytest.raises(MomoPayError) as caught:
-            made()
-        assert type(caught.value).__name__ == name
-        return caught.value
+    def read(self, status: int, text: str) -> None:
+        with answering(httpx.Response(status, text=text)) as client:
+            client.wallet.balance()
 
-    def journal(self) -> Journal:
-        return Journal(f"sqlite:///{self.folder / 'errors.db'}")
+    def connect(self) -> None:
+        with client_of(base_url="http://127.0.0.1:1/v1") as client:
+            client.wallet.balance()
 
-    def answering(self, status: int, text: str) -> Client:
-        transport = httpx.MockTransport(lambda _: httpx.Response(status, text=text))
-        base_url = "https://api.example/v1"
-        return Client("pk_test_raised", base_url=base_url, transport=transport, budget=None, max_attempts=1)
-
-    def ConfigurationError(self) -> None:  # noqa: N802
-        saved = os.environ.pop("MOMOPAY_API_KEY", None)
-        try:
-            Client(base_url=self.sandbox.base_url)
-        finally:
-            if saved is not None:
-                os.environ["MOMOPAY_API_KEY"] = saved
-
-    def RequestValidationError(self) -> None:  # noqa: N802
-        self.client.stk.initiate(amount=0, phone="0712")
-
-    def CallbackError(self) -> None:  # noqa: N802
-        callback = parse_callback(
-            {"event_type": "transaction.success", "transaction": {"id": "5f1c2a9e", "status": "SUCCESS"}}
-        )
-        with self.journal() as journal, journal.handling(callback), journal.handling(callback):
+    def handle_twice(self) -> None:
+        callback = parse_callback(ended("5f1c2a9e"))
+        with self.journal.handling(callback), self.journal.handling(callback):
             pass
 
-    def InvalidCallbackError(self) -> None:  # noqa: N802
-        parse_callback(b"<html>")
-
-    def ForgedCallbackError(self) -> None:  # noqa: N802
-        CallbackSigner("a secret of more than 16 bytes").verify("https://shop.example/momo")
-
-    def CallbackMismatchError(self) -> None:  # noqa: N802
-        prompt = self.client.stk.initiate(amount=5, phone=PHONE)
-        body = {
-            "event_type": "transaction.success",
-            "transaction": {"id": prompt.transaction_id, "status": "SUCCESS", "amount": 500},
-        }
-        self.client.transactions.confirm(parse_callback(body))
-
-    def APIConnectionError(self) -> None:  # noqa: N802
-        with Client("pk_test_raised", base_url="http://127.0.0.1:1/v1", budget=None, max_attempts=1) as client:
-            client.wallet.balance()
-
-    def BudgetExhaustedError(self) -> None:  # noqa: N802
+    def spend_the_budget(self) -> None:
         budget = RateBudget(requests=1, window=61.0)
-        with Client("pk_test_raised", base_url=self.sandbox.base_url, budget=budget, deadline=5) as client:
-            client.wallet.balance()
-            client.wallet.balance()
+        with client_of(base_url=self.sandbox.base_url, budget=budget, deadline=5) as client:
+            for _ in range(2):
+                client.wallet.balance()
 
-    def OutcomeUnknownError(self) -> None:  # noqa: N802
+    def pay_out(self) -> None:
         self.sandbox.fail_next("POST", "/b2c/payouts", Fault.reset_after_commit)
         self.client.payouts.initiate(amount=2500, phone=PHONE, reference="SAL-7")
 
-    def ProtocolError(self) -> None:  # noqa: N802
-        with self.answering(200, "<html>A proxy's page</html>") as client:
-            client.wallet.balance()
-
-    def WaitTimeoutError(self) -> None:  # noqa: N802
+    def wait(self) -> None:
         prompt = self.client.stk.initiate(amount=5, phone=phone_for(Outcome.by_hand))
         self.client.transactions.wait(prompt, schedule=PollSchedule(first=0.01, every=0.01, limit=0.05))
 
-    def DuplicatePayoutError(self) -> None:  # noqa: N802
-        with self.journal() as journal:
-            for amount in (100, 200):
-                self.client.payouts.pay_once(journal=journal, reference="SAL-8", amount=amount, phone=PHONE)
+    def confirm(self) -> None:
+        prompt = self.client.stk.initiate(amount=5, phone=PHONE)
+        self.client.transactions.confirm(parse_callback(ended(prompt.transaction_id, amount=500)))
 
-    def DuplicateCollectionError(self) -> None:  # noqa: N802
-        with self.journal() as journal:
-            for amount in (100, 200):
-                self.client.stk.collect_once(journal=journal, reference="INV-8", amount=amount, phone=PHONE)
+    def record_twice(self, method: Callable[..., object], reference: str) -> None:
+        for amount in (100, 200):
+            method(journal=self.journal, reference=reference, amount=amount, phone=PHONE)
 
-    def JournalError(self) -> None:  # noqa: N802
+    def remove_the_journal(self) -> None:
         path = self.folder / "removed.db"
         with Journal(f"sqlite:///{path}") as journal:
             journal.get("SAL-9")
             path.unlink()
             journal.get("SAL-9")
 
-    def ServerError(self) -> None:  # noqa: N802
-        with self.answering(502, "<html>Bad gateway</html>") as client:
-            client.wallet.balance()
+
+def ended(identity: str, **fields: object) -> dict[str, Any]:
+    return {"event_type": "transaction.success", "transaction": {"id": identity, "status": "SUCCESS", **fields}}
+
+
+RAISED: dict[str, Callable[[Raised], object]] = {
+    "ConfigurationError": lambda given: Client(base_url=given.sandbox.base_url),
+    "RequestValidationError": lambda given: given.client.stk.initiate(amount=0, phone="0712"),
+    "CallbackError": Raised.handle_twice,
+    "InvalidCallbackError": lambda _: parse_callback(b"<html>"),
+    "ForgedCallbackError": lambda _: CallbackSigner("a secret of more than 16 bytes").verify(
+        "https://shop.example/momo"
+    ),
+    "CallbackMismatchError": Raised.confirm,
+    "APIConnectionError": Raised.connect,
+    "BudgetExhaustedError": Raised.spend_the_budget,
+    "OutcomeUnknownError": Raised.pay_out,
+    "ProtocolError": lambda given: given.read(200, "<html>A proxy's page</html>"),
+    "WaitTimeoutError": Raised.wait,
+    "DuplicatePayoutError": lambda given: given.record_twice(given.client.payouts.pay_once, "SAL-8"),
+    "DuplicateCollectionError": lambda given: given.record_twice(given.client.stk.collect_once, "INV-8"),
+    "JournalError": Raised.remove_the_journal,
+    "ServerError": lambda given: given.read(502, "<html>Bad gateway</html>"),
+}
 
 
 DOCS = ROOT / "docs"
@@ -249,7 +234,6 @@ MONEY = {
     "Money may have moved.": {True},
     "No money moved, unless `may_have_executed` is True.": {False, True},
 }
-OF_SDK = [name for name in vars(Raised) if name.endswith("Error") and name != "ServerError"]
 VARYING = re.compile(
     r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|\d{4}-\d\d-\d\d|\d+\.\d+ s|/\S+/"
     r"|(?<=Errno )\d+|(?<=127\.0\.0\.1:)\d+"
@@ -290,16 +274,7 @@ def test_an_example_answer_raises_the_class(code: str) -> None:
     status = re.search(r"HTTP (\d+)", SECTIONS[code].partition("\n")[0])
     answer = httpx.Response(int(status[1]) if status else 404, json=body)
     kind = ERRORS_BY_CODE[code]
-    with (
-        momopay.Client(
-            "pk_test_page",
-            base_url="https://api.example/v1",
-            transport=httpx.MockTransport(lambda _: answer),
-            budget=None,
-            max_attempts=1,
-        ) as client,
-        pytest.raises(kind) as raised,
-    ):
+    with answering(answer) as client, pytest.raises(kind) as raised:
         client.wallet.balance()
     assert (raised.value.code, raised.value.details) == (code, details)
     assert not raised.value.may_have_executed
@@ -312,14 +287,18 @@ def test_an_example_answer_raises_the_class(code: str) -> None:
 @pytest.fixture(scope="module")
 def raised(still_sandbox: Sandbox, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Raised]:
     raised = Raised(still_sandbox, tmp_path_factory.mktemp("errors"))
-    yield raised
-    raised.client.close()
+    with raised.client, raised.journal:
+        yield raised
 
 
-@pytest.mark.parametrize("name", [*OF_SDK, "ServerError"])
-def test_an_example_text_is_what_the_error_says(raised: Raised, name: str) -> None:
+@pytest.mark.parametrize("name", RAISED)
+def test_an_example_text_is_what_the_error_says(raised: Raised, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MOMOPAY_API_KEY", raising=False)
+    with pytest.raises(MomoPayError) as caught:
+        RAISED[name](raised)
+    assert type(caught.value).__name__ == name
     text = shown(SECTIONS.get(name, SECTIONS["Server errors"]), "text")
-    assert VARYING.sub("", str(raised.catch(name))) == VARYING.sub("", text)
+    assert VARYING.sub("", str(caught.value)) == VARYING.sub("", text)
 
 
 def test_the_codes_and_statuses_are_those_of_the_service_page() -> None:
