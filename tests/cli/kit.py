@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -39,6 +39,14 @@ loses_a_connection = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisable
 def whole_command(of: typer.Typer = app) -> Any:
     """Build all commands, once: that takes ten times as long as to run one of them."""
     return typer.main.get_command(of)
+
+
+def _commands_of(group: Any, *path: str) -> Iterator[str]:
+    for name, each in group.commands.items():
+        yield from _commands_of(each, *path, name) if hasattr(each, "commands") else [" ".join([*path, name])]
+
+
+COMMANDS = [*_commands_of(whole_command())]
 
 
 @dataclass(frozen=True)
@@ -102,22 +110,13 @@ class Shell:
         with patch("typer.testing.make_input_stream", Keyboard):
             return self(*arguments, piped=typed, **settings)
 
-    def start(
-        self, *arguments: str, stdin: int = subprocess.DEVNULL, stdout: int = subprocess.PIPE
-    ) -> subprocess.Popen[str]:
-        """Run a command in a process of its own."""
-        return subprocess.Popen(
-            [sys.executable, "-m", "momopay", *arguments],
-            env=self.environment(),
-            stdin=stdin,
-            stdout=stdout,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-
-    def environment(self) -> dict[str, str]:
+    def start(self, *arguments: str, **options: Any) -> subprocess.Popen[str]:
+        """Run a command in a process of its own, without an input."""
         mine = {name: value for name, value in os.environ.items() if not name.startswith("MOMOPAY_")}
-        return {**mine, "COLUMNS": "80", "TERM": "xterm", **self.settings}
+        environment = {**mine, "COLUMNS": "80", "TERM": "xterm", **self.settings}
+        pipes: dict[str, Any] = {"stdin": subprocess.DEVNULL} | dict.fromkeys(("stdout", "stderr"), subprocess.PIPE)
+        command = [sys.executable, "-m", "momopay", *arguments]
+        return subprocess.Popen(command, env=environment, text=True, **(pipes | options))
 
 
 @dataclass(frozen=True)

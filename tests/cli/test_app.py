@@ -5,27 +5,17 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import momopay as package
-from cli.kit import NORMALISED, PHONE, PayrollShell, Shell, whole_command
+from cli.kit import COMMANDS, NORMALISED, PHONE, PayrollShell, Shell, whole_command
 from in_turn import in_turn
 from momopay.cli import main
 from momopay.cli.exit_codes import ExitCode
 from momopay.sandbox import Sandbox
-
-
-def commands_of(group: Any, *path: str) -> Iterator[str]:
-    """Yield every command, also those that a list in this file has forgotten."""
-    for name, each in group.commands.items():
-        yield from commands_of(each, *path, name) if hasattr(each, "commands") else [" ".join([*path, name])]
-
-
-COMMANDS = [*commands_of(whole_command())]
 
 
 @in_turn("command", ["", "transactions", "payouts", "journal", "callback", *COMMANDS])

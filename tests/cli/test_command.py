@@ -85,9 +85,7 @@ def test_neither_a_reader_that_goes_away_nor_a_full_disk_is_a_bug(momopay: Shell
         ("collect --no-journal --amount 10.005 --phone 0712345678", "--amount: must have no more than two decimals"),
         ("collect --no-journal --amount 1 --phone 0712345678 --abandon-after 1", "--abandon-after needs a journal"),
         ("collect --phone 0712345678", "Missing option '--amount'"),
-        ("collect --no-journal --amount 0 --phone 0712345678", "--amount: must be at least KES 1"),
         ("collect 1234567890123 --amount 1 --phone 0712345678 --no-journal", "account_reference: must"),
-        ("collect --no-journal --amount 1 --phone 12", "--phone: must be a Kenyan phone number"),
         ("transactions list --limit 500", "--limit: Input should be less than or equal to 100"),
         ("callback send success --to http://127.0.0.1:1/x --reference \udcff", "--reference: must be text"),
         ("callback send gone --to http://127.0.0.1:1/x", "END: there is no gone"),
@@ -97,7 +95,6 @@ def test_neither_a_reader_that_goes_away_nor_a_full_disk_is_a_bug(momopay: Shell
         ("payouts nosuch", "No such command 'nosuch'."),
         ("transactions wait ID --timeout inf", "--timeout: Input should be less than or equal to 31622400"),
         ("sweep --journal none.db --every 1e300", "--every: Input should be less than or equal to 31622400"),
-        ("transactions list --from=", "--from: '' is not a date"),
         ("callback send success --to http://127.0.0.1:1/x --amount 1e400", "--amount: must be below KES 10,000,"),
         ("listen --forward-to http://[::1", "--forward-to: must be a URL"),
         ("probe --against none.toml", "--against: file 'none.toml' does not exist"),
@@ -117,15 +114,14 @@ def test_a_wrong_argument_is_named(momopay: Shell, sandbox: Sandbox, arguments: 
 
 
 FAULTY: dict[tuple[str, ...], tuple[str, ...]] = {
-    ("collect", " ", "--amount", "1,5", "--phone", "12"): ("REFERENCE: ", "--amount: ", "--phone: "),
+    ("collect", " ", "--amount", "1,5", "--phone", "12"): (
+        *("REFERENCE: ", "--amount: ", "--phone: must be a Kenyan phone number"),
+    ),
     ("collect", "A\u00a0B", "--amount", "0", "--description", "x" * 14, "--phone", PHONE): (
         *("REFERENCE: ", "--amount: must be at least KES 1", "--description: must have at most 13"),
     ),
     ("collect", "", "--callback-url", "x"): (
-        "REFERENCE: ",
-        "--callback-url: ",
-        "Missing option '--amount'",
-        "'--phone'",
+        *("REFERENCE: ", "--callback-url: ", "Missing option '--amount'", "'--phone'"),
     ),
     ("payouts", "refund", "", "--amount", "9", "--reference", " R"): ("REFERENCE: ", "--amount: ", "--reference: "),
     ("transactions", "list", "--from", "x", "--min", "x", "--status", "x", "--limit", "0", "--timezone", "x"): (
@@ -133,9 +129,7 @@ FAULTY: dict[tuple[str, ...], tuple[str, ...]] = {
     ),
     ("payouts", "run", "none.csv", "--max-each", "x", "--every", "0"): ("none.csv", "--max-each: ", "--every: "),
     ("reconcile", "--day", "x", "--last-day", "2026-13", "--orders", "none"): (
-        "--day: x",
-        "--last-day: 2026-13",
-        "--orders: ",
+        *("--day: x", "--last-day: 2026-13", "--orders: "),
     ),
     ("journal", "show", "\t"): ("REFERENCE: must not be blank",),
 }

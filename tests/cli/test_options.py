@@ -5,10 +5,9 @@ import io
 import json
 import os
 import pty
-import select
-import subprocess
 import sys
-import time
+import threading
+from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
 
@@ -28,20 +27,15 @@ LIVE, TEST = "mno_live_secret", "mno_test_trial"
 TOTAL = Decimal("83500.50")
 
 
-@in_turn(("text", "value"), [("100", "100"), ("99.50", "99.50"), ("1e3", "1000"), ("9.500", "9.5")])
-def test_an_amount(text: str, value: str) -> None:
-    assert amount(text) == Decimal(value)
-
-
 @in_turn(
     ("text", "problem"),
     [
         *((text, "must be an amount in KES") for text in ("", "x", "1,000", "1_000", "\u0661\u0662")),
-        *(("nan", "a finite number"), ("inf", "a finite number"), ("1e400000000000000000000", "must be")),
-        *(("1e999999999", "must be below KES"), ("10.005", "no more than two decimals"), ("1e-9", "two decimals")),
+        *(("nan", "a finite number"), ("1e400000000000000000000", "must be"), ("10.005", "no more than two decimals")),
     ],
 )
 def test_what_is_not_an_amount(text: str, problem: str) -> None:
+    assert amount("9.500") == Decimal("9.5")
     with pytest.raises(typer.BadParameter, match=problem):
         amount(text)
 
@@ -120,28 +114,20 @@ def test_a_key_is_asked_for_at_a_terminal_and_not_shown(momopay: Shell, key: str
     """In a process of its own, at a real terminal, which echoes what is typed unless the program turns that off."""
     del momopay.settings["MOMOPAY_API_KEY"]
     ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "momopay", "balance"]
-    started = subprocess.Popen(
-        command, env=momopay.environment(), stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True
-    )
+    started = momopay.start("balance", stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True)
     os.close(theirs)
-    seen, typed, give_up = "", False, time.monotonic() + LONGEST
-    while time.monotonic() < give_up:
-        if select.select([ours], [], [], 0.1)[0]:
-            try:
-                read = os.read(ours, 65536).decode()
-            except OSError:  # the terminal's other end was closed
-                break
+    hung = threading.Timer(LONGEST, started.kill)
+    hung.start()
+    seen = b""
+    with suppress(OSError):  # the terminal's other end was closed
+        while b"API key: " not in seen:  # the blank comes once what was typed before it has been thrown away
+            seen += os.read(ours, 65536)
+        os.write(ours, f"{key}\n".encode())
+        while read := os.read(ours, 65536):
             seen += read
-            if not read:
-                break
-        if not typed and "API key: " in seen:  # the blank comes once what was typed before it has been thrown away
-            os.write(ours, f"{key}\n".encode())
-            typed = True
     os.close(ours)
-    assert started.wait(timeout=LONGEST) == 0
-    assert "10,000.00" in seen
-    assert key not in seen
+    assert (started.wait(), b"10,000.00" in seen, key.encode() in seen) == (0, True, False)
+    hung.cancel()
 
 
 def test_a_key_as_an_argument_is_refused_and_not_repeated(momopay: Shell, key: str) -> None:

@@ -37,29 +37,15 @@ def as_text(capsys: pytest.CaptureFixture[str], *shown: object) -> str:
 
 
 def test_json_is_exact(capsys: pytest.CaptureFixture[str]) -> None:
-    document = {"amounts": [Decimal("1234567.50"), Decimal(100)], "at": WHEN, "none": None, "ok": True, "rows": 3}
-    assert as_json(capsys, document) == {
-        "amounts": ["1234567.50", "100"],
-        "at": "2026-01-05T09:00:00+00:00",
-        "none": None,
-        "ok": True,
-        "rows": 3,
-    }
+    plain = {"none": None, "ok": True, "rows": 3}
+    document = {"amounts": [Decimal("1234567.50"), Decimal(100)], "at": WHEN, **plain}
+    assert as_json(capsys, document) == {"amounts": ["1234567.50", "100"], "at": "2026-01-05T09:00:00+00:00", **plain}
 
 
 def test_phones_are_masked_unless_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
-    document = {
-        "phone": "unusual-123456",
-        "reference": f"for {NORMALISED}",
-        "transaction_id": ID,
-        "next_cursor": NORMALISED,
-    }
-    assert as_json(capsys, document) == {
-        "phone": "unus*****456",
-        "reference": "for 2547*****678",
-        "transaction_id": ID,
-        "next_cursor": NORMALISED,
-    }
+    ids = {"transaction_id": ID, "next_cursor": NORMALISED}
+    document = {"phone": "unusual-123456", "reference": f"for {NORMALISED}", **ids}
+    assert as_json(capsys, document) == {"phone": "unus*****456", "reference": "for 2547*****678", **ids}
     assert as_json(capsys, document, show_phones=True) == document
 
 
@@ -74,11 +60,10 @@ def test_cells_are_formatted_by_their_type(capsys: pytest.CaptureFixture[str]) -
     assert moment(WHEN) == "2026-01-05 12:00:00 EAT"
 
 
-@in_turn("text", ["9999-12-31T23:59:59+00:00", "0001-01-01T00:00:00+03:00"])
-def test_a_time_at_the_edge_of_the_calendar_is_shown_in_its_own_zone(text: str) -> None:
-    assert moment(datetime.fromisoformat(text)) == text.replace("T", " ").replace("+00:00", " UTC").replace(
-        "+03:00", " UTC+03:00"
-    )
+def test_a_time_at_the_edge_of_the_calendar_is_shown_in_its_own_zone() -> None:
+    assert moment(datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)) == "9999-12-31 23:59:59 UTC"
+    first = datetime.fromisoformat("0001-01-01T00:00:00+03:00")
+    assert moment(first) == "0001-01-01 00:00:00 UTC+03:00"
 
 
 def test_a_record_shows_what_has_a_value_as_a_person_reads_it(capsys: pytest.CaptureFixture[str]) -> None:
@@ -136,10 +121,13 @@ def nairobi() -> Iterator[None]:
     use_timezone(None)
 
 
-def test_a_date_is_one_of_the_zone() -> None:
+def test_a_date_is_one_of_the_zone_and_its_end_is_its_last_moment() -> None:
     assert moment_of("2026-01-01") == moment_of("2026-01-01T00:00") == NEW_YEAR
     assert moment_of("2026-01-01T00:00+00:00") == datetime(2026, 1, 1, tzinfo=UTC)
     assert local(NEW_YEAR).isoformat() == "2026-01-01T00:00:00+03:00"
+    for day in ("2026-01-01", "9999-12-31"):
+        assert end_of(day).isoformat() == f"{day}T23:59:59.999000+03:00"
+    assert end_of("2026-01-01T08:00").isoformat() == "2026-01-01T08:00:00+03:00"
     use_timezone("UTC")
     assert moment_of("2026-01-01") == datetime(2026, 1, 1, tzinfo=UTC)
     assert local(NEW_YEAR).isoformat() == "2025-12-31T21:00:00+00:00"
@@ -158,16 +146,10 @@ def test_by_default_times_are_of_the_machine(monkeypatch: pytest.MonkeyPatch) ->
     time.tzset()
 
 
-@pytest.mark.parametrize("name", ["Mars", "", "Africa", "../Nairobi", "/etc/passwd", "EAT"])
+@in_turn("name", ["Mars", "", "Africa", "../Nairobi", "/etc/passwd", "EAT"])
 def test_a_zone_that_there_is_not_is_refused(momopay: Shell, sandbox: Sandbox, name: str) -> None:
     assert momopay("transactions", "list", "--timezone", name).says(2, f"--timezone: there is no zone '{name}'")
     assert sandbox.requests == []
-
-
-def test_the_end_of_a_date_is_its_last_moment() -> None:
-    assert end_of("2026-01-01").isoformat() == "2026-01-01T23:59:59.999000+03:00"
-    assert end_of("2026-01-01T08:00").isoformat() == "2026-01-01T08:00:00+03:00"
-    assert end_of("9999-12-31").isoformat() == "9999-12-31T23:59:59.999000+03:00"
 
 
 def test_a_wrong_date_names_its_option_and_nothing_is_sent(momopay: Shell, sandbox: Sandbox, tmp_path: Path) -> None:
@@ -178,13 +160,10 @@ def test_a_wrong_date_names_its_option_and_nothing_is_sent(momopay: Shell, sandb
         assert momopay("transactions", "list", "--from", text).says(2, f"--from: {text} is not {problem}, such as ")
     for command in (
         *("transactions list --from", "transactions list --to", "transactions find --reference X --since"),
-        *("reconcile --day", "journal list --since"),
-        *("journal list --until", "journal anonymise --yes --before"),
+        *("reconcile --day", "journal list --since", "journal list --until", "journal anonymise --yes --before"),
     ):
-        words = command.split()
-        refused = momopay(*words, "2026-13-01", MOMOPAY_JOURNAL=path)
-        assert refused.code == 2
-        assert refused.err.startswith(f"Error: {words[-1]}: 2026-13-01 is not a date, such as 2026-11-30 or ")
+        words, problem = command.split(), "2026-13-01 is not a date, such as 2026-11-30 or "
+        assert momopay(*words, "2026-13-01", MOMOPAY_JOURNAL=path).says(2, f"Error: {words[-1]}: {problem}")
     assert len(sandbox.requests) == before
 
 

@@ -2,6 +2,7 @@
 
 import signal
 import tomllib
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,12 +15,7 @@ from momopay.sandbox import Account, Fault, Sandbox
 @pytest.fixture(autouse=True)
 def _wide_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     """Several probes in a minute, as no terminal sends them, each without its questions about the list's parameters."""
-
-    class Wide(RateBudget):
-        def __init__(self) -> None:
-            super().__init__(10_000)
-
-    monkeypatch.setattr("momopay._core.state.RateBudget", Wide)
+    monkeypatch.setattr("momopay._core.state.RateBudget", partial(RateBudget, 10_000))
     monkeypatch.setattr("momopay.probe.reads._PARAMETERS", ())
 
 
@@ -167,14 +163,9 @@ def test_what_the_sdk_cannot_use_is_shown_first(
 
 
 def test_senseless_options_send_nothing(momopay: Shell, sandbox: Sandbox) -> None:
-    for options in (
-        "--spend 1",
-        f"--phone {PHONE}",
-        f"--spend 3 --phone {PHONE}",
-        f"--spend 10 --phone {PHONE}",
-        "--spend 1 --phone 12",
-    ):
-        assert momopay("probe", *options.split(), "--yes").code == 2
+    for spend, phone in (("1", ()), ("3", ("--phone", PHONE)), ("10", ("--phone", PHONE)), ("1", ("--phone", "12"))):
+        assert momopay("probe", "--spend", spend, *phone, "--yes").code == 2
+    assert momopay("probe", "--phone", PHONE, "--yes").code == 2
     assert sandbox.requests == []
 
 
