@@ -18,6 +18,10 @@ from served import server_runs
 KEY = "pk_test_suite"
 
 
+LISTS = {"list_phone": "masked", "list_amount": "with_fee", "list_type": "lower", "list_times": "local"}
+"""Switches that change what lists show."""
+
+
 class Receiver:
     """A loopback endpoint that records callbacks and answers as `answer` says."""
 
@@ -99,6 +103,11 @@ def client(base_url: str, key: str = KEY) -> httpx.Client:
 def own_sandbox(**options: Any) -> Generator[tuple[Sandbox, Routes]]:
     with Sandbox(**options) as sandbox, client(sandbox.base_url) as api:
         yield sandbox, Routes(api)
+
+
+def set_switches(sandbox: Sandbox, key: str = KEY, **switches: Any) -> None:
+    for name, value in switches.items():
+        setattr(sandbox.account(key).switches, name, value)
 
 
 def payouts(sandbox: Sandbox) -> int:

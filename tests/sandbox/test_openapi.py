@@ -16,7 +16,7 @@ import pytest
 from momopay.sandbox import Sandbox, Switches
 from momopay.sandbox._accounts import CONTRACT
 from momopay.sandbox._endpoints import ENDPOINTS, Endpoint
-from sandbox.kit import KEY, client
+from sandbox.kit import KEY, LISTS, client, set_switches
 
 EXAMPLES = os.environ.get("MOMOPAY_CONTRACT_EXAMPLES", "10")
 PROFILES: dict[str, dict[str, Any]] = {
@@ -28,13 +28,7 @@ PROFILES: dict[str, dict[str, Any]] = {
         "patch_unknown_channel": "TRANSACTION_NOT_FOUND",
         "transaction_not_found_status": 400,
     },
-    "lists": {
-        "list_phone": "masked",
-        "list_amount": "with_fee",
-        "list_type": "lower",
-        "list_times": "local",
-        "created_status": 202,
-    },
+    "lists": {**LISTS, "created_status": 202},
     "strict": {
         "strict_fields": True,
         "strict_callback_urls": True,
@@ -63,16 +57,11 @@ def endpoints(sandbox: Sandbox) -> list[Endpoint]:
     return [each for each in ENDPOINTS if each.exists_under(sandbox.account(KEY).switches)]
 
 
-def set_switches(sandbox: Sandbox, switches: dict[str, Any], key: str = KEY) -> None:
-    for name, value in switches.items():
-        setattr(sandbox.account(key).switches, name, value)
-
-
 @pytest.mark.whole
 @pytest.mark.parametrize("profile", PROFILES)
 def test_many_answers_are_those_described(sandbox: Sandbox, tmp_path: Path, profile: str) -> None:
     pytest.importorskip("schemathesis")
-    set_switches(sandbox, {**PROFILES[profile], "health_rule": False})
+    set_switches(sandbox, **(PROFILES[profile] | {"health_rule": False}))
     described = document(sandbox)
     # Else a missing key, which schemathesis adds to every call, counts as wrong data.
     del described["security"]
@@ -92,7 +81,7 @@ def test_many_answers_are_those_described(sandbox: Sandbox, tmp_path: Path, prof
 
 @pytest.mark.parametrize("profile", PROFILES)
 def test_the_document_is_that_of_the_switches(sandbox: Sandbox, profile: str) -> None:
-    set_switches(sandbox, PROFILES[profile])
+    set_switches(sandbox, **PROFILES[profile])
     switches, described = sandbox.account(KEY).switches, document(sandbox)
     schemas, paths = described["components"]["schemas"], described["paths"]
     snake = switches.item_naming == "snake_case"
@@ -127,7 +116,7 @@ def test_whose_document_it_is(sandbox: Sandbox) -> None:
         answer = httpx.get(f"{sandbox.url}/openapi.json{query}", auth=auth, trust_env=False, verify=False)
         return "snake" if TRANSACTION_READ in answer.text else str(answer.status_code)
 
-    set_switches(sandbox, {"naming": "snake_case"}, "pk_test_snake")
+    set_switches(sandbox, "pk_test_snake", naming="snake_case")
     sandbox.account("pk_test_camel")
     assert naming(f"?account={sandbox.account('pk_test_snake').tenant_id}") == "snake"
     assert (naming("?account=pk_test_snake"), naming(key="pk_test_snake")) == ("snake", "snake")
@@ -135,13 +124,13 @@ def test_whose_document_it_is(sandbox: Sandbox) -> None:
     # The accounts differ: that of a fresh one.
     assert naming() == "200"
     with Sandbox(speed=0) as alone:
-        set_switches(alone, {"naming": "snake_case"}, "pk_test_only")
+        set_switches(alone, "pk_test_only", naming="snake_case")
         assert TRANSACTION_READ in httpx.get(f"{alone.url}/openapi.json", trust_env=False, verify=False).text
 
 
 @pytest.mark.parametrize("profile", ["default", "contract"])
 def test_what_generators_of_clients_need(sandbox: Sandbox, profile: str) -> None:
-    set_switches(sandbox, PROFILES[profile])
+    set_switches(sandbox, **PROFILES[profile])
     described = document(sandbox)
     assert (described["servers"][0]["url"], described["info"]["version"]) == (sandbox.url, "1.0")
     assert described["components"]["securitySchemes"]["apiKey"]["scheme"] == "basic"

@@ -18,15 +18,10 @@ from in_turn import in_turn
 from momopay.sandbox import Fault, Sandbox, Switches
 from momopay.sandbox._accounts import CONTRACT
 from momopay.sandbox._refusals import STATUS_BY_CODE
-from sandbox.kit import KEY, Routes, client, data, error_of, own_sandbox, payouts, transaction_id
+from sandbox.kit import KEY, LISTS, Routes, client, data, error_of, own_sandbox, payouts, set_switches, transaction_id
 
 PAYOUT = ("POST", "/b2c/payouts")
 UNKNOWN_ID = "5b0f1c1e-0000-4000-8000-000000000001"
-
-
-def set_switches(sandbox: Sandbox, **switches: Any) -> None:
-    for name, value in switches.items():
-        setattr(sandbox.account(KEY).switches, name, value)
 
 
 def pay(api: httpx.Client, key: str | None = "k", **changes: Any) -> httpx.Response:
@@ -40,10 +35,7 @@ PROFILES: dict[str, dict[str, Any]] = {
     "default": {},
     "default, but snake_case": {"naming": "snake_case"},
     "lists": {
-        "list_phone": "masked",
-        "list_amount": "with_fee",
-        "list_type": "lower",
-        "list_times": "local",
+        **LISTS,
         "receipt_field": "acmeReceipt",
         "receipt_in_reads": True,
         "topup_type": "WALLET_TOPUP_SERVICE_TOKENS",

@@ -15,15 +15,15 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 
 def admitted(window: Literal["fixed", "sliding"], seconds: list[float]) -> list[bool]:
     rate = RateWindow()
-    results: list[bool] = []
-    for second in seconds:
+
+    def is_admitted(second: float) -> bool:
         try:
             rate.admit(START + timedelta(seconds=second), 2, window)
         except Refusal:
-            results.append(False)
-        else:
-            results.append(True)
-    return results
+            return False
+        return True
+
+    return [is_admitted(second) for second in seconds]
 
 
 def test_a_fixed_window_opens_with_its_first_request_and_a_sliding_one_holds_in_any_minute() -> None:
@@ -34,12 +34,11 @@ def test_a_fixed_window_opens_with_its_first_request_and_a_sliding_one_holds_in_
 def test_the_wait_is_never_short_of_the_reset() -> None:
     rate = RateWindow()
     rate.admit(START, 1, "fixed")
-    with pytest.raises(Refusal) as refused:
-        rate.admit(START + timedelta(seconds=59.5), 1, "fixed")
-    assert refused.value.details["resetInSeconds"] == 1
-    with pytest.raises(Refusal) as refused:
-        rate.admit(START + timedelta(seconds=10.5), 1, "fixed")
-    assert refused.value.headers == {"retry-after": "50"}
+    for passed, left in ((59.5, 1), (10.5, 50)):
+        with pytest.raises(Refusal) as refused:
+            rate.admit(START + timedelta(seconds=passed), 1, "fixed")
+        assert refused.value.details["resetInSeconds"] == left
+        assert refused.value.headers == {"retry-after": str(left)}
 
 
 def health_after(results: list[bool]) -> StkHealth:
@@ -64,23 +63,10 @@ def test_a_hundred_completed_payments_are_judged(results: list[bool], blocked: b
     assert (health_after(results).blocked_until is not None) is blocked
 
 
-def test_the_pause_ends_and_counting_restarts_from_zero() -> None:
-    health = health_after([False] * 100)
-    health.add_result(START, succeeded=False)
-    with pytest.raises(Refusal, match="TRANSACTION_HEALTH_BLOCKED"):
-        health.check(START + timedelta(minutes=30) - timedelta(milliseconds=1))
-    after = START + timedelta(minutes=30)
-    health.check(after)
-    for _ in range(99):
-        health.add_result(after, succeeded=False)
-    health.check(after)
-    health.add_result(after, succeeded=False)
-    with pytest.raises(Refusal):
-        health.check(after)
-
-
-def test_the_refusal_says_what_is_wrong_and_until_when() -> None:
+def test_the_pause_says_until_when_and_ends_and_counting_restarts_from_zero() -> None:
     health = health_after([True] * 29 + [False] * 71)
+    health.add_result(START, succeeded=False)
+    after = START + timedelta(minutes=30)
     with pytest.raises(Refusal) as refused:
         health.check(START + timedelta(seconds=0.5))
     assert refused.value.details == {
@@ -91,6 +77,15 @@ def test_the_refusal_says_what_is_wrong_and_until_when() -> None:
         "minSuccessRate": 0.3,
     }
     assert (refused.value.status, refused.value.headers) == (429, {"retry-after": "1800"})
+    with pytest.raises(Refusal, match="TRANSACTION_HEALTH_BLOCKED"):
+        health.check(after - timedelta(milliseconds=1))
+    health.check(after)
+    for _ in range(99):
+        health.add_result(after, succeeded=False)
+    health.check(after)
+    health.add_result(after, succeeded=False)
+    with pytest.raises(Refusal):
+        health.check(after)
 
 
 def test_health_stops_stk_alone_unless_it_is_switched_off(service: Routes, sandbox: Sandbox) -> None:
