@@ -10,7 +10,7 @@ import re
 import ssl
 import threading
 from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from socket import AF_UNIX, create_server, socket
 from typing import Any
@@ -35,49 +35,33 @@ Recipe = Callable[..., Any]
 SERVE: Any = vars(hypercorn.asyncio)["serve"]  # its types are not complete
 
 
-class Files:
-    """The files of a company: its authority, and the certificates that it has signed."""
-
-    def __init__(self, folder: Path) -> None:
-        self._authority = trustme.CA()
-        self.authority = folder / "company.pem"
-        self._authority.cert_pem.write_to_path(str(self.authority))
-        self.server = self._issued(folder, "localhost")
-        self.shop = self._issued(folder, "shop.example")
-
-    def _issued(self, folder: Path, name: str) -> tuple[str, str]:
-        issued, paths = self._authority.issue_cert(name), (str(folder / f"{name}.pem"), str(folder / f"{name}.key"))
-        issued.cert_chain_pems[0].write_to_path(paths[0])
-        issued.private_key_pem.write_to_path(paths[1])
-        return paths
-
-
 @pytest.fixture
-def files(tmp_path: Path) -> Files:
-    return Files(tmp_path)
+def files(tmp_path: Path) -> Path:
+    """The files of a company: its authority, and the certificates that it has signed."""
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(str(tmp_path / "company.pem"))
+    for name in ("localhost", "shop.example"):
+        issued = authority.issue_cert(name)
+        issued.cert_chain_pems[0].write_to_path(str(tmp_path / f"{name}.pem"))
+        issued.private_key_pem.write_to_path(str(tmp_path / f"{name}.key"))
+    return tmp_path
 
 
 @pytest.fixture
 def sandbox() -> Iterator[Sandbox]:
-    sandbox = Sandbox(speed=0)
-    yield sandbox
-    sandbox.close()
+    with closing(Sandbox(speed=0)) as sandbox:
+        yield sandbox
 
 
 @pytest.fixture
-def recipe(monkeypatch: pytest.MonkeyPatch, files: Files) -> Recipe:
+def recipe(monkeypatch: pytest.MonkeyPatch, files: Path) -> Recipe:
     """Run a recipe of the page, and return its client."""
 
     def run(name: str, base_url: str = "", **replaced: str) -> Any:
         monkeypatch.setenv("MOMOPAY_BASE_URL", base_url)
         monkeypatch.setenv("MOMOPAY_API_KEY", unique_key())
-        text, names = RECIPES[name], dict[str, Any]()
-        for old, new in {
-            "/etc/ssl/company.pem": str(files.authority),
-            "/etc/ssl/shop.pem": files.shop[0],
-            "/etc/ssl/shop.key": files.shop[1],
-            **replaced,
-        }.items():
+        text, names = RECIPES[name].replace("/etc/ssl/shop", f"{files}/shop.example"), dict[str, Any]()
+        for old, new in {"/etc/ssl": str(files), **replaced}.items():
             text = text.replace(old, new)
         exec(text, names)
         return names["client"]
@@ -86,25 +70,26 @@ def recipe(monkeypatch: pytest.MonkeyPatch, files: Files) -> Recipe:
 
 
 @contextmanager
-def served_over_tls(app: Any, files: Files, **options: Any) -> Generator[str]:
-    certificate, key = files.server
+def served_over_tls(app: Any, files: Path, **options: Any) -> Generator[str]:
+    certificate, key = files / "localhost.pem", files / "localhost.key"
     with asgi_served(app, ssl_certfile=certificate, ssl_keyfile=key, **options) as url:
         yield f"https://localhost:{url.rpartition(':')[2]}/v1"
 
 
 def collect(client: Any) -> None:
-    if isinstance(client, Client):
-        with client:
-            prompt = client.stk.initiate(amount=100, phone="0712345678")
-            assert client.transactions.get(prompt).transaction_id == prompt.transaction_id
-        return
+    """Collect through the client, of either kind, and close it."""
 
     async def run() -> None:
         async with client:
             prompt = await client.stk.initiate(amount=100, phone="0712345678")
             assert (await client.transactions.get(prompt)).transaction_id == prompt.transaction_id
 
-    asyncio.run(run())
+    if not isinstance(client, Client):
+        asyncio.run(run())
+        return
+    with client:
+        prompt = client.stk.initiate(amount=100, phone="0712345678")
+        assert client.transactions.get(prompt).transaction_id == prompt.transaction_id
 
 
 def prompts(sandbox: Sandbox) -> int:
@@ -112,29 +97,28 @@ def prompts(sandbox: Sandbox) -> int:
 
 
 @pytest.mark.parametrize(("name", "user"), [("proxy", ""), ("proxy with a password", "clerk:password@")])
-def test_a_proxy(recipe: Recipe, files: Files, sandbox: Sandbox, name: str, user: str) -> None:
+def test_a_proxy(recipe: Recipe, files: Path, sandbox: Sandbox, name: str, user: str) -> None:
     with served_over_tls(sandbox.app, files) as base_url, proxying() as proxy:
         placed = {f"http://{user}proxy.example:3128": proxy.url.replace("http://", f"http://{user}")}
         if not user:  # this recipe trusts the public authorities
-            placed["proxy="] = (
-                f"verify=__import__('ssl').create_default_context(cafile={str(files.authority)!r}), proxy="
-            )
+            trusting = f"__import__('ssl').create_default_context(cafile='{files}/company.pem')"
+            placed["proxy="] = f"verify={trusting}, proxy="
         collect(recipe(name, base_url, **placed))
     assert prompts(sandbox) == 1
     assert all(head.startswith(b"CONNECT localhost:") for head in proxy.heads)
     assert all((b"Proxy-Authorization: Basic" in head) == bool(user) for head in proxy.heads)
 
 
-def test_a_private_authority(recipe: Recipe, files: Files, sandbox: Sandbox) -> None:
+def test_a_private_authority(recipe: Recipe, files: Path, sandbox: Sandbox) -> None:
     with served_over_tls(sandbox.app, files) as base_url:
         collect(recipe("private authority", base_url))
     assert prompts(sandbox) == 1
 
 
-def test_a_client_certificate(recipe: Recipe, files: Files, sandbox: Sandbox) -> None:
-    wanted = {"ssl_ca_certs": str(files.authority), "ssl_cert_reqs": ssl.CERT_REQUIRED}
+def test_a_client_certificate(recipe: Recipe, files: Path, sandbox: Sandbox) -> None:
+    wanted = {"ssl_ca_certs": str(files / "company.pem"), "ssl_cert_reqs": ssl.CERT_REQUIRED}
     with served_over_tls(sandbox.app, files, **wanted) as base_url:
-        trusting = ssl.create_default_context(cafile=str(files.authority))
+        trusting = ssl.create_default_context(cafile=str(files / "company.pem"))
         with Client(unique_key(), base_url=base_url, verify=trusting, max_attempts=1) as without:
             with pytest.raises(momopay.APIConnectionError):
                 without.wallet.balance()
@@ -146,9 +130,9 @@ def test_a_client_certificate(recipe: Recipe, files: Files, sandbox: Sandbox) ->
 
 
 @contextmanager
-def served_over_http2(app: Any, files: Files) -> Generator[str]:
+def served_over_http2(app: Any, files: Path) -> Generator[str]:
     config, stop = Config(), threading.Event()
-    config.certfile, config.keyfile = files.server
+    config.certfile, config.keyfile = str(files / "localhost.pem"), str(files / "localhost.key")
     with create_server(("127.0.0.1", 0)) as listener:
         config.bind = [f"fd://{listener.fileno()}"]
 
@@ -161,7 +145,7 @@ def served_over_http2(app: Any, files: Files) -> Generator[str]:
         listener.detach()  # hypercorn has closed it
 
 
-def test_http2(recipe: Recipe, files: Files, sandbox: Sandbox) -> None:
+def test_http2(recipe: Recipe, files: Path, sandbox: Sandbox) -> None:
     versions = set[str]()
 
     async def noting(scope: Any, receive: Any, send: Any) -> None:
