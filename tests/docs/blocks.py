@@ -50,15 +50,7 @@ class Block:
 
     @property
     def reason(self) -> str | None:
-        return self._noted("not run:")
-
-    @property
-    def test_file(self) -> str | None:
-        return self._noted("test file:")
-
-    @property
-    def recipe(self) -> str | None:
-        return self._noted("recipe:")
+        return self.noted("not run:")
 
     @property
     def module(self) -> str | None:
@@ -69,9 +61,10 @@ class Block:
     @property
     def is_program(self) -> bool:
         """Return whether it shares no names with the other blocks of its page."""
-        return self.test_file is not None or self.recipe is not None
+        return self.noted("test file:") is not None or self.noted("recipe:") is not None
 
-    def _noted(self, prefix: str) -> str | None:
+    def noted(self, prefix: str) -> str | None:
+        """Return what the note says after this prefix, or None if it begins with another."""
         return self.note.removeprefix(prefix).strip() if self.note.startswith(prefix) else None
 
 

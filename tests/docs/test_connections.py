@@ -30,7 +30,7 @@ from served import asgi_served
 from transport.proxy import proxying
 
 PAGE = ROOT / "docs/operate/connections.md"
-RECIPES = {block.recipe: block.text for block in blocks_in(PAGE) if block.recipe is not None}
+RECIPES = {name: block.text for block in blocks_in(PAGE) if (name := block.noted("recipe:"))}
 Recipe = Callable[..., Any]
 SERVE: Any = vars(hypercorn.asyncio)["serve"]  # its types are not complete
 

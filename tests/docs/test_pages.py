@@ -17,7 +17,7 @@ from redis_server import PROGRAM, RedisServer
 
 OWN_PROCESS = "<!-- own process -->"
 WITH_CODE = [page for page in PAGES if any(map(pages.is_run, blocks_in(page)))]
-TEST_FILES = [block for page in PAGES for block in blocks_in(page) if block.test_file is not None]
+TEST_FILES = [(name, block) for page in PAGES for block in blocks_in(page) if (name := block.noted("test file:"))]
 
 
 @pytest.fixture(scope="module")
@@ -54,8 +54,8 @@ def test_the_blocks_of_a_page(
 
 def test_the_tests_of_the_pages(pytester: pytest.Pytester) -> None:
     """In one run, each in a folder of its own."""
-    for number, block in enumerate(TEST_FILES):
-        (pytester.mkdir(f"{number}_{block.page.stem}") / str(block.test_file)).write_text(block.text)
+    for number, (name, block) in enumerate(TEST_FILES):
+        (pytester.mkdir(f"{number}_{block.page.stem}") / name).write_text(block.text)
     plugins = ("-pno:momopay", "-pmomopay.pytest_plugin", "-pno:cacheprovider")
     result = pytester.runpytest_subprocess(*plugins, "-Werror", "--import-mode=importlib")
     assert result.ret == 0, "\n".join(result.outlines)

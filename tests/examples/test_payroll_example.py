@@ -16,9 +16,9 @@ from patience import until
 PEOPLE = 20
 
 
-def salaries(folder: Path, people: int = PEOPLE) -> Path:
+def salaries(folder: Path) -> Path:
     path = folder / "salaries.csv"
-    lines = [f"E{number:02},07123450{number:02},{1000 + number}.50" for number in range(people)]
+    lines = [f"E{number:02},07123450{number:02},{1000 + number}.50" for number in range(PEOPLE)]
     path.write_text("employee,phone,amount\n" + "\n".join(lines) + "\n")
     return path
 
@@ -28,21 +28,13 @@ def report(folder: Path) -> dict[str, dict[str, str]]:
         return {row["reference"]: row for row in csv.DictReader(file)}
 
 
-def all_once(people: int = PEOPLE) -> dict[str, int]:
-    return {f"SALARY-2026-11-E{number:02}": 1 for number in range(people)}
+def all_once() -> dict[str, int]:
+    return {f"SALARY-2026-11-E{number:02}": 1 for number in range(PEOPLE)}
 
 
 def arguments(tmp_path: Path) -> list[str]:
-    return [
-        str(salaries(tmp_path)),
-        "--month",
-        "2026-11",
-        "--folder",
-        str(tmp_path / "kept"),
-        "--every",
-        "0.3",
-        "--yes",
-    ]
+    options = ("--month", "2026-11", "--folder", str(tmp_path / "kept"), "--every", "0.3", "--yes")
+    return [str(salaries(tmp_path)), *options]
 
 
 def kill_while_a_payout_hangs(merchant: Merchant, tmp_path: Path, dice: random.Random) -> None:

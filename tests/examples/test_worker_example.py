@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,7 @@ class Workers:
 
     def __init__(self, environment: dict[str, str], folder: Path) -> None:
         self._environment = environment
-        self._folder = folder
+        self.log = folder / "celery.log"
         self._running: list[subprocess.Popen[bytes]] = []
 
     def start(self, *command: str) -> subprocess.Popen[bytes]:
@@ -58,37 +58,28 @@ class Workers:
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
-    @property
-    def log(self) -> Path:
-        return self._folder / "celery.log"
-
     def end(self) -> None:
         for process in self._running:
             self.kill(process)
 
 
 @contextmanager
-def application(
-    merchant: Merchant, redis_url: str, journal_url: str, folder: Path
-) -> Generator[tuple[Workers, Celery]]:
-    """Yield the workers, with beat running, and the application as a producer uses it."""
-    seconds = {"WORKER_SWEEP_SECONDS": "4", "WORKER_VISIBILITY_SECONDS": "3"}
-    workers = Workers(merchant.env(REDIS_URL=redis_url, JOURNAL_URL=journal_url, **seconds), folder)
-    workers.start("beat", "--schedule", str(folder / "beat"))
-    producer = Celery("producer", broker=redis_url)
-    try:
-        yield workers, producer
-    finally:
-        producer.close()
-        workers.end()
+def application(merchant: Merchant, journal_url: str, folder: Path) -> Generator[tuple[Workers, Celery, Any]]:
+    """Yield the workers, with beat running, the application as a producer uses it, and its Redis."""
+    with RedisServer() as server, connect(server.url, decode_responses=True) as redis:
+        settings = {"REDIS_URL": server.url, "JOURNAL_URL": journal_url}
+        seconds = {"WORKER_SWEEP_SECONDS": "4", "WORKER_VISIBILITY_SECONDS": "3"}
+        workers = Workers(merchant.env(**settings, **seconds), folder)
+        workers.start("beat", "--schedule", str(folder / "beat"))
+        try:
+            with closing(Celery("producer", broker=server.url)) as producer:
+                yield workers, producer, redis
+        finally:
+            workers.end()
 
 
 def children(pid: int) -> list[int]:
     return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-
-
-def send(producer: Celery, *arguments: Any) -> None:
-    producer.send_task("worker.payout", args=arguments)
 
 
 def test_killed_workers_pay_everybody_once(
@@ -99,15 +90,12 @@ def test_killed_workers_pay_everybody_once(
     begun = len(merchant.sandbox.requests)
     journal_url = postgresql.new_schema()
     with (
-        RedisServer() as server,
-        connect(server.url, decode_responses=True) as redis,
-        application(merchant, server.url, journal_url, tmp_path) as (workers, producer),
+        application(merchant, journal_url, tmp_path) as (workers, producer, redis),
         Journal(journal_url) as journal,
     ):
-        for reference in [*references, *dice.sample(references, 6)]:
-            send(producer, reference, "50", "0712345678")
-        for invalid in (("X", "x", "0712345678"), ("Y", "1", "0712345678"), ("Z",)):
-            send(producer, *invalid)
+        valid = [(reference, "50", "0712345678") for reference in [*references, *dice.sample(references, 6)]]
+        for given in (*valid, ("X", "x", "0712345678"), ("Y", "1", "0712345678"), ("Z",)):
+            producer.send_task("worker.payout", args=given)
         # The first payout is made, and its answer never comes.
         merchant.sandbox.fail_next("POST", "/b2c/payouts", Fault.hang_after_commit)
         first = workers.start_worker()
