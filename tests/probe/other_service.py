@@ -6,9 +6,7 @@ headers, other field names, an offset as cursor, a request id in a header for re
 
 import json
 import re
-from collections.abc import Callable
 from typing import Any
-from urllib.parse import parse_qs
 from uuid import uuid4
 
 import httpx
@@ -29,7 +27,7 @@ def probed(service: httpx.BaseTransport, key: str = "pk_test_x") -> tuple[Profil
 
 class RefusedError(Exception):
     def __init__(self, status: int, code: str, **details: object) -> None:
-        self.status, self.code, self.details = status, code, details
+        self.status, self.error = status, {"code": code, "message": "No.", "details": details}
 
 
 class OtherService(httpx.BaseTransport):
@@ -39,100 +37,84 @@ class OtherService(httpx.BaseTransport):
 
     def __init__(self) -> None:
         self.channels: list[dict[str, Any]] = []
-        self.transactions = [
-            self.transaction("b2c", "SUCCESS", 50, 5),
-            self.transaction("stk", "FAILED", 20, 0, resultCode=1032),
-            self.transaction("wallet_topup", "SUCCESS", 900, 0),
-        ]
-
-    @staticmethod
-    def transaction(kind: str, status: str, amount: int, fee: int, **more: object) -> dict[str, Any]:
-        return {"id": str(uuid4()), "kind": kind, "status": status, "amount": amount, "fee": fee, **more}
+        paid, topped_up = ("b2c", "SUCCESS", 50, 5, None), ("wallet_topup", "SUCCESS", 900, 0, None)
+        kinds = (paid, ("stk", "FAILED", 20, 0, 1032), topped_up)
+        names = ("type", "status", "amount", "fee", "code")
+        self.transactions = {str(uuid4()): dict[str, Any](zip(names, kind, strict=True)) for kind in kinds}
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
-        path = request.url.path.removeprefix("/v1")
         headers = {"X-RateLimit-Limit": "60", "X-RateLimit-Remaining": "9", "Server": "other"}
         try:
-            status, body = self.answer(request, path)
+            status, data = self.answer(request, request.url.path.split("/")[2:])
         except RefusedError as refused:
-            answer = self.error(refused.code, refused.details)
+            answer = {"requestId": None, "success": False, "error": refused.error}
             return httpx.Response(refused.status, json=answer, headers={**headers, "X-Request-Id": "req-9"})
-        return httpx.Response(status, content=body, headers=headers)
+        whole = {"success": True, "data": data, "requestId": str(uuid4())}
+        return httpx.Response(status, content=data if isinstance(data, bytes) else json.dumps(whole), headers=headers)
 
-    @staticmethod
-    def error(code: str, details: object = None) -> dict[str, Any]:
-        return {"requestId": None, "success": False, "error": {"code": code, "message": "No.", "details": details}}
+    def answer(self, request: httpx.Request, path: list[str]) -> tuple[int, object]:  # noqa: PLR0911  one for each
+        """Return the status, and the data or a whole body."""
+        match request.method, path:
+            case "GET", ["wallets", "service", "balance"]:
+                return 200, {"available_balance": "12.50", "ledger_balance": "12.50"}
+            case "GET", ["transactions"]:
+                return 203, self.list(int(request.url.params.get("limit", 20)))
+            case "GET", ["transactions", identity]:
+                return 200, self.read(identity)
+            case "GET", ["payment-wallet", "channels"]:
+                return 200, {"items": self.channels}
+            case "POST", ["payment-wallet", "channels"]:
+                return self.create(json.loads(request.content))
+            case _, ["payment-wallet", "channels", identity]:
+                return self.one_channel(request, identity)
+            case _:
+                return 404, b"<html>Not found</html>"
 
-    def answer(self, request: httpx.Request, path: str) -> tuple[int, bytes]:
-        query = {name: values[-1] for name, values in parse_qs(request.url.query.decode()).items()}
-        handlers: dict[tuple[str, str], Callable[[], tuple[int, object]]] = {
-            ("GET", "/wallets/service/balance"): lambda: (
-                200,
-                {"available_balance": "12.50", "ledger_balance": "12.50"},
-            ),
-            ("GET", "/payment-wallet/channels"): lambda: (200, {"items": self.channels}),
-            ("GET", "/transactions"): lambda: (203, self.list(query)),
-            ("POST", "/payment-wallet/channels"): lambda: self.create(json.loads(request.content)),
-        }
-        handler = handlers.get((request.method, path))
-        if handler is not None:
-            status, data = handler()
-            return status, json.dumps({"data": data, "requestId": str(uuid4()), "success": True}).encode()
-        head, _, identity = path.rpartition("/")
-        if head == "/transactions":
-            return 200, self.read(identity)
-        if head == "/payment-wallet/channels":
-            return self.one_channel(request, identity)
-        return 404, b"<html>Not found</html>"
-
-    def list(self, query: dict[str, str]) -> dict[str, Any]:
-        if not 1 <= int(query.get("limit", "20")) <= 100:
+    def list(self, limit: int) -> dict[str, Any]:
+        if not 1 <= limit <= 100:
             raise RefusedError(422, "INVALID_REQUEST", limit="1 to 100")
+        shared = dict.fromkeys(("createdAt", "updatedAt"), "2026-11-20T13:00:00")
+        shared |= {"phone": "2547****333", "accountReference": "REF-1"}
         items = [
             {
-                "updatedAt": "2026-11-20T13:00:00",
-                "createdAt": "2026-11-20T13:00:00",
+                "transactionId": identity,
                 "transaction_fee": each["fee"],
                 "amount": each["amount"] + each["fee"],
-                "transactionId": each["id"],
-                "type": each["kind"],
+                "type": each["type"],
                 "status": each["status"],
-                "phone": "2547****333",
-                "accountReference": "REF-1",
+                **shared,
             }
-            for each in self.transactions
+            for identity, each in self.transactions.items()
         ]
         return {"items": items, "next_cursor": None}
 
-    def read(self, identity: str) -> bytes:
+    def read(self, identity: str) -> object:
         if not _UUID.fullmatch(identity):
             raise RefusedError(422, "INVALID_REQUEST")
-        found = next((each for each in self.transactions if each["id"] == identity), None)
-        if found is None:
+        if identity not in self.transactions:
             raise RefusedError(400, "TRANSACTION_NOT_FOUND")
-        data: dict[str, Any] = {
+        found = self.transactions[identity]
+        return {
             "transaction_id": identity,
             "_links": [],  # a field of its own says nothing about the style of the names
             "amount": found["amount"],
             "phone_number": PHONE,
             "status": found["status"],
-            "type": found["kind"].upper(),
-            "result_code": found.get("resultCode"),
+            "type": found["type"].upper(),
+            "result_code": found["code"],
             "created_at": "2026-11-20T10:00:00+00:00",
         }
-        return json.dumps({"success": True, "data": data, "requestId": str(uuid4())}).encode()
 
     def create(self, body: dict[str, Any]) -> tuple[int, object]:
         if not body.get("name"):
             raise RefusedError(422, "INVALID_REQUEST", errors=[{"field": "name"}, {"field": "type"}])
-        channel = {"id": str(uuid4()), "category": "PAYMENT_WALLET", **body}
-        self.channels.append(channel)
-        return 201, channel
+        self.channels.append({"id": str(uuid4()), "category": "PAYMENT_WALLET", **body})
+        return 201, self.channels[-1]
 
     def change(self, channel: dict[str, Any], body: dict[str, Any]) -> None:
         """Ignore a change, and answer with the channel."""
 
-    def one_channel(self, request: httpx.Request, identity: str) -> tuple[int, bytes]:
+    def one_channel(self, request: httpx.Request, identity: str) -> tuple[int, object]:
         found = next((each for each in self.channels if each["id"] == identity), None)
         if found is None:
             raise RefusedError(404, "TRANSACTION_NOT_FOUND" if request.method == "PATCH" else "CHANNEL_NOT_FOUND")
@@ -141,4 +123,4 @@ class OtherService(httpx.BaseTransport):
             return self.deleted
         if request.method == "PATCH":
             self.change(found, json.loads(request.content))
-        return 200, json.dumps({"success": True, "data": found, "requestId": str(uuid4())}).encode()
+        return 200, found

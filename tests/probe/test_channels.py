@@ -127,7 +127,7 @@ class Eager(OtherService):
         for each in self.channels if body.get("isDefault") else ():
             each["isDefault"] = each is channel
 
-    def one_channel(self, request: httpx.Request, identity: str) -> tuple[int, bytes]:
+    def one_channel(self, request: httpx.Request, identity: str) -> tuple[int, object]:
         answer = super().one_channel(request, identity)
         self.channels[0]["isDefault"] = not any(each["isDefault"] for each in self.channels[1:])
         return answer

@@ -1,6 +1,5 @@
 """What reads find of a service that is not our sandbox, and that a change of any answer is found again."""
 
-import json
 from collections.abc import Callable
 from typing import Any
 
@@ -224,16 +223,15 @@ def test_the_payments_of_another_day_are_no_change(scene: Scene) -> None:
 
 
 def test_an_empty_list_proves_no_filter(service: OtherService) -> None:
-    service.transactions = []
+    service.transactions = {}
     assert found_of(service).facts["unknown_status_filter"] == "unknown"
 
 
 def test_a_refusal_with_the_status_of_a_success(service: OtherService, monkeypatch: pytest.MonkeyPatch) -> None:
-    refused = json.dumps({"success": False, "error": {"code": "TRANSACTION_NOT_FOUND"}}).encode()
-    read, known = service.read, {each["id"] for each in service.transactions}
+    refused, read = b'{"success": false, "error": {"code": "TRANSACTION_NOT_FOUND"}}', service.read
 
-    def answer(identity: str) -> bytes:
-        return read(identity) if identity in known else refused
+    def answer(identity: str) -> object:
+        return read(identity) if identity in service.transactions else refused
 
     monkeypatch.setattr(service, "read", answer)
     found = found_of(service)
