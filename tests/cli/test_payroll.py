@@ -6,12 +6,12 @@ from decimal import Decimal
 from cli.kit import PayrollShell, signalling
 from in_turn import in_turn
 from journal.kit import begin, lease_of
-from momopay import Client, Journal, Payment, TransactionStatus
+from momopay import Journal, Payment, TransactionStatus
 from momopay.cli.exit_codes import ExitCode
 from momopay.cli.payroll import NOT_BEGUN, RowOutcome, exit_code
 from momopay.cli.payroll_file import Row
 from momopay.cli.payroll_report import _TO_DO
-from momopay.sandbox import Outcome, Sandbox, phone_for
+from momopay.sandbox import Sandbox
 
 
 def outcome(state: str, status: str | None = None) -> RowOutcome:
@@ -64,23 +64,6 @@ def test_the_first_interrupt_of_a_wait_reports_what_was_paid(payroll: PayrollShe
     assert (done.code, end["event"], end["interrupted"]) == (130, "end", True)
     assert (end["rows"], report.read_text().count("ACCEPTED")) == ({"accepted": {"rows": 2, "total": "2002"}}, 2)
     assert payroll.unresolved() == []
-
-
-def test_a_wait_goes_on_until_the_money_is_back(payroll: PayrollShell, sandbox: Sandbox, client: Client) -> None:
-    payroll.file.write_text(f"reference,phone,amount\nBACK,{phone_for(Outcome.insufficient_funds)},500\n")
-    assert payroll.run("--yes").code == 0
-
-    for _ in range(600):
-        if client.transactions.list().items[0].status == "FAILED":
-            break
-        sandbox.advance(1)
-    early = payroll.run("--yes", "--wait", "--every", "0.5", "--timeout", "1", "--json")
-    assert (early.code, early.lines[-1]["rows"]) == (6, {"accepted": {"rows": 1, "total": "500"}})
-    assert [line for line in early.lines if line["event"] == "settled"] == []
-    assert early.lines[-1]["stopped_by"]["error"] == "WaitTimeoutError"
-    sandbox.advance(900)
-    late = payroll.run("--yes", "--wait", "--every", "0.1", "--json")
-    assert ([line["status"] for line in late.lines if line["event"] == "settled"], late.code) == (["REVERSED"], 1)
 
 
 def test_what_may_have_been_paid_is_not_to_be_paid_again_at_once() -> None:
