@@ -25,7 +25,7 @@ from momopay import Journal, JournalState
 from momopay.cli.app import app
 from momopay.sandbox import Sandbox
 from patience import beside, until
-from sandbox.kit import execute
+from sandbox.kit import execute, posts
 
 PHONE = "0712345678"
 NORMALISED = "254712345678"
@@ -164,8 +164,7 @@ class PayrollShell:
 
     @property
     def posts(self) -> int:
-        """How many payouts were sent, whatever came of them."""
-        return [request.path for request in self.sandbox.requests].count(PAY)
+        return posts(self.sandbox, PAY)
 
     def assert_paid_once(self, rows: int, prefix: str = "SAL") -> None:
         assert self.paid == {f"{prefix}-{row}": 1 for row in range(rows)}

@@ -43,12 +43,6 @@ def test_every_help_page_fits(momopay: Shell, tmp_path: Path, monkeypatch: pytes
         found.make_context(names[-1], words[len(names) :]).close()
 
 
-def test_the_shell_completes_commands_and_options(momopay: Shell) -> None:
-    for words, place, completed in (("momopay transactions w", "2", "wait"), ("momopay collect --am", "2", "--amount")):
-        asked = {"_MOMOPAY_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": place}
-        assert momopay(**asked).out.split() == [completed]
-
-
 def test_the_help_lists_commands_and_exit_codes(momopay: Shell) -> None:
     shown = momopay("--help").out
     for word in {command.split()[0] for command in COMMANDS} | {f" {code.value}  {code.meaning}" for code in ExitCode}:

@@ -10,6 +10,7 @@ import pytest
 from cli.kit import PHONE, Shell, signalling
 from momopay import Client, RateBudget
 from momopay.sandbox import Account, Fault, Sandbox
+from sandbox.kit import posts
 
 
 @pytest.fixture(autouse=True)
@@ -108,10 +109,6 @@ def test_a_disk_that_is_full_loses_nothing(momopay: Shell, tmp_path: Path, monke
     assert "404 TRANSACTION_NOT_FOUND" in late.out
 
 
-def sent(sandbox: Sandbox, path: str) -> int:
-    return [request.path for request in sandbox.requests if request.method == "POST"].count(path)
-
-
 @pytest.mark.usefixtures("virtual")
 def test_all_of_it(momopay: Shell, account: Account, sandbox: Sandbox, profile: Path, key: str) -> None:
     account.rate_limit = 60
@@ -125,7 +122,7 @@ def test_all_of_it(momopay: Shell, account: Account, sandbox: Sandbox, profile: 
         assert secret not in profile.read_text() + done.out + done.err
     assert "Creating the channel 'momopay probe" in done.err
     assert "to 2547*****932, reference PROBE" in done.err
-    assert sent(sandbox, "/payments/stk") == 1
+    assert posts(sandbox, "/payments/stk") == 1
     assert [channel.name for channel in account.live_channels()] == ["Sandbox Paybill"]
 
 
@@ -134,7 +131,7 @@ def test_a_prompt_is_asked_about(momopay: Shell, sandbox: Sandbox, tmp_path: Pat
     spend = ("probe", "--spend", "1", "--phone", PHONE, "--journal", str(tmp_path / "probe.db"))
     assert (momopay(*spend, piped="n\n").code, momopay(*spend, piped="").code) == (1, 2)
     assert (momopay(*spend, "--yes", "--out", str(tmp_path / "probe.db")).code, sandbox.requests) == (2, [])
-    assert (momopay(*spend, piped="y\n").code, sent(sandbox, "/payments/stk")) == (0, 1)
+    assert (momopay(*spend, piped="y\n").code, posts(sandbox, "/payments/stk")) == (0, 1)
 
 
 @pytest.mark.usefixtures("virtual")
@@ -145,7 +142,7 @@ def test_a_payout_is_asked_about(momopay: Shell, sandbox: Sandbox, tmp_path: Pat
     question = "Send one prompt and a payout of KES 10, again with its key, for at most KES 21.00 in all, and"
     assert refused.says(1, question)
     done = momopay(*spend, piped="y\n", MOMOPAY_JOURNAL=str(shop))
-    assert (done.code, sent(sandbox, "/payments/stk"), sent(sandbox, "/b2c/payouts")) == (0, 1, 2)
+    assert (done.code, posts(sandbox, "/payments/stk"), posts(sandbox, "/b2c/payouts")) == (0, 1, 2)
     assert "Sending a payout of KES 10 to 2547*****678, reference PROBE" in done.err
     assert ((tmp_path / "probe.db").exists(), shop.exists()) == (True, False)
 

@@ -12,8 +12,9 @@ from momopay import Client, Journal, JournalState, parse_callback
 from momopay.cli.output import moment
 from momopay.sandbox import Account, Fault, Outcome, Sandbox, phone_for
 from patience import beside, until
-from sandbox.kit import Receiver
+from sandbox.kit import Receiver, posts
 
+STK = "/payments/stk"
 LIST = ("transactions", "list", "--json")
 ASKED = (*("collect", "INV-42", "--no-journal", "--amount", "100"), "--description", "Order 42", "--phone", PHONE)
 
@@ -27,10 +28,6 @@ def collect(journal: str, *more: str, phone: str = PHONE) -> tuple[str, ...]:
     return ("collect", "INV-42", "--amount", "100", "--phone", phone, "--journal", journal, *more)
 
 
-def posts(sandbox: Sandbox) -> int:
-    return [request.path for request in sandbox.requests].count("/payments/stk")
-
-
 def test_an_order_is_prompted_once(momopay: Shell, sandbox: Sandbox, journal: str) -> None:
     first = momopay(*collect(journal))
     assert (first.code, first.err.startswith("Prompt sent: transaction ")) == (0, True)
@@ -38,7 +35,7 @@ def test_an_order_is_prompted_once(momopay: Shell, sandbox: Sandbox, journal: st
     assert momopay(*collect(journal)).err == "No prompt was sent: this one is open, or was paid\n"
     sandbox.advance(120)
     paid = momopay(*collect(journal, "--wait", "--json"))
-    assert (paid.code, paid.json["status"], posts(sandbox)) == (0, "SUCCESS", 1)
+    assert (paid.code, paid.json["status"], posts(sandbox, STK)) == (0, "SUCCESS", 1)
 
 
 def test_a_wait_records_the_end(momopay: Shell, sandbox: Sandbox, journal: str) -> None:
@@ -57,14 +54,14 @@ def test_a_wait_records_the_end(momopay: Shell, sandbox: Sandbox, journal: str) 
     with beside(pay):
         assert momopay(*collect(journal, "--wait", "--every", "0.1", phone=phone_for(Outcome.by_hand))).code == 0
     assert momopay("journal", "list", "--json", "--journal", journal).json["status"] == "SUCCESS"
-    assert posts(sandbox) == 2
+    assert posts(sandbox, STK) == 2
 
 
 def test_an_order_in_doubt_exits_with_4_and_is_listed(momopay: Shell, sandbox: Sandbox, journal: str) -> None:
     sandbox.fail_next("POST", "/payments/stk", Fault.error_before_commit)
     for _ in range(2):
         unknown = momopay(*collect(journal))
-        assert (unknown.code, "do not send it again" in unknown.err, posts(sandbox)) == (4, True, 1)
+        assert (unknown.code, "do not send it again" in unknown.err, posts(sandbox, STK)) == (4, True, 1)
     with Journal(f"sqlite:///{journal}") as opened:
         assert [entry.state for entry in opened.unresolved()] == [JournalState.UNKNOWN]
     assert momopay("payouts", "status", "--journal", journal).prints(4, "INV-42", "COLLECTION")
@@ -74,7 +71,7 @@ def test_a_prompt_without_a_journal_is_sent_each_time(momopay: Shell, sandbox: S
     for reference in ("INV-42", ""):
         words = [word for word in ASKED if word != "INV-42" or reference]
         assert momopay(*words, MOMOPAY_JOURNAL=str(tmp_path / "new.db")).code == 0
-    assert (posts(sandbox), list(tmp_path.iterdir())) == (2, [])
+    assert (posts(sandbox, STK), list(tmp_path.iterdir())) == (2, [])
 
 
 def test_a_prompt_that_is_pending_shows_no_result(momopay: Shell, sandbox: Sandbox, receiver: Receiver) -> None:

@@ -26,12 +26,14 @@ from drivers import unique_key
 from momopay import Client, PollSchedule
 from momopay.sandbox import Sandbox
 from patience import beside
+from sandbox.kit import posts
 from served import asgi_served
 from transport.proxy import proxying
 
 PAGE = ROOT / "docs/operate/connections.md"
 RECIPES = {name: block.text for block in blocks_in(PAGE) if (name := block.noted("recipe:"))}
 Recipe = Callable[..., Any]
+STK = "/payments/stk"
 SERVE: Any = vars(hypercorn.asyncio)["serve"]  # its types are not complete
 
 
@@ -92,10 +94,6 @@ def collect(client: Any) -> None:
         assert client.transactions.get(prompt).transaction_id == prompt.transaction_id
 
 
-def prompts(sandbox: Sandbox) -> int:
-    return [request.path for request in sandbox.requests].count("/payments/stk")
-
-
 @pytest.mark.parametrize(("name", "user"), [("proxy", ""), ("proxy with a password", "clerk:password@")])
 def test_a_proxy(recipe: Recipe, files: Path, sandbox: Sandbox, name: str, user: str) -> None:
     with served_over_tls(sandbox.app, files) as base_url, proxying() as proxy:
@@ -104,7 +102,7 @@ def test_a_proxy(recipe: Recipe, files: Path, sandbox: Sandbox, name: str, user:
             trusting = f"__import__('ssl').create_default_context(cafile='{files}/company.pem')"
             placed["proxy="] = f"verify={trusting}, proxy="
         collect(recipe(name, base_url, **placed))
-    assert prompts(sandbox) == 1
+    assert posts(sandbox, STK) == 1
     assert all(head.startswith(b"CONNECT localhost:") for head in proxy.heads)
     assert all((b"Proxy-Authorization: Basic" in head) == bool(user) for head in proxy.heads)
 
@@ -112,7 +110,7 @@ def test_a_proxy(recipe: Recipe, files: Path, sandbox: Sandbox, name: str, user:
 def test_a_private_authority(recipe: Recipe, files: Path, sandbox: Sandbox) -> None:
     with served_over_tls(sandbox.app, files) as base_url:
         collect(recipe("private authority", base_url))
-    assert prompts(sandbox) == 1
+    assert posts(sandbox, STK) == 1
 
 
 def test_a_client_certificate(recipe: Recipe, files: Path, sandbox: Sandbox) -> None:
@@ -126,7 +124,7 @@ def test_a_client_certificate(recipe: Recipe, files: Path, sandbox: Sandbox) -> 
                 without.stk.initiate(amount=100, phone="0712345678")
         assert sandbox.requests == []
         collect(recipe("client certificate", base_url))
-    assert prompts(sandbox) == 1
+    assert posts(sandbox, STK) == 1
 
 
 @contextmanager
@@ -154,7 +152,7 @@ def test_http2(recipe: Recipe, files: Path, sandbox: Sandbox) -> None:
 
     with served_over_http2(noting, files) as base_url:
         collect(recipe("http2", base_url))
-    assert (versions, prompts(sandbox)) == ({"2"}, 1)
+    assert (versions, posts(sandbox, STK)) == ({"2"}, 1)
 
 
 def test_a_unix_socket(recipe: Recipe, sandbox: Sandbox, tmp_path: Path) -> None:
@@ -163,7 +161,7 @@ def test_a_unix_socket(recipe: Recipe, sandbox: Sandbox, tmp_path: Path) -> None
     listener.bind(path)
     with asgi_served(sandbox.app, listener):
         collect(recipe("unix socket", **{"/run/gateway/momopay.sock": path}))
-    assert prompts(sandbox) == 1
+    assert posts(sandbox, STK) == 1
 
 
 @pytest.fixture

@@ -133,37 +133,33 @@ class Eager(OtherService):
         return answer
 
 
-@pytest.mark.usefixtures("no_pauses")
-@pytest.mark.parametrize("lost", [False, True])
-def test_the_default_channel_is_restored(lost: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def eager(no_pauses: None) -> Eager:
     service = Eager()
     for name in ("Old", "Till"):
         service.create({"name": name, "type": "TILL_NUMBER", "shortcode": "600100"})
+    return service
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_the_default_channel_is_restored(eager: Eager, lost: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if lost:  # the answer that has the new channel's id
-        create = service.create
+        create = eager.create
 
         def answer(body: dict[str, Any]) -> tuple[int, object]:
             create(body)
             return 200, {}
 
-        monkeypatch.setattr(service, "create", answer)
-    found, notes = probed(service)
-    assert [(each["name"], bool(each.get("isDefault"))) for each in service.channels] == [
-        ("Old", False),
-        ("Till", True),
-    ]
+        monkeypatch.setattr(eager, "create", answer)
+    found, notes = probed(eager)
+    assert {each["name"]: bool(each.get("isDefault")) for each in eager.channels} == {"Old": False, "Till": True}
     assert (found.facts["new_channel_is_default"], len(notes)) == ("unknown" if lost else True, 1)
 
 
-@pytest.mark.usefixtures("no_pauses")
-def test_a_default_channel_that_cannot_be_restored_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    service = Eager()
-    service.create({"name": "Old", "type": "TILL_NUMBER", "shortcode": "600100"})
-    _, till = service.create({"name": "Till", "type": "TILL_NUMBER", "shortcode": "600100"})
+def test_a_default_channel_that_cannot_be_restored_is_named(eager: Eager, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Eager, "change", OtherService.change)
-    _, notes = probed(service)
-    assert isinstance(till, dict)
-    assert f"or {till['id']} may not be the default channel any more" in notes[-1]
+    _, notes = probed(eager)
+    assert f"or {eager.channels[1]['id']} may not be the default channel any more" in notes[-1]
 
 
 @in_turn(

@@ -110,6 +110,11 @@ def set_switches(sandbox: Sandbox, key: str = KEY, **switches: Any) -> None:
         setattr(sandbox.account(key).switches, name, value)
 
 
+def posts(sandbox: Sandbox, path: str) -> int:
+    """Return how many requests to make something there were, whatever came of them."""
+    return [(request.method, request.path) for request in sandbox.requests].count(("POST", path))
+
+
 def payouts(sandbox: Sandbox) -> int:
     return sum(entry.kind is MovementKind.payout for entry in sandbox.ledger)
 

@@ -8,17 +8,13 @@ from sandbox.kit import KEY, Routes, client, data, error_of
 PATH = "/payment-wallet/channels"
 
 
-def test_the_default_comes_first_then_newest_to_oldest(service: Routes, api: httpx.Client, sandbox: Sandbox) -> None:
-    names = [data(service.channel(name=name, isDefault=name == "b"))["name"] for name in "abc"]
-    listed = [item["name"] for item in data(api.get(PATH))["items"]]
-    assert (names, listed) == (["a", "b", "c"], ["b", "c", "a", sandbox.account(KEY).channels[0].name])
-
-
-def test_at_most_one_default(service: Routes, api: httpx.Client) -> None:
-    first = data(service.channel(isDefault=True))
-    second = data(service.channel())
+def test_at_most_one_default_which_comes_first_then_newest_to_oldest(service: Routes, api: httpx.Client) -> None:
+    first, second, _ = (data(service.channel(name=name, isDefault=name == "a")) for name in "abc")
+    listed = data(api.get(PATH))["items"]
+    assert [item["name"] for item in listed] == ["a", "c", "b", "Sandbox Paybill"]
+    assert [item["isDefault"] for item in listed] == [True, False, False, False]
     assert data(api.patch(f"{PATH}/{second['id']}", json={"isDefault": True}))["isDefault"] is True
-    assert [item["isDefault"] for item in data(api.get(PATH))["items"]] == [True, False, False]
+    assert [item["name"] for item in data(api.get(PATH))["items"] if item["isDefault"]] == ["b"]
     assert data(api.get(f"{PATH}/{first['id']}"))["isDefault"] is False
     assert data(api.patch(f"{PATH}/{second['id']}", json={"isDefault": False}))["isDefault"] is False
     assert not any(item["isDefault"] for item in data(api.get(PATH))["items"])

@@ -14,7 +14,7 @@ import trio
 from journal.database_kit import in_threads
 from momopay import APIConnectionError, AsyncClient, OutcomeUnknownError, TransactionStatus
 from momopay.sandbox import Fault, Sandbox, _fault_middleware
-from patience import until
+from patience import beside, until
 from sandbox.kit import KEY, Receiver, payouts
 
 BASE = "http://127.0.0.1/v1"
@@ -100,22 +100,17 @@ def test_a_request_that_hangs_ends_with_its_caller(sandbox: Sandbox, run: Run) -
 
 
 def test_close_ends_a_request_that_hangs(sandbox: Sandbox) -> None:
-    async def read() -> None:
-        async with client_of(sandbox, max_attempts=1) as client:
-            sandbox.fail_next("GET", "/transactions", Fault.hang_after_commit)
-            async with anyio.create_task_group() as group:
-                group.start_soon(close_soon)
-                with pytest.raises(APIConnectionError, match="the sandbox ended the connection"):
-                    await client.transactions.list()
-            with pytest.raises(RuntimeError, match="not running"):
-                await client.transactions.list()
-
     def close() -> None:
         until(lambda: sandbox.requests, "the request is under way")
         sandbox.close()
 
-    async def close_soon() -> None:
-        await anyio.to_thread.run_sync(close)
+    async def read() -> None:
+        async with client_of(sandbox, max_attempts=1) as client:
+            sandbox.fail_next("GET", "/transactions", Fault.hang_after_commit)
+            with beside(close), pytest.raises(APIConnectionError, match="the sandbox ended the connection"):
+                await client.transactions.list()
+            with pytest.raises(RuntimeError, match="not running"):
+                await client.transactions.list()
 
     asyncio.run(read())
 
