@@ -33,5 +33,7 @@ def client(account: Account, sandbox: Sandbox, key: str) -> Iterator[Client]:
 
 @pytest.fixture
 def payroll(momopay: Shell, sandbox: Sandbox, tmp_path: Path) -> PayrollShell:
-    """`payouts run` with a file and a journal of this test."""
-    return PayrollShell(momopay, sandbox, tmp_path)
+    """`payouts run` with a file of three rows and a journal of this test."""
+    payroll = PayrollShell(momopay, sandbox, tmp_path)
+    payroll.write(3)
+    return payroll

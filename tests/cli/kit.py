@@ -136,6 +136,10 @@ class PayrollShell:
         return self.folder / "payouts.db"
 
     @property
+    def report(self) -> Path:
+        return self.folder / "report.csv"
+
+    @property
     def journal(self) -> tuple[str, str]:
         return ("--journal", str(self.database))
 

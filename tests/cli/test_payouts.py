@@ -61,7 +61,6 @@ def test_a_dry_run_needs_no_key_sends_nothing_and_leaves_nothing(payroll: Payrol
 
 
 def test_a_dry_run_reads_the_journal(payroll: PayrollShell) -> None:
-    payroll.write(3)
     payroll.run("--yes")
     before = len(payroll.sandbox.requests)
     payroll.write(5)
@@ -112,7 +111,6 @@ def test_what_would_be_paid_is_shown_before_the_question(payroll: PayrollShell) 
 
 
 def test_nobody_is_paid_without_a_yes(payroll: PayrollShell) -> None:
-    payroll.write(3)
     unanswered = payroll.run()
     assert (unanswered.code, "--yes" in unanswered.err, "The journal is new" in unanswered.err) == (2, True, True)
     shown = [payroll.run(piped=no) for no in ("n\n", "\n", "maybe\nn\n")]
@@ -126,14 +124,12 @@ def test_nobody_is_paid_without_a_yes(payroll: PayrollShell) -> None:
 
 
 def test_the_key_and_the_answer_may_come_from_one_pipe(payroll: PayrollShell, key: str) -> None:
-    payroll.write(3)
     assert (payroll.run(piped=f"{key}\n", MOMOPAY_API_KEY="").code, payroll.posts) == (2, 0)
     assert payroll.run(piped=f"{key}\ny", MOMOPAY_API_KEY="").code == 0
     payroll.assert_paid_once(3)
 
 
 def test_a_live_payroll_wants_the_exact_total_of_the_file(payroll: PayrollShell, no_backoff: None) -> None:
-    payroll.write(3)
     for options in (("--yes",), ("--confirm-live", "3004.51"), ("--yes", "--confirm-live", "3004")):
         refused = payroll.run(*options, **LIVE)
         assert refused.code == 2
@@ -144,14 +140,12 @@ def test_a_live_payroll_wants_the_exact_total_of_the_file(payroll: PayrollShell,
 
 @in_turn("journal", ["no/payouts.db", ".", "mysql://host/database"])
 def test_a_journal_or_report_that_cannot_be_written_sends_nothing(payroll: PayrollShell, journal: str) -> None:
-    payroll.write(3)
     where = journal if "://" in journal else str(payroll.folder / journal)
     assert payroll.momopay("payouts", "run", str(payroll.file), "--journal", where, "--yes").says(3, "What to do: ")
     assert (payroll.run("--yes", "--report", str(payroll.folder / "no" / "report.csv")).code, payroll.posts) == (2, 0)
 
 
 def test_a_report_overwrites_neither_the_file_nor_a_journal(payroll: PayrollShell) -> None:
-    payroll.write(3)
     content, link = payroll.file.read_bytes(), payroll.folder / "link.csv"
     link.symlink_to(payroll.file)
     for path in (payroll.database, payroll.database, payroll.file, link):  # at first, the journal is a new one
@@ -171,9 +165,8 @@ def test_a_row_of_unknown_outcome_is_found_at_the_end(payroll: PayrollShell) -> 
 def test_what_is_left_is_reported_and_nothing_doubtful_sent_again(payroll: PayrollShell, account: Account) -> None:
     payroll.write(5)
     account.b2c_balance = Decimal(2500)
-    report = payroll.folder / "report.csv"
     payroll.sandbox.fail_next("POST", PAY, Fault.error_before_commit)
-    done = payroll.run("--yes", "--report", str(report))
+    done = payroll.run("--yes", "--report", str(payroll.report))
     assert done.prints(
         4,
         "Stopped Rows KES",
@@ -182,7 +175,7 @@ def test_what_is_left_is_reported_and_nothing_doubtful_sent_again(payroll: Payro
         *("NOT_BEGUN: Run again.", "UNKNOWN: Run again: that searches for the payout first"),
         *("momopay payouts release", "Accepted is not yet paid"),
     )
-    assert "UNKNOWN,,,INTERNAL_ERROR,The service failed (a fault on demand)" in report.read_text()
+    assert "UNKNOWN,,,INTERNAL_ERROR,The service failed (a fault on demand)" in payroll.report.read_text()
     again = payroll.run("--yes", "--json")
     assert (again.code, again.lines[-1]["exit_code"]) == (4, 4)
     assert again.lines[0]["unresolved"] == {"rows": 1, "total": "1000.50"}
@@ -217,7 +210,6 @@ def test_a_signal_ends_a_run_after_its_payout(
 
 def break_off(payroll: PayrollShell, *options: str, **settings: str) -> Done:
     """Run a payroll whose first payout hangs, and send two signals."""
-    payroll.write(3)
     payroll.sandbox.fail_next("POST", PAY, Fault.hang_after_commit)
     with signalling([signal.SIGINT, signal.SIGINT], lambda: len(payroll.paid) == 1):
         return payroll.run("--yes", *options, **settings)
@@ -242,25 +234,23 @@ def test_at_a_terminal_the_first_signal_is_answered_and_stops_the_bar(payroll: P
 
 
 def test_a_report_is_whole_after_the_run_that_continues_another(payroll: PayrollShell, account: Account) -> None:
-    payroll.write(3)
     payroll.file.write_text(
         payroll.file.read_text().replace("\n", ",Achieng\n").replace("description,Achieng", "description,name")
     )
     account.b2c_balance = Decimal(1500)
-    report = payroll.folder / "report.csv"
-    options = ("--yes", "--wait", "--every", "0.1", "--report", str(report))
+    options = ("--yes", "--wait", "--every", "0.1", "--report", str(payroll.report))
 
     def rows() -> list[dict[str, str]]:
-        return [*csv.DictReader(report.read_text().splitlines())]
+        return [*csv.DictReader(payroll.report.read_text().splitlines())]
 
-    assert payroll.run("--yes", "--report", str(report)).code == 5
+    assert payroll.run("--yes", "--report", str(payroll.report)).code == 5
     first, refused, _ = rows()
     assert (first["description"], first["name"], first["fee"], first["receipt"]) == ("November", "Achieng", "1", "")
     assert datetime.fromisoformat(first["sent_at"]).tzinfo is not None
     assert (refused["state"], first["ended_at"]) == ("REFUSED", "")
     account.b2c_balance = Decimal(5000)
     payroll.sandbox.advance(900)
-    assert payroll.run("--yes", "--report", str(report)).code == 0
+    assert payroll.run("--yes", "--report", str(payroll.report)).code == 0
     payroll.sandbox.advance(900)
     waited = payroll.run(*options)
     assert (waited.code, waited.words.endswith("Exit status 0: every row was paid.")) == (0, True)
@@ -274,13 +264,12 @@ def test_a_report_is_whole_after_the_run_that_continues_another(payroll: Payroll
 
 def test_a_run_whose_reader_goes_away_writes_its_report(payroll: PayrollShell) -> None:
     payroll.write(20)
-    report = payroll.folder / "report.csv"
-    with payroll.momopay.start(*payroll.command("--yes", "--json", "--report", str(report))) as started:
+    with payroll.momopay.start(*payroll.command("--yes", "--json", "--report", str(payroll.report))) as started:
         assert started.stdout is not None
         started.stdout.readline()
         started.stdout.close()
         assert started.wait(timeout=LONGEST) == 130
-    assert 0 < report.read_text().count("ACCEPTED") == len(payroll.paid) < 20
+    assert 0 < payroll.report.read_text().count("ACCEPTED") == len(payroll.paid) < 20
 
 
 def test_a_run_that_was_killed_is_resumed_and_pays_nobody_twice(payroll: PayrollShell) -> None:
@@ -334,7 +323,6 @@ def test_another_spelling_in_the_journal_is_found_for_every_row_of_a_long_file(p
 
 
 def test_one_that_cannot_be_read_does_not_end_the_wait_for_the_others(payroll: PayrollShell, client: Client) -> None:
-    payroll.write(3)
     assert payroll.run("--yes").code == 0
     payroll.sandbox.advance(900)
     refused = next(each for each in client.transactions.list().items if each.account_reference == "SAL-1")
@@ -348,8 +336,7 @@ def test_one_that_cannot_be_read_does_not_end_the_wait_for_the_others(payroll: P
 def test_all_are_followed_to_their_end_and_a_reversed_one_is_reported(payroll: PayrollShell) -> None:
     payroll.write(2)
     payroll.file.write_text(payroll.file.read_text() + f"BACK,{phone_for(Outcome.insufficient_funds)},500,November\n")
-    report = payroll.folder / "report.csv"
-    options = ("--yes", "--wait", "--every", "0.1", "--report", str(report))
+    options = ("--yes", "--wait", "--every", "0.1", "--report", str(payroll.report))
     first = payroll.run("--yes", TTY_COMPATIBLE="1")
     assert (first.code, "KES 2,502.00 of 2,502.00 " in first.err) == (0, True)  # the bar counts what was accepted
     payroll.sandbox.advance(36)  # to where one has failed, and the money is not back yet
@@ -364,7 +351,7 @@ def test_all_are_followed_to_their_end_and_a_reversed_one_is_reported(payroll: P
     assert end["ends"] == {"success": {"rows": 2, "total": "2002"}, "reversed": {"rows": 1, "total": "500"}}
     settled = {line["reference"]: line["status"] for line in done.lines if line["event"] == "settled"}
     assert settled == {"BACK": "REVERSED"}
-    assert "ACCEPTED,REVERSED," in report.read_text()
+    assert "ACCEPTED,REVERSED," in payroll.report.read_text()
     before = len(payroll.sandbox.requests)
     again = payroll.run(*options)  # the journal has the ends
     assert (again.code, "SUCCESS 2 2,002.00 REVERSED 1 500.00" in again.words) == (1, True)
@@ -384,7 +371,6 @@ def test_all_are_followed_to_their_end_and_a_reversed_one_is_reported(payroll: P
     ],
 )
 def test_a_limit_refuses_the_file_and_pays_nobody(payroll: PayrollShell, limit: tuple[str, str], problem: str) -> None:
-    payroll.write(3)
     for options in (["--yes"], ["--dry-run"]):
         assert payroll.run(*options, *limit).says(2, problem)
     assert payroll.sandbox.requests == []
@@ -394,16 +380,15 @@ def test_a_limit_refuses_the_file_and_pays_nobody(payroll: PayrollShell, limit: 
 
 def test_machines_and_the_owner_of_the_report_see_whole_phones(payroll: PayrollShell) -> None:
     payroll.write(2)
-    report = payroll.folder / "report.csv"
     shown = payroll.run("--dry-run")
     assert ("2547*****001" in shown.out, "254700000001" in shown.out) == (True, False)
     assert "254700000001" in payroll.run("--dry-run", "--show-phones").out
-    done = payroll.run("--yes", "--json", "--report", str(report))
+    done = payroll.run("--yes", "--json", "--report", str(payroll.report))
     assert [line["phone"] for line in done.lines if line["event"] == "row"] == ["254700000000", "254700000001"]
-    assert "254700000001" in report.read_text()
-    assert report.stat().st_mode & 0o077 == 0
-    payroll.run("--yes", "--mask-phones", "--report", str(report))
-    assert "254700000001" not in report.read_text()
+    assert "254700000001" in payroll.report.read_text()
+    assert payroll.report.stat().st_mode & 0o077 == 0
+    payroll.run("--yes", "--mask-phones", "--report", str(payroll.report))
+    assert "254700000001" not in payroll.report.read_text()
     payroll.write(3)
     masked = payroll.run("--yes", "--json", "--mask-phones")
     assert [line["phone"] for line in masked.lines if line["event"] == "row"] == ["2547*****002"]

@@ -56,13 +56,15 @@ def test_a_row_that_another_process_is_sending_is_not_called_unpaid(payroll: Pay
 
 def test_the_first_interrupt_of_a_wait_reports_what_was_paid(payroll: PayrollShell, sandbox: Sandbox) -> None:
     payroll.write(2)
-    report = payroll.folder / "report.csv"
 
     with signalling([signal.SIGINT], lambda: len(payroll.paid) == 2 and sandbox.requests[-1].method == "GET"):
-        done = payroll.run("--yes", "--wait", "--every", "0.1", "--json", "--report", str(report))
+        done = payroll.run("--yes", "--wait", "--every", "0.1", "--json", "--report", str(payroll.report))
     end = done.lines[-1]
     assert (done.code, end["event"], end["interrupted"]) == (130, "end", True)
-    assert (end["rows"], report.read_text().count("ACCEPTED")) == ({"accepted": {"rows": 2, "total": "2002"}}, 2)
+    assert (end["rows"], payroll.report.read_text().count("ACCEPTED")) == (
+        {"accepted": {"rows": 2, "total": "2002"}},
+        2,
+    )
     assert payroll.unresolved() == []
 
 

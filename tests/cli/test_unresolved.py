@@ -15,7 +15,7 @@ def test_an_empty_file_stays_empty_and_the_status_needs_no_key(payroll: PayrollS
         assert payroll.momopay(*arguments, *payroll.journal).code == 3
         assert payroll.database.read_bytes() == b""
         payroll.database.unlink()
-        assert list(payroll.folder.iterdir()) == []
+        assert [*payroll.folder.iterdir()] == [payroll.file]
     payroll.write(2)
     payroll.run("--yes")
     before = len(payroll.sandbox.requests)

@@ -6,7 +6,7 @@ import httpx
 import pytest
 from chromium import Tab
 
-from momopay.sandbox import Sandbox
+from momopay.sandbox import Account, Sandbox
 from sandbox.browser import Page
 from sandbox.kit import KEY, Routes, client
 
@@ -15,6 +15,11 @@ from sandbox.kit import KEY, Routes, client
 def sandbox(sandbox: Sandbox) -> Sandbox:
     sandbox.account(KEY).rate_limit = None
     return sandbox
+
+
+@pytest.fixture
+def account(sandbox: Sandbox) -> Account:
+    return sandbox.account(KEY)
 
 
 @pytest.fixture(scope="module")

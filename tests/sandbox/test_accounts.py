@@ -10,13 +10,12 @@ import httpx
 import pytest
 
 from in_turn import in_turn
-from momopay.sandbox import Refusal, Sandbox, Switches
+from momopay.sandbox import Account, Refusal, Sandbox, Switches
 from momopay.sandbox._accounts import key_of, mask_key
 from sandbox.kit import KEY, Routes, client, data, error_of
 
 
-def test_reset_restores_accounts_in_place(sandbox: Sandbox, service: Routes) -> None:
-    account = sandbox.account(KEY)
+def test_reset_restores_accounts_in_place(sandbox: Sandbox, account: Account, service: Routes) -> None:
     for target, name, value in ((account, "fee", -1), (account, "typo", 1), (account.switches, "naming", "kebab")):
         with pytest.raises(ValueError, match=name):
             setattr(target, name, value)

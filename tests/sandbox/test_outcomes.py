@@ -3,10 +3,10 @@
 import pytest
 
 from in_turn import in_turn
-from momopay.sandbox import Outcome, Sandbox, phone_for
+from momopay.sandbox import Account, Outcome, Sandbox, phone_for
 from momopay.sandbox._outcomes import outcome_of, plan
 from momopay.sandbox._records import Kind
-from sandbox.kit import KEY, Routes, error_of
+from sandbox.kit import Routes, error_of
 
 PENDING_FOR_EVER = list[str]()
 TAKEN = ["PROCESSING+5"]
@@ -56,9 +56,8 @@ def test_a_plan_may_be_for_one_phone_and_for_several_payments(service: Routes, s
     assert [service.read(each)["status"] for each in sent] == ["SUCCESS", "FAILED", "FAILED", "SUCCESS"]
 
 
-def test_a_refused_payment_uses_up_nothing(service: Routes, sandbox: Sandbox) -> None:
+def test_a_refused_payment_uses_up_nothing(service: Routes, sandbox: Sandbox, account: Account) -> None:
     sandbox.end_next(Outcome.by_hand)
-    account = sandbox.account(KEY)
     account.service_balance = 0  # type: ignore[assignment]  # pyright: ignore[reportAttributeAccessIssue] - converted
     assert error_of(service.stk()) == (402, "INSUFFICIENT_SERVICE_BALANCE")
     account.service_balance = 10  # type: ignore[assignment]  # pyright: ignore[reportAttributeAccessIssue] - converted

@@ -5,12 +5,11 @@ from decimal import Decimal
 import httpx
 import pytest
 
-from momopay.sandbox import Channel, Credential, MovementKind, Outcome, Sandbox, phone_for
+from momopay.sandbox import Account, Channel, Credential, MovementKind, Outcome, Sandbox, phone_for
 from sandbox.kit import KEY, Routes, client, data, error_of, transaction_id
 
 
-def test_what_a_prompt_and_a_payout_move_at_once(service: Routes, sandbox: Sandbox) -> None:
-    account = sandbox.account(KEY)
+def test_what_a_prompt_and_a_payout_move_at_once(service: Routes, sandbox: Sandbox, account: Account) -> None:
     assert '"amount":100,' in service.stk().text  # whole shillings without a fraction
     assert data(service.stk())["providerRequestId"] != data(service.stk())["providerRequestId"]
     assert (account.service_balance, {entry.kind for entry in sandbox.ledger}) == (Decimal(9_997), {MovementKind.fee})
@@ -46,8 +45,7 @@ def test_a_phone_or_callback_url_that_is_refused(service: Routes, sandbox: Sandb
     assert error_of(service.payout(callbackUrl="http://127.0.0.1:9/x")) == (400, "VALIDATION_ERROR")
 
 
-def test_a_payout_is_checked_in_the_order_of_its_rules(service: Routes, sandbox: Sandbox) -> None:
-    account = sandbox.account(KEY)
+def test_a_payout_is_checked_in_the_order_of_its_rules(service: Routes, sandbox: Sandbox, account: Account) -> None:
     account.kyc_approved, account.b2c_balance, account.service_balance = False, Decimal(0), Decimal(0)
     assert error_of(service.payout(amount=1)) == (400, "VALIDATION_ERROR")
     assert error_of(service.payout(channelId="nope")) == (400, "CHANNEL_NOT_FOUND")
@@ -72,15 +70,13 @@ def test_an_stk_prompt_is_checked_in_order(service: Routes, sandbox: Sandbox) ->
     assert (error_of(service.stk()), sandbox.ledger) == ((402, "INSUFFICIENT_SERVICE_BALANCE"), [])
 
 
-def test_no_fee_without_a_pricing_rule(service: Routes, sandbox: Sandbox) -> None:
-    account = sandbox.account(KEY)
+def test_no_fee_without_a_pricing_rule(service: Routes, sandbox: Sandbox, account: Account) -> None:
     account.fee, account.service_balance = Decimal(0), Decimal(0)
     assert (data(service.stk())["transactionFee"], data(service.payout())["transactionFee"]) == (0, 0)
     assert [entry.kind for entry in sandbox.ledger] == [MovementKind.payout]
 
 
-def test_which_channel_an_stk_prompt_is_routed_to(service: Routes, sandbox: Sandbox) -> None:
-    account = sandbox.account(KEY)
+def test_which_channel_an_stk_prompt_is_routed_to(service: Routes, account: Account) -> None:
     default = account.channels[0]
     till = data(service.channel())["id"]
     assert (data(service.stk())["channelId"], data(service.stk(channelId=till))["channelId"]) == (default.id, till)

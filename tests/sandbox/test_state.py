@@ -6,7 +6,7 @@ from typing import Literal
 import pytest
 
 from in_turn import in_turn
-from momopay.sandbox import Outcome, Refusal, Sandbox, phone_for
+from momopay.sandbox import Account, Outcome, Refusal, Sandbox, phone_for
 from momopay.sandbox._state import RateWindow, StkHealth
 from sandbox.kit import KEY, Routes, data, error_of
 
@@ -88,8 +88,7 @@ def test_the_pause_says_until_when_and_ends_and_counting_restarts_from_zero() ->
         health.check(after)
 
 
-def test_health_stops_stk_alone_unless_it_is_switched_off(service: Routes, sandbox: Sandbox) -> None:
-    account = sandbox.account(KEY)
+def test_health_stops_stk_alone_unless_it_is_switched_off(service: Routes, sandbox: Sandbox, account: Account) -> None:
     for health_rule, status in ((False, 200), (True, 429)):
         account.switches.health_rule = health_rule
         for _ in range(100):
