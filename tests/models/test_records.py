@@ -28,16 +28,7 @@ from models.kit import (
     parse,
     with_literal,
 )
-from momopay.models.records import (
-    Envelope,
-    Items,
-    Record,
-    describe,
-    note_response,
-    parse_incomplete,
-    parse_json,
-    parse_plain,
-)
+from momopay.models import records
 from momopay.models.requests import StkRequest
 
 INFO = momopay.types.ResponseInfo("r-1", 200, {"x-served-by": "node-7"}, attempts=2, elapsed=0.5)
@@ -46,7 +37,7 @@ each_record = in_turn("sample", SAMPLES.values())
 
 def received(sample: Sample, **changes: Any) -> Any:
     record = parse(sample.kind, {**sample.camel, **changes})
-    note_response(record, INFO)
+    records.note_response(record, INFO)
     return record
 
 
@@ -128,7 +119,7 @@ def test_a_copy_equals_the_record_and_keeps_all(sample: Sample, duplicate: Calla
     assert repr(twin) == repr(record)
     assert len({twin, record}) == 1
     assert record != received(sample, type="NEW_TYPE", status="NEW_STATUS", loyalty="silver")
-    note_response(twin, momopay.types.ResponseInfo("r-2", 200, {}, attempts=1, elapsed=0.1))
+    records.note_response(twin, momopay.types.ResponseInfo("r-2", 200, {}, attempts=1, elapsed=0.1))
     assert (twin == record, "_response" in record.model_dump()) == (True, False)
 
 
@@ -177,28 +168,28 @@ def test_a_result_code_may_be_text_or_a_number(code: str) -> None:
 @in_turn("success", ["false", "null", '"true"'])
 def test_an_envelope_that_is_no_success_is_refused(success: str) -> None:
     with pytest.raises(pydantic.ValidationError, match="success"):
-        Envelope[dict[str, int]].model_validate_json(f'{{"success": {success}, "data": {{}}}}')
+        records.Envelope[dict[str, int]].model_validate_json(f'{{"success": {success}, "data": {{}}}}')
 
 
 def test_half_a_character_costs_no_more_than_itself(caplog: pytest.LogCaptureFixture) -> None:
     body = b'{"success": true, "data": {"text": "a\\ud83db"}}'
-    assert parse_json(Envelope[dict[str, str]], body).data == {"text": "a\ufffdb"}
+    assert records.parse_json(records.Envelope[dict[str, str]], body).data == {"text": "a\ufffdb"}
     assert "no Unicode" in caplog.text
     with pytest.raises(pydantic.ValidationError):
-        parse_json(Envelope[dict[str, str]], body[:-1])
+        records.parse_json(records.Envelope[dict[str, str]], body[:-1])
 
 
-class Numbers(Record):
-    numbers: Items[int]
+class Numbers(records.Record):
+    numbers: records.Items[int]
 
 
 @pytest.mark.parametrize("style", ["camel", "snake"])
 def test_what_a_record_says_is_not_replaced_by_what_is_known(style: str) -> None:
     data = {**getattr(STK, style), "currency": 7}
-    record = parse_incomplete(STK.kind, data, {"phone": "0700", "created_at": UPDATED_AT}, ["amount"])
+    record = records.parse_incomplete(STK.kind, data, {"phone": "0700", "created_at": UPDATED_AT}, ["amount"])
     assert (record.phone, record.created_at, record.currency) == (PHONE, CREATED_AT, "KES")
     with pytest.raises(pydantic.ValidationError, match="amount"):
-        parse_incomplete(STK.kind, {**data, "amount": "much"}, {"amount": 5}, ["amount"])
+        records.parse_incomplete(STK.kind, {**data, "amount": "much"}, {"amount": 5}, ["amount"])
 
 
 def test_a_list_is_refused_at_its_first_error() -> None:
@@ -210,14 +201,14 @@ def test_a_list_is_refused_at_its_first_error() -> None:
 def test_problems_are_described_by_place_and_without_values() -> None:
     with pytest.raises(pydantic.ValidationError) as caught:
         parse(ITEM.kind, {"transactionId": "", "amount": "254712345678x"})
-    text = describe(caught.value)
+    text = records.describe(caught.value)
     assert "data.transactionId: " in text
     assert [each.partition(".")[0] for each in text.split("; ")] == ["data"] * 5  # the first five of more
     with pytest.raises(pydantic.ValidationError) as alone:
         READ.kind.model_validate({"amount": "254712345678x"})
     with pytest.raises(pydantic.ValidationError) as broken:
-        parse_json(READ.kind, b"[")
-    assert describe(broken.value).startswith("body: ")
+        records.parse_json(READ.kind, b"[")
+    assert records.describe(broken.value).startswith("body: ")
     assert "712345678" not in f"{text}{caught.value}{caught.value!r}{alone.value}"
 
 
@@ -272,5 +263,5 @@ def test_ids_are_shown_whole(name: str) -> None:
 )
 def test_a_number_of_absurd_size_stays_text(number: str) -> None:
     """To make an int of it, as a field for a time does, would take minutes."""
-    assert parse_plain(f'{{"a": {number}, "b": 1.50}}'.encode()) == {"a": number, "b": Decimal("1.50")}
-    assert parse_plain(b"9" * 299) == 10**299 - 1
+    assert records.parse_plain(f'{{"a": {number}, "b": 1.50}}'.encode()) == {"a": number, "b": Decimal("1.50")}
+    assert records.parse_plain(b"9" * 299) == 10**299 - 1

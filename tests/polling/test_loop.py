@@ -14,9 +14,8 @@ import pytest
 import trio
 
 import momopay
-from bodies import refusal
 from forked import succeeds_in_child
-from momopay import AsyncClient, Client, InvalidApiKeyError, PollSchedule, RateBudget
+from momopay import AsyncClient, Client, PollSchedule, RateBudget
 from momopay._polling.loop import PollingCall, PollLoop
 from momopay.events import BudgetWaited
 from momopay.types import Lane
@@ -151,15 +150,6 @@ def test_one_whose_reads_always_fail_holds_back_the_others_for_one_interval_at_m
     client, _ = waiting_client(service, max_attempts=1)
     assert next(iter(client.transactions.wait_all(["broken", "good"]))).transaction_id == "good"
     assert service.times[-1] <= 25.0
-
-
-def test_a_refusal_of_the_page_ends_every_wait(service: TimedService) -> None:
-    service.add_many(3)
-    service.failures = [(401, refusal("INVALID_API_KEY"))] * 3
-
-    waits = Concurrent(service)
-    assert in_trio(service, waits.wait_for_all) == 15.0
-    assert [type(error) for error in waits.errors.values()] == [InvalidApiKeyError] * 3
 
 
 @pytest.mark.parametrize("failed", [False, True], ids=["success", "failure"])
