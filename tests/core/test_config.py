@@ -37,6 +37,27 @@ def test_a_key_that_no_header_can_carry_is_refused(key: str, monkeypatch: pytest
     assert not key or key not in str(caught.value)
 
 
+@in_turn(
+    ("key", "base_url", "mode", "host"),
+    [
+        ("pk_live_a", "https://Api.Example:8443/v1", "live", "api.example"),
+        ("ab_live_test_a", "https://api.example./v1", "live", "api.example"),
+        ("pk_test_a", "https://api.example/v1", "test", "api.example"),
+        ("pk_test_a", "http://127.0.0.1:8000/v1", "test", "loopback"),
+        ("pk_test_a", "http://localhost:1/v1", "test", "loopback"),
+        ("pk_test_a", "http://[::1]:1/v1", "test", "loopback"),
+    ],
+)
+def test_how_a_journal_identifies_an_account(
+    key: str, base_url: str, mode: str, host: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("MOMOPAY_TEST_RUN", raising=False)
+    identity = Account(key, base_url).identity
+    assert (identity.mode, identity.host) == (mode, host)
+    assert key not in repr(identity)
+    assert identity.key != Account(key + "b", base_url).identity.key
+
+
 @in_turn("key", ["pk_test_a", "ab_test_a", "ab_test_live_a", "Token_test_a"])
 def test_any_letters_may_begin_a_key_and_the_next_word_decides_its_mode(key: str) -> None:
     assert Account(key, LOOPBACK).api_key == key

@@ -7,29 +7,10 @@ import pytest
 
 from journal.kit import draft, entry_of
 from journal.records import callback, payout
-from momopay.journal.evidence import Evidence, KeyIdentity, differences, is_keepable
+from momopay.journal.evidence import Evidence, differences, is_keepable
 
 TEN = datetime(2026, 11, 20, 10, tzinfo=UTC)
 NOW = datetime(2026, 11, 20, 11, tzinfo=UTC)
-
-
-@pytest.mark.parametrize(
-    ("key", "base_url", "mode", "host"),
-    [
-        ("pk_live_a", "https://Api.Example:8443/v1", "live", "api.example"),
-        ("ab_live_test_a", "https://api.example./v1", "live", "api.example"),
-        ("pk_test_a", "https://api.example/v1", "test", "api.example"),
-        ("something", "https://api.example/v1", "test", "api.example"),
-        ("pk_test_a", "http://127.0.0.1:8000/v1", "test", "loopback"),
-        ("pk_test_a", "http://localhost:1/v1", "test", "loopback"),
-        ("pk_test_a", "http://[::1]:1/v1", "test", "loopback"),
-    ],
-)
-def test_mode_and_host_of_a_key(key: str, base_url: str, mode: str, host: str) -> None:
-    identity = KeyIdentity.of(key, base_url)
-    assert (identity.mode, identity.host) == (mode, host)
-    assert key not in repr(identity)
-    assert identity.key != KeyIdentity.of(key + "b", base_url).key
 
 
 def test_what_a_record_does_not_say_is_none_but_the_time_of_an_end() -> None:

@@ -16,7 +16,7 @@ from journal.constants import PAYOUT, REFUSED
 from journal.database_kit import before_each, execute, in_threads, just_before, store_of
 from journal.kit import begin, lease_of, put
 from momopay import ConfigurationError, Journal, JournalError, RequestValidationError
-from momopay.journal.evidence import KeyIdentity
+from momopay._core.config import Account, KeyIdentity
 from momopay.journal.guards import Accounts
 
 HERE = KeyIdentity(mode="live", host="api.example", key="a")
@@ -131,13 +131,13 @@ def test_a_key_of_another_tenant_is_refused_from_then_on_and_the_others_go_on(jo
 
 
 def test_no_key_is_kept(journal: Journal) -> None:
-    identity = KeyIdentity.of("pk_live_secret", "https://api.example/v1")
+    identity = Account("pk_test_secret", "https://api.example/v1").identity
     assert journal.check().mode is None
     check(journal, identity)
     accounts_of(journal).learn(identity, "t")
     assert "secret" not in str(execute(journal, "SELECT * FROM momopay_keys"))
     checked = journal.check()
-    assert (checked.account, checked.mode, checked.host, checked.tenant_id) == ("default", "live", "api.example", "t")
+    assert (checked.account, checked.mode, checked.host, checked.tenant_id) == ("default", "test", "api.example", "t")
 
 
 # Back in time

@@ -3,6 +3,7 @@
 import hashlib
 import hmac
 import stat
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -13,12 +14,12 @@ from journal.database_kit import execute, just_before, store_of
 from journal.kit import begin, dated, fill, found, lease_of, put, put_collection, record, state_of
 from journal.records import callback
 from momopay import ConfigurationError, Journal, JournalError, RequestValidationError
-from momopay.journal.evidence import KeyIdentity
+from momopay._core.config import Account
 from momopay.journal.journal import internals
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 SECRET = "0123456789abcdef0123456789abcdef"
-IDENTITY = KeyIdentity.of("pk_test_abc", "https://api.example/v1")
+IDENTITY = Account("pk_test_abc", "https://api.example/v1").identity
 
 
 def opened(path: Path, account: str = "default") -> Journal:
@@ -51,7 +52,7 @@ def test_a_backup_has_everything_and_overwrites_nothing(url: str, journal: Journ
             assert not is_first
         assert copy.check() == journal.check()
         with pytest.raises(ConfigurationError):
-            store_of(copy).check(KeyIdentity.of("pk_live_abc", "https://api.example/v1"))
+            store_of(copy).check(replace(IDENTITY, mode="live"))
         put(copy, "c")
     with opened(path, account="other") as copy:
         assert state_of(copy, "b") is UNKNOWN  # its sender is not alive in the copy

@@ -27,8 +27,8 @@ from journal.kit import (
 from journal.records import callback, report
 from model.rules import may_follow
 from momopay import EntryKind, Journal, JournalError, JournalState, RequestValidationError
+from momopay._core.config import Account
 from momopay.journal import statements
-from momopay.journal.evidence import KeyIdentity
 from momopay.journal.journal import internals
 from momopay.journal.rules import Cause, transitions
 
@@ -36,7 +36,7 @@ ENDS = [ACCEPTED, UNKNOWN, REFUSED, NOT_SENT]
 CANCELLED = report("a", "CANCELLED", result_code="1032", fee="0")
 PAID = report("a", "SUCCESS", receipt="R1", fee="1.50", ended_at="2026-11-20T10:02:00+00:00")
 OTHER_PHONE = "254722000111"
-KEY = KeyIdentity.of("pk_test_a", "https://api.example/v1")
+KEY = Account("pk_test_a", "https://api.example/v1").identity
 both_kinds = pytest.mark.parametrize("kind", EntryKind)
 
 

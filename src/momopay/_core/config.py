@@ -10,7 +10,8 @@ import re
 import traceback
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, TypeGuard
+from typing import Any, Final, Literal, TypeGuard
+from urllib.parse import urlsplit
 
 from typing_extensions import Sentinel
 
@@ -74,6 +75,16 @@ class Limits:
             raise ConfigurationError("max_attempts must be a whole number, at least 1")
 
 
+@dataclass(frozen=True)
+class KeyIdentity:
+    """An API key and the host of the service, as a journal remembers them."""
+
+    mode: Literal["live", "test"]  # whether the key moves real money
+    # In lower case and without port. Each loopback host is "loopback", as a sandbox may change its port and its name.
+    host: str
+    key: str  # a hash of the API key
+
+
 class Account:
     """An API key and the service's address. Raises ConfigurationError if one of them is missing or unsafe."""
 
@@ -102,6 +113,8 @@ class Account:
         if mode == "live" and self.on_loopback:
             raise ConfigurationError("a live key must not be sent to loopback; use a pk_test_ key with the sandbox")
         # Identifies the account without revealing the key.
+        host = "loopback" if self.on_loopback else (urlsplit(self.base_url).hostname or "").rstrip(".")
+        self.identity: KeyIdentity = KeyIdentity(mode, host, hashlib.sha256(self.api_key.encode()).hexdigest())
         self.hash: str = hashlib.sha256(f"{self.base_url} {self.api_key}".encode()).hexdigest()
 
     def __repr__(self) -> str:

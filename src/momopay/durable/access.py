@@ -15,7 +15,7 @@ from momopay._core.session import Session
 from momopay._ratelimit.budget import Lane
 from momopay._redaction import redacted_repr
 from momopay.journal.entries import EntryKind, JournalEntry, JournalState
-from momopay.journal.evidence import Draft, KeyIdentity
+from momopay.journal.evidence import Draft
 from momopay.journal.journal import Journal, internals
 from momopay.journal.rules import may_have_executed
 
@@ -47,9 +47,8 @@ async def check_account(
     `restored` allows a journal that went back in time, for calls that compare it with the service.
     """
     access = JournalAccess(session, journal, reference)
-    identity = KeyIdentity.of(session.account.api_key, session.account.base_url)
-    if not await access.run(access.store.check, identity, restored=restored):
-        await learn_tenant(access, identity)
+    if not await access.run(access.store.check, session.account.identity, restored=restored):
+        await learn_tenant(access)
     return access
 
 
@@ -59,8 +58,9 @@ def check_client(client: Client, journal: Journal) -> None:
     run_sync(check_account(session, journal, restored=True))
 
 
-async def learn_tenant(access: JournalAccess, identity: KeyIdentity) -> None:
+async def learn_tenant(access: JournalAccess) -> None:
     """Read the tenant of a key that is new to the journal. Raise ConfigurationError if it is another account's."""
+    identity = access.session.account.identity
     tenant_id: str | None = None
     try:
         # In the lane of payments, because a payment waits for it.

@@ -25,7 +25,7 @@ from momopay.durable.lookup import PaymentLookup
 from momopay.durable.payment import Payment, outcome_unknown, payment_in, payment_of
 from momopay.durable.send import ENDPOINTS, Sender
 from momopay.journal.entries import MAY_BE_SENT, EntryKind, JournalEntry, JournalTransaction
-from momopay.journal.evidence import Draft, KeyIdentity
+from momopay.journal.evidence import Draft
 from momopay.journal.journal import Journal
 from momopay.journal.rules import KEYED, Step, blocks, next_step, seconds_to_resend
 from momopay.models.arguments import checked_metadata
@@ -64,11 +64,10 @@ class DurableCall(Generic[BackendT]):
         self._reference = reference
         self._request: Any = request
         self._abandon_after = abandon_after
-        self._identity = KeyIdentity.of(session.account.api_key, session.account.base_url)
         self._call = Call(session, *ENDPOINTS[self._kind], until=until)
         self._journal = JournalAccess(session, journal, reference, self._call.deadline)
         self._store = self._journal.store
-        self._sender = Sender(self._journal, self._call, self._identity)
+        self._sender = Sender(self._journal, self._call)
         self._has_read_others = False
         # What the latest request raised, if it may have executed and this call searches for it.
         self._unknown: errors.OutcomeUnknownError | None = None
@@ -89,12 +88,12 @@ class DurableCall(Generic[BackendT]):
         if self._session.hooks.before_payment is not None:
             self._session.hooks.before_payment(self._reference)
         entry, is_tenant_known = await self._journal.run(
-            self._store.open_call, self._identity, self._kind, self._reference
+            self._store.open_call, self._session.account.identity, self._kind, self._reference
         )
         self._call.has_slot = has_slot and entry is None  # after other requests, the slot would be too old to send
         try:
             if not is_tenant_known:
-                await learn_tenant(self._journal, self._identity)
+                await learn_tenant(self._journal)
             while True:
                 payment = await (self._send(None) if entry is None else self._take_next_step(entry))
                 if payment is not None:

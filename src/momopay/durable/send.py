@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 from contextlib import nullcontext
 from dataclasses import replace
+from datetime import datetime
 from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -28,7 +29,7 @@ from momopay._transport.clock import machine
 from momopay.durable.access import JournalAccess, emit_change
 from momopay.durable.payment import outcome_unknown
 from momopay.journal.entries import EntryKind, JournalEntry, JournalState, Moment
-from momopay.journal.evidence import Draft, Evidence, KeyIdentity, payout_key, reference_of
+from momopay.journal.evidence import Draft, Evidence, payout_key, reference_of
 from momopay.journal.rules import KEYED
 from momopay.models.records import Envelope
 from momopay.models.transactions import Payout, StkTransaction
@@ -60,13 +61,12 @@ _ROW_IS_FRESH: Final = 1.0
 class Sender:
     """Sends for one durable call, in one task or thread. Calls share nothing but the database."""
 
-    def __init__(self, journal: JournalAccess, call: Call[Any], identity: KeyIdentity) -> None:
+    def __init__(self, journal: JournalAccess, call: Call[Any]) -> None:
         self._journal = journal
         self._session = journal.session
         self._store = journal.store
         self._call = call
-        self._identity = identity
-        self._began = call.session.clock.reading()  # when the row was written, by the clock as it was then
+        self._began: tuple[datetime, float]  # when the row was written, by the clock as it was then
 
     async def resend(self, draft: Draft, read: JournalEntry, seconds: float) -> Sent | None:
         """Send an unresolved payout again as `try_to_send` does, with its key, and no byte after so many seconds."""
@@ -120,7 +120,7 @@ class Sender:
         key, since = draft.idempotency_key, draft.key_since
         if key is None:
             number = 1 if read is None else read.key_number
-            scope = self._store.accounts.scope(self._identity)
+            scope = self._store.accounts.scope(self._session.account.identity)
             key = payout_key(scope, draft.reference, draft.amount, draft.phone, number)
             # A person who released it may be mistaken: the service may have known the key since the first request.
             is_same = read is not None and read.idempotency_key == key
@@ -157,7 +157,7 @@ class Sender:
             what = "the transaction of an earlier attempt"
         else:
             what = "the transaction of another payment"
-            evidence = Evidence.of(record, clock.service_now_if_known())
+            evidence = Evidence.of(record, clock.service_now_if_known(), "answer")
             is_accepted = await self._journal.run_or_log(
                 self._store.record, draft, evidence, lease=lease, clock_offset=clock.offset_at(self._began)
             )
@@ -174,9 +174,9 @@ class Sender:
             raise error
         if is_accepted:
             emit_change(self._session, draft, JournalState.SENDING, JournalState.ACCEPTED, record)
-        accounts = self._store.accounts
-        is_known = accounts.knows(self._identity, record.tenant_id)
-        if not is_known and await self._journal.run_or_log(accounts.learn, self._identity, record.tenant_id) is False:
+        accounts, key = self._store.accounts, self._session.account.identity
+        is_known = accounts.knows(key, record.tenant_id)
+        if not is_known and await self._journal.run_or_log(accounts.learn, key, record.tenant_id) is False:
             logger.error(
                 "reference %s was sent by tenant %s, to which the journal does not belong: nothing more is sent with"
                 " this key",

@@ -13,19 +13,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from decimal import Decimal
-from functools import cache
-from typing import Final, Literal, Self, TypeAlias
+from typing import Final, Self, TypeAlias
 from unicodedata import normalize
-from urllib.parse import urlsplit
 
-from momopay._redaction import key_mode, redacted_repr
+from momopay._redaction import redacted_repr
 from momopay.journal.entries import EntryKind, JournalEntry
 from momopay.models.callbacks import CallbackTransaction
 from momopay.models.enums import TransactionStatus, end_of
 from momopay.models.requests import RequestedPayment, is_missing
 from momopay.models.transactions import Payout, StkTransaction, Transaction, TransactionSummary
 from momopay.money import format_amount
-from momopay.urls import is_loopback
 
 logger: logging.Logger = logging.getLogger("momopay")
 
@@ -36,27 +33,6 @@ _SOURCES: Final = (
     (object, "answer"),
 )
 ServiceRecord: TypeAlias = TransactionSummary | Payout | StkTransaction | CallbackTransaction
-
-
-@dataclass(frozen=True)
-class KeyIdentity:
-    """The API key and the host of a client, as a journal remembers them."""
-
-    mode: Literal["live", "test"]  # whether the key moves real money
-    # In lower case and without port. Each loopback host is "loopback", as a sandbox may change its port and its name.
-    host: str
-    key: str  # a hash of the API key
-
-    @classmethod
-    def of(cls, api_key: str, base_url: str) -> Self:
-        """Return the identity of a key at a base URL."""
-        key = hashlib.sha256(api_key.encode()).hexdigest()
-        return cls(key_mode(api_key) or "test", _host_of(base_url), key)
-
-
-@cache
-def _host_of(base_url: str) -> str:
-    return "loopback" if is_loopback(base_url) else (urlsplit(base_url).hostname or "").rstrip(".")
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,9 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, and_, delete, func, select, update
 
+from momopay._core.config import KeyIdentity
 from momopay.errors import ConfigurationError, JournalError
 from momopay.journal.database import Database, bounded, insert_new
-from momopay.journal.evidence import KeyIdentity
 from momopay.journal.schema import accounts, journal, keys, metadata, payments
 
 logger: logging.Logger = logging.getLogger("momopay")

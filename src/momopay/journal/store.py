@@ -20,6 +20,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Update
 
+from momopay._core.config import KeyIdentity
 from momopay._redaction import redacted_repr
 from momopay._transport import clock
 from momopay.errors import JournalError
@@ -27,7 +28,7 @@ from momopay.journal import history
 from momopay.journal import statements as sql
 from momopay.journal.database import bounded, insert_new, update_one
 from momopay.journal.entries import UNRESOLVED, EntryKind, HistoryKind, JournalEntry, JournalState, JournalTransaction
-from momopay.journal.evidence import Draft, Evidence, KeyIdentity
+from momopay.journal.evidence import Draft, Evidence
 from momopay.journal.leases import Lease
 from momopay.journal.pages import Entries
 from momopay.journal.rules import RELEASE_AFTER_LEASE, REPEATS, check_sharing, is_earlier

@@ -12,7 +12,6 @@ from django.db import connections
 from momopay import ConfigurationError, JournalError
 from momopay._core.config import Account
 from momopay.integrations.django.clients import client_options, database, the_journal
-from momopay.journal.evidence import KeyIdentity
 from momopay.journal.journal import internals
 
 
@@ -34,7 +33,7 @@ class Command(BaseCommand):
             folder = store.database.folder
             where = f"the database {connections[database()].settings_dict['NAME']}"
             what = f"all payments in {where}" + (f", and their number in {folder}" if folder else "")
-            if KeyIdentity.of(account.api_key, account.base_url).mode != "test":
+            if account.identity.mode != "test":
                 raise CommandError(f"only with a test key; nothing was removed. It would be {what}")
             if not no_input and sys.stdin.isatty() and input(f"This removes {what}. Go on? [y/N] ").lower() != "y":
                 raise CommandError("nothing was removed")
