@@ -635,7 +635,7 @@ def test_a_row_that_a_cancelled_call_still_writes_is_not_sent(shop: Shop) -> Non
     waiting, tried, undone = threading.Lock(), threading.Event(), threading.Event()
 
     def look(statement: str) -> None:
-        if statement.startswith("SELECT momopay_payments.revision"):  # it locks the row
+        if statement.startswith("SELECT momopay_payments.account"):  # in the transaction that records it
             (undone if tried.is_set() else tried).set()
             undone.wait(0.5)
 

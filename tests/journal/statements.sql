@@ -305,7 +305,11 @@ SET status=coalesce(:new_status, status),
   learned_at_service=coalesce(:new_learned_at_service, learned_at_service)
 WHERE account = :the_account
   AND transaction_id = :the_transaction_id
-  AND (status IS NULL OR (status NOT IN (__[POSTCOMPILE_status_1])))
+  AND (status IS NULL OR status != 'SUCCESS'
+  AND status != 'FAILED'
+  AND status != 'REVERSED'
+  AND status != 'CANCELLED'
+  AND status != 'EXPIRED')
 
 -- ADVANCE ENDED
 UPDATE momopay_transactions

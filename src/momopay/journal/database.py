@@ -20,7 +20,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
-from functools import partialmethod
+from functools import lru_cache, partialmethod
 from math import inf
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -28,7 +28,7 @@ from typing import Any, ClassVar, Final
 from uuid import uuid4
 from weakref import WeakSet
 
-from sqlalchemy import URL, Connection, Engine, Table, Update, create_engine
+from sqlalchemy import URL, Connection, Dialect, Engine, UpdateBase, create_engine
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError, StatementError
 from sqlalchemy.pool import ConnectionPoolEntry, Pool
 
@@ -36,14 +36,13 @@ from momopay._core.wiring import load
 from momopay._fork import renew_in_child
 from momopay._redaction import clear_frames
 from momopay.errors import ConfigurationError, JournalError
-from momopay.journal.schema import INSERTS, set_up
+from momopay.journal.schema import set_up
 
 LONGEST_WAIT: Final = 30.0
 """The default limit of one use of the database, in seconds."""
 
 _CONNECTIONS: Final = 15  # per process; other threads wait for one
 _LONGEST_TURN: Final = 0.5  # seconds after which a thread looks whether a connection was lost
-_COUNT_ROWS: Final = {"preserve_rowcount": True}
 
 
 class _Bounds(threading.local):
@@ -148,6 +147,7 @@ class Database(ABC):
     """A journal's database, as far as SQLite and PostgreSQL do not differ. The tables are created at the first use."""
 
     table_names: ClassVar[str]  # the SQL that lists the existing tables and views
+    locks_rows: ClassVar[bool] = True  # by SELECT ... FOR UPDATE
     folder: Path | None = None  # a folder that all processes share, if there is one
 
     def __init__(self, url: URL, *, create: bool) -> None:
@@ -224,8 +224,8 @@ class Database(ABC):
                     with suppress(Exception):  # if this fails, the server ends the transaction
                         driver.rollback()
                     raise
-            if not for_setup:
-                self.check()  # a write to a file that was deleted meanwhile is lost, and must raise
+            if begin and not for_setup:
+                self.check()  # what was committed to a file that was deleted meanwhile is lost, and must raise
 
     # In a transaction, the context must not wait for anything else: it blocks other writers.
     transaction: partialmethod[AbstractContextManager[Connection]] = partialmethod(connection, begin=True)
@@ -265,11 +265,16 @@ def open_database(url: URL, *, create: bool = True) -> Database:
     return database
 
 
-def update_one(connection: Connection, change: Update, parameters: Mapping[str, object] | None = None) -> bool:
-    """Change a row if it is still as the statement expects, and return whether it was."""
-    return connection.execute(change, parameters, execution_options=_COUNT_ROWS).rowcount == 1
+def change(connection: Connection, statement: UpdateBase, parameters: Mapping[str, object]) -> bool:
+    """Execute a statement that is made only once. Return whether it changed a row, or inserted one."""
+    # SQLAlchemy would look up a statement and prepare its parameters at each execution, for as long as that takes.
+    compiled = _compiled(statement, connection.dialect, tuple(parameters))
+    values: Any = compiled.construct_params(parameters)
+    if compiled.positiontup is not None:
+        values = tuple(map(values.__getitem__, compiled.positiontup))
+    return connection.exec_driver_sql(compiled.string, values).rowcount > 0
 
 
-def insert_new(connection: Connection, table: Table, values: Mapping[str, object]) -> bool:
-    """Insert a row; return False if its key is taken."""
-    return connection.execute(INSERTS[table], values, execution_options=_COUNT_ROWS).rowcount == 1
+@lru_cache(256)
+def _compiled(statement: UpdateBase, dialect: Dialect, names: tuple[str, ...]) -> Any:
+    return statement.compile(dialect=dialect, column_keys=names)

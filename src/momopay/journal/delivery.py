@@ -24,11 +24,11 @@ from sqlalchemy import BindParameter, Connection, and_, bindparam, select, updat
 from momopay._redaction import redacted_repr
 from momopay.errors import CallbackError, CallbackMismatchError, MomoPayError
 from momopay.journal import history, schema
-from momopay.journal.database import insert_new, update_one
+from momopay.journal.database import change
 from momopay.journal.entries import UNRESOLVED, EntryKind, HistoryKind, JournalEntry, JournalState
 from momopay.journal.evidence import Evidence, ServiceRecord, differences, is_keepable, reference_of
 from momopay.journal.leases import Lease
-from momopay.journal.schema import TAKE_LEASE, deliveries
+from momopay.journal.schema import INSERTS, TAKE_LEASE, deliveries
 from momopay.journal.store import Store
 from momopay.models.callbacks import Callback, CallbackTransaction
 from momopay.models.enums import TransactionStatus, TransactionType, end_of
@@ -246,7 +246,7 @@ class Deliveries:
         with self._store.database.connection() as connection:
             columns = self._store.leases.columns(lease, HANDLER_SECONDS)
             new = {"account": self._store.account, "transaction_id": end.transaction_id, **columns}
-            if insert_new(connection, deliveries, new):
+            if change(connection, INSERTS[deliveries], new):
                 return True  # rows are never deleted, so nothing was delivered before
             # In this order: a call that ends after its row was read has added to the history by then, or is busy.
             (row,), ended = self._store.leases.read(connection, _FIND, ("account", self._store.account), key)
@@ -255,7 +255,7 @@ class Deliveries:
                 return False
             is_free = row["claim"] in ended or any(each.by_whom == row["claim"] for each in known)
             # The claim is a condition: of several calls that take the row over at the same time, one succeeds.
-            if is_free and update_one(connection, _TAKE_OVER, {**key, **columns, "the_claim": row["claim"]}):
+            if is_free and change(connection, _TAKE_OVER, {**key, **columns, "the_claim": row["claim"]}):
                 return True
         raise CallbackError(f"another call is handling the end of {end.transaction_id}; let it come again")
 

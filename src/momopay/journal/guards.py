@@ -15,6 +15,7 @@ import logging
 import os
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from io import FileIO
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -22,8 +23,8 @@ from sqlalchemy import ColumnElement, Connection, and_, delete, func, select, up
 
 from momopay._core.config import KeyIdentity
 from momopay.errors import ConfigurationError, JournalError
-from momopay.journal.database import Database, bounded, insert_new
-from momopay.journal.schema import accounts, journal, keys, metadata, payments
+from momopay.journal.database import Database, bounded, change
+from momopay.journal.schema import INSERTS, accounts, journal, keys, metadata, payments
 
 logger: logging.Logger = logging.getLogger("momopay")
 
@@ -51,7 +52,7 @@ class Accounts:
         """
         if identity not in self._checked:
             new = {"account": self._account, "mode": identity.mode, "host": identity.host, "tenant_id": None}
-            insert_new(connection, accounts, {**new, "bound_at": datetime.now(UTC).isoformat()})
+            change(connection, INSERTS[accounts], {**new, "bound_at": datetime.now(UTC).isoformat()})
             bound = self.bound(connection)
             if not bound:
                 raise JournalError("the journal's database neither took the account nor shows one")
@@ -97,7 +98,7 @@ class Accounts:
             connection.execute(update(accounts).where(*unbound).values(tenant_id=tenant_id))
             known = {"account": self._account, "key": identity.key, "tenant_id": tenant_id}
             known["scope"] = tenant_id if by_wallet else identity.key
-            if not insert_new(connection, keys, known):
+            if not change(connection, INSERTS[keys], known):
                 connection.execute(update(keys).where(self._is_key(identity)).values(tenant_id=tenant_id))
             if self.bound(connection).get("tenant_id") == tenant_id:
                 self._checked[identity] = tenant_id
@@ -137,13 +138,17 @@ class Watermark:
 
     def check(self, connection: Connection) -> None:
         """Raise ConfigurationError if the journal went back in time."""
-        # Read before the database, so that a payment that begins in between does not look like a loss.
-        kept = self._kept()
-        highest = max(kept, self._highest)
-        mark = Mark(*connection.execute(_MARK).one())
-        if mark < highest or mark.restored in self._refusals:
-            raise self._gone_back(connection, mark, highest)
-        if kept < mark:
+        seen = self.seen()
+        self.compare(connection, Mark(*connection.execute(_MARK).one()), seen)
+
+    def compare(self, connection: Connection, mark: Mark, seen: Mark) -> None:
+        """Raise ConfigurationError if the journal, which came as far as `mark`, went back in time.
+
+        `seen` is from before the journal was read, so that a payment that begins in between does not look like a loss.
+        """
+        if mark < seen or mark.restored in self._refusals:
+            raise self._gone_back(connection, mark, seen)
+        if seen < mark:
             self.note(mark)
 
     def raise_sequence(self, connection: Connection) -> Mark:
@@ -159,17 +164,17 @@ class Watermark:
     def note(self, mark: Mark) -> None:
         """Remember how far the journal came, after the commit."""
         self._highest = max(mark, self._highest)
-        if self._file is not None and self._kept() < mark:  # another call may have committed, and noted, more
-            with bounded():
-                self._file.parent.mkdir(mode=0o700, exist_ok=True)
-                line = f"{mark.restored} {mark.sequence} {datetime.now(UTC).isoformat(timespec='seconds')}"
-                with os.fdopen(os.open(self._file, os.O_CREAT | os.O_WRONLY, 0o600), "wb", buffering=0) as file:
+        if self._file is not None:
+            with os.fdopen(os.open(self._file, os.O_CREAT | os.O_RDWR, 0o600), "r+b", buffering=0) as file:
+                if _mark_in(file.read()) < mark:  # another call may have committed, and noted, more
+                    file.seek(0)
+                    line = f"{mark.restored} {mark.sequence} {datetime.now(UTC).isoformat(timespec='seconds')}"
                     file.write(line.ljust(_LINE - 1).encode() + b"\n")
 
     def accept(self, by: str) -> str:
         """Accept the journal as it is; see `Journal.accept_restored`."""
         with self._database.transaction() as connection:
-            highest = max(self._kept(), self._highest)
+            highest = self.seen()
             mark, days = Mark(*connection.execute(_MARK).one()), self._days(connection)
             # Beside a server there is no file: a new process has seen no mark, so the person's word counts.
             can_know = self._file is not None or highest > Mark()
@@ -179,7 +184,8 @@ class Watermark:
             accepted = Mark(last.restored + 1, last.sequence)
             connection.execute(update(journal).values(restored=accepted.restored, sequence=accepted.sequence))
         logger.warning("%s accepted a journal that went back in time; %s", by, days)
-        self.note(accepted)
+        with bounded():
+            self.note(accepted)
         return days
 
     def remove_all(self) -> None:
@@ -198,15 +204,15 @@ class Watermark:
         if self._file is not None:
             self._file.unlink(missing_ok=True)
 
-    def _kept(self) -> Mark:
-        """Return the mark in the file beside the database, the lowest if that is missing or damaged."""
+    def seen(self) -> Mark:
+        """Return the highest mark that this process saw, or that is in the file beside the database."""
         if self._file is None:
-            return Mark()
+            return self._highest
         try:
-            restored, sequence, _seen_at = self._file.read_text(errors="replace").split()
-            return Mark(int(restored), int(sequence))
-        except (FileNotFoundError, ValueError):
-            return Mark()
+            with FileIO(self._file) as file:
+                return max(_mark_in(file.read()), self._highest)
+        except FileNotFoundError:
+            return self._highest
 
     def _days(self, connection: Connection) -> str:
         """Return which days to reconcile: from the last payment that the journal has to the last one that was seen."""
@@ -235,3 +241,12 @@ class Watermark:
             f" journal.accept_restored(by=...){start_over}"
         )
         return ConfigurationError(self._refusals.setdefault(mark.restored, refusal))
+
+
+def _mark_in(line: bytes) -> Mark:
+    """Return the mark in the line of the file, the lowest if that is damaged."""
+    try:
+        restored, sequence, _seen_at = line.split()
+        return Mark(int(restored), int(sequence))
+    except ValueError:
+        return Mark()

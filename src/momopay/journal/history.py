@@ -6,12 +6,14 @@ was delivered is read from here, and stands nowhere else.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any, Final, TypeAlias
 
 from sqlalchemy import ColumnElement, Connection, Insert, and_, bindparam, insert, or_, select
 
+from momopay.journal.database import change
 from momopay.journal.entries import EntryKind, HistoryEntry, HistoryKind, JournalEntry, JournalState, JournalTransaction
 from momopay.journal.evidence import Evidence
 from momopay.journal.schema import Now, history
@@ -20,16 +22,8 @@ from momopay.models.enums import TransactionStatus, end_of, outranks
 Change: TypeAlias = tuple[HistoryKind, str | None, str | None]
 """What happened, and the state or status before and after."""
 
-_FIELDS: Final = ("service_time", "transaction_id", "attempt", "source", "by_whom")
-# Inline, so that no driver returns the number: see `momopay.journal.database`.
-ADD: Final[Insert] = (
-    insert(history)
-    .values(
-        at=Now(),
-        **{name: bindparam(name) for name in (*_FIELDS, "account", "kind", "reference", "what", "before", "after")},
-    )
-    .inline()
-)
+_DETAILS: Final = ("service_time", "transaction_id", "attempt", "source", "by_whom")
+_SAME: Final = ("account", "kind", "reference", *_DETAILS)  # in all rows of one change
 # By end: the statuses whose delivery keeps it from a handler, which are its own and those that outrank it.
 _DONE_BY: Final = {
     end: [each.value for each in TransactionStatus if end_of(each) is end or outranks(each, end)]
@@ -37,12 +31,24 @@ _DONE_BY: Final = {
 }
 
 
-def add(connection: Connection, account: str, of: Any, changes: Iterable[Change], **details: object) -> None:
+def add(connection: Connection, account: str, of: Any, changes: Sequence[Change], **details: object) -> None:
     """Add what happened to a payment, within the transaction that changes it. `details` are the same for each row."""
-    known = {**dict.fromkeys(_FIELDS), "account": account, "kind": of.kind, "reference": of.reference, **details}
-    rows = [{**known, "what": what, "before": before, "after": after} for what, before, after in changes]
-    if rows:
-        connection.execute(ADD, rows)
+    values = {**dict.fromkeys(_DETAILS), "account": account, "kind": of.kind, "reference": of.reference, **details}
+    for row, (what, before, after) in enumerate(changes):
+        values |= {f"what_{row}": what, f"before_{row}": before, f"after_{row}": after}
+    if changes:
+        change(connection, _insert(len(changes)), values)
+
+
+@cache
+def _insert(rows: int) -> Insert:
+    """Return the statement that adds so many rows."""
+    same: dict[str, Any] = {"at": Now(), **{name: bindparam(name) for name in _SAME}}
+    own: list[dict[str, Any]] = [
+        {name: bindparam(f"{name}_{row}") for name in ("what", "before", "after")} for row in range(rows)
+    ]
+    # Inline, so that no driver returns the number: see `momopay.journal.database`.
+    return insert(history).values([same | each for each in own]).inline()
 
 
 def add_evidence(

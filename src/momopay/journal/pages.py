@@ -31,7 +31,7 @@ from momopay.journal.entries import (
     JournalTransaction,
 )
 from momopay.journal.evidence import Draft, is_keepable
-from momopay.journal.guards import Accounts, Watermark
+from momopay.journal.guards import Accounts, Mark, Watermark
 from momopay.journal.leases import LeaseHolder
 from momopay.journal.rules import Refundable, refunded
 from momopay.journal.schema import PAYMENT, TRANSACTION
@@ -115,6 +115,15 @@ class Entries:
         """Return the entry of a reference, or None."""
         key = {"the_account": self.account, "the_kind": kind, "the_reference": reference}
         return next(iter(_entries_in(*self.leases.read(connection, sql.ENTRY, _SENDING, key))), None)
+
+    def mark_and_entry(
+        self, connection: Connection, kind: EntryKind, reference: str
+    ) -> tuple[Mark, JournalEntry | None]:
+        """Return how far the journal came, and the entry of a reference, or None, both by one statement."""
+        key = {"the_account": self.account, "the_kind": kind, "the_reference": reference}
+        rows, ended = self.leases.read(connection, sql.ENTRY_AND_MARK, _SENDING, key)
+        entry = None if rows[0]["reference"] is None else _entries_in(rows, ended)[0]
+        return Mark(rows[0]["restored"], rows[0]["sequence"]), entry
 
     def pages(
         self,

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Final
 from uuid import uuid4
 
-from sqlalchemy import URL, Connection, create_engine, insert, select, update
+from sqlalchemy import URL, Connection, bindparam, create_engine, insert, select, update
 
 from momopay.errors import RequestValidationError
 from momopay.journal import history
-from momopay.journal.database import Database, update_one
+from momopay.journal.database import Database, change
 from momopay.journal.entries import ANONYMISED, MAY_BE_SENT, HistoryKind, JournalEntry, JournalState
 from momopay.journal.schema import PAYMENT, metadata, payments, transactions
 from momopay.journal.statements import AS_READ, IS_ROW, IS_TRANSACTION
@@ -27,6 +27,20 @@ from momopay.journal.store import Store
 
 _LONGEST_BACKUP: Final = 3600.0  # seconds
 _ROWS_AT_ONCE: Final = 1000  # rows of a table that are copied by one statement
+_ANONYMISE: Final = (
+    update(payments)
+    .where(IS_ROW, AS_READ)
+    .values(
+        phone=bindparam("new_phone"),
+        metadata=None,
+        # Whoever knows the other fields of a key could try all phones until it fits.
+        idempotency_key=None,
+        key_since=None,
+        search_after=None,  # a search without the phone would match other payments
+        revision=PAYMENT.revision + 1,
+    )
+)
+_ANONYMISE_TRANSACTION: Final = update(transactions).where(IS_TRANSACTION).values(phone=bindparam("new_phone"))
 
 
 def back_up(database: Database, path: Path) -> None:
@@ -97,26 +111,14 @@ def anonymise(store: Store, before: datetime, secret: bytes | None) -> int:
 
 
 def _anonymise(connection: Connection, store: Store, entry: JournalEntry, secret: bytes | None) -> bool:
-    change = (
-        update(payments)
-        .where(IS_ROW, AS_READ)
-        .values(
-            phone=_anonymous(entry.phone, secret),
-            metadata=None,
-            # Whoever knows the other fields of a key could try all phones until it fits.
-            idempotency_key=None,
-            key_since=None,
-            search_after=None,  # a search without the phone would match other payments
-            revision=PAYMENT.revision + 1,
-        )
-    )
     as_read = store.values(entry, the_revision=entry.revision)
     # If the row has changed, the payment may be sent again, which needs the phone.
-    if not update_one(connection, change, as_read):
+    if not change(connection, _ANONYMISE, as_read | {"new_phone": _anonymous(entry.phone, secret)}):
         return False
     for each in entry.transactions:
-        change = update(transactions).where(IS_TRANSACTION).values(phone=_anonymous(each.phone, secret))
-        connection.execute(change, as_read | {"the_transaction_id": each.transaction_id})
+        new_phone = _anonymous(each.phone, secret)
+        values = store.values(entry, the_transaction_id=each.transaction_id, new_phone=new_phone)
+        change(connection, _ANONYMISE_TRANSACTION, values)
     history.add(connection, store.account, entry, [(HistoryKind.ANONYMISED, None, None)])
     return True
 

@@ -46,6 +46,7 @@ class SqliteDatabase(Database):
     """A file, and a folder of lock files beside it."""
 
     table_names: ClassVar[str] = "SELECT name FROM sqlite_master WHERE type IN ('table', 'view')"
+    locks_rows: ClassVar[bool] = False  # a transaction locks the file
 
     def __init__(self, url: URL, *, create: bool) -> None:
         self._locks: list[FileIO] = []  # several if threads registered at the same time, or the file was deleted

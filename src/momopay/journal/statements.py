@@ -13,7 +13,7 @@ from sqlalchemy import ColumnElement, TextClause, Update, and_, bindparam, case,
 
 from momopay.journal.entries import EntryKind, JournalState
 from momopay.journal.rules import Cause, transitions
-from momopay.journal.schema import PAYMENT, TAKE_LEASE, TRANSACTION, Now, payments, transactions
+from momopay.journal.schema import PAYMENT, TAKE_LEASE, TRANSACTION, InsertNew, Now, journal, payments, transactions
 from momopay.models.enums import Stage, TransactionStatus
 
 _SEARCH_DELAY: Final = 600.0  # seconds after a release, when a sweep searches for the payment once more
@@ -33,6 +33,10 @@ ENTRIES: Final = select(payments, *(column.label(f"of_{column.name}") for column
 
 # The entry of one reference. Prepared, because building a statement takes longer than executing it.
 ENTRY: Final = ENTRIES.where(IS_ROW)
+# The same beside the journal's mark, which has one row even if there is no entry: see `momopay.journal.guards`.
+ENTRY_AND_MARK: Final = select(journal.c.restored, journal.c.sequence, *ENTRIES.selected_columns).select_from(
+    journal.outerjoin(payments, IS_ROW).outerjoin(transactions, IS_TRANSACTION_OF_ROW)
+)
 
 
 def _new(column: str, table: Any = PAYMENT) -> ColumnElement[Any]:
@@ -130,10 +134,15 @@ LOCK_SOME: Final = (
 TOUCH: Final = update(payments).where(IS_ROW).values(revision=PAYMENT.revision + 1)
 
 EVIDENCE: Final = ("status", "result_code", "receipt", "fee", "ended_at", "learned_at_service")
+_has_ended: Final = [bindparam("status") == each for each in TransactionStatus if each.ended_without_success]
+ADD_TRANSACTION: Final = InsertNew(transactions).values(
+    {column.name: bindparam(column.name) for column in TRANSACTION if column.name not in {"learned_at", "checked_at"}}
+    | {"learned_at": case((or_(*_has_ended), Now()))}
+)
 _IS_NOT_PAID: Final = TRANSACTION.status.is_(None) | (TRANSACTION.status != TransactionStatus.SUCCESS)
 _IS_OPEN: Final = or_(
     TRANSACTION.status.is_(None),
-    TRANSACTION.status.not_in([each.value for each in TransactionStatus if each.is_terminal]),
+    and_(*(TRANSACTION.status != each for each in TransactionStatus if each.is_terminal)),  # not IN, as above
 )
 _IS_NOT_REVERSED: Final = TRANSACTION.status.is_(None) | (TRANSACTION.status != TransactionStatus.REVERSED)
 _shown: Final = {name: _new(name, TRANSACTION) for name in EVIDENCE}

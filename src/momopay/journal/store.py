@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, Update
+from sqlalchemy import Connection, Update, UpdateBase
 
 from momopay._core.config import KeyIdentity
 from momopay._redaction import redacted_repr
@@ -26,13 +26,13 @@ from momopay._transport import clock
 from momopay.errors import JournalError
 from momopay.journal import history
 from momopay.journal import statements as sql
-from momopay.journal.database import bounded, insert_new, update_one
+from momopay.journal.database import bounded, change
 from momopay.journal.entries import UNRESOLVED, EntryKind, HistoryKind, JournalEntry, JournalState, JournalTransaction
 from momopay.journal.evidence import Draft, Evidence
 from momopay.journal.leases import Lease
 from momopay.journal.pages import Entries
 from momopay.journal.rules import RELEASE_AFTER_LEASE, REPEATS, check_sharing, is_earlier
-from momopay.journal.schema import PAYMENT, payments, transactions
+from momopay.journal.schema import INSERTS, PAYMENT, payments
 from momopay.models.enums import Stage, stage_of
 from momopay.money import format_amount
 
@@ -68,9 +68,10 @@ class Store(Entries):
     def open_call(self, identity: KeyIdentity, kind: EntryKind, reference: str) -> tuple[JournalEntry | None, bool]:
         """Return the entry of a reference, or None, and the result of `check`, which may raise ConfigurationError."""
         with self.database.connection() as connection:
-            self.watermark.check(connection)
-            is_known = self.accounts.check(connection, identity)
-            return self.entry(connection, kind, reference), is_known
+            seen = self.watermark.seen()
+            mark, entry = self.mark_and_entry(connection, kind, reference)
+            self.watermark.compare(connection, mark, seen)
+            return entry, self.accounts.check(connection, identity)
 
     def begin(
         self,
@@ -113,14 +114,15 @@ class Store(Entries):
                 values |= {"amount": format_amount(draft.amount), "attempts": 1, "state": JournalState.SENDING}
                 values |= {"wire_reference": draft.wire_reference, "refund_of": draft.refund_of}
                 values |= {"created_at": now, "sent_at": now, **lease_columns}
-                begun = insert_new(connection, payments, values)
+                statement: UpdateBase = INSERTS[payments]
             elif draft.is_resend:
-                changed = self.values(draft, the_revision=read.revision, **lease_columns)
-                begun = update_one(connection, sql.RESEND[draft.kind], changed)
+                statement = sql.RESEND[draft.kind]
+                values = self.values(draft, the_revision=read.revision, **lease_columns)
             else:
-                changed = {f"new_{name}": value for name, value in values.items()} | lease_columns
-                changed = self.values(draft, now=now, the_revision=read.revision, **changed)
-                begun = update_one(connection, sql.BEGIN[draft.kind], changed)
+                statement = sql.BEGIN[draft.kind]
+                values = {f"new_{name}": value for name, value in values.items()} | lease_columns
+                values = self.values(draft, now=now, the_revision=read.revision, **values)
+            begun = change(connection, statement, values)
             if begun:
                 before, attempt = (None, 1) if read is None else (read.state, read.attempts + 1)
                 begins = [(HistoryKind.BEGUN, before, JournalState.SENDING)]
@@ -159,7 +161,7 @@ class Store(Entries):
             return False
         with self.database.transaction() as connection:
             row = self._locked(connection, values)
-            if row is None or not update_one(connection, sql.OUTCOMES[state][draft.kind], values):
+            if row is None or not change(connection, sql.OUTCOMES[state][draft.kind], values):
                 return False
             kinds = [HistoryKind.SENT] if state is JournalState.REFUSED else []
             changes = [(kind, JournalState.SENDING, state) for kind in (*kinds, HistoryKind[state.name])]
@@ -208,7 +210,8 @@ class Store(Entries):
             before = self._locked(connection, self.values(entry))
             match = self._match(connection, before, evidence, lease, may_add=may_add)
             remedy = "" if match is None else self._write(connection, match, evidence, clock_offset)
-        _warn(entry, remedy)
+        if remedy:
+            _warn(entry, remedy)
         return match is not None
 
     def record_reads(self, reads: Iterable[tuple[JournalEntry, Evidence]]) -> None:
@@ -266,27 +269,29 @@ class Store(Entries):
         if lease is None and evidence.created_at is not None:  # by the payer's clock, which orders all transactions
             with suppress(OverflowError):  # at the edge of the calendar
                 sent_at = min(sent_at, evidence.created_at + timedelta(seconds=entry.clock_offset or 0.0))
-        columns = {"account": self.account, "kind": entry.kind, "reference": entry.reference, "phone": entry.phone}
-        columns |= {"transaction_id": evidence.transaction_id, "amount": format_amount(entry.amount)}
+        columns: dict[str, object] = {"account": self.account, "kind": entry.kind, "reference": entry.reference}
+        columns |= {"phone": entry.phone, "amount": format_amount(entry.amount)}
         columns["sent_at"] = sent_at.isoformat(timespec="microseconds")
-        return insert_new(connection, transactions, columns)
+        return change(connection, sql.ADD_TRANSACTION, columns | vars(evidence))
 
     def _write(self, connection: Connection, match: _Match, evidence: Evidence, clock_offset: float | None) -> str:
         """Write what a record of the service says. Return the remedy if the payment was made twice, else ""."""
         before, known = match.before, match.known
-        values = self.values(before, the_transaction_id=evidence.transaction_id, new_clock_offset=clock_offset)
-        values |= {f"new_{name}": getattr(evidence, name) for name in sql.EVIDENCE}
-        stage = stage_of(evidence.status)
-        is_paid = stage is Stage.PAID and update_one(connection, sql.MARK_PAID, values)
-        is_newer = is_paid or update_one(connection, sql.ADVANCE[stage], values)
+        stage, values = stage_of(evidence.status), self.values(before, new_clock_offset=clock_offset)
+        is_paid, is_newer = stage is Stage.PAID, True
+        if known is not None:
+            shown = {f"new_{name}": getattr(evidence, name) for name in sql.EVIDENCE}
+            shown = self.values(before, the_transaction_id=evidence.transaction_id, **shown)
+            is_paid = is_paid and change(connection, sql.MARK_PAID, shown)
+            is_newer = is_paid or change(connection, sql.ADVANCE[stage], shown)
         if known is None and match.is_latest:
-            connection.execute(sql.ACCEPT[before.kind], values)
+            change(connection, sql.ACCEPT[before.kind], values)
             # Another attempt may have been executed, too.
             was_unresolved = before.state in UNRESOLVED and before.attempts > 1 and not match.is_response
             if was_unresolved and not REPEATS[before.kind]:
-                connection.execute(sql.SEARCH_AGAIN, values | {"service_now": None})
+                change(connection, sql.SEARCH_AGAIN, values | {"service_now": None})
         elif known is None or known.status != evidence.status:
-            connection.execute(sql.TOUCH, values)
+            change(connection, sql.TOUCH, values)
         has_others = len(before.transactions) > (known is not None)
         remedy = self._remedy(connection, before) if has_others and (known is None or is_paid) else ""
         what = {"is_newer": is_newer, "is_latest": match.is_latest, "is_paid_twice": bool(remedy)}
@@ -308,9 +313,9 @@ class Store(Entries):
         values = self.values(entry, the_transaction_id=transaction_id)
         is_latest = entry.transaction_ids[-1:] == (transaction_id,)
         with self.database.transaction() as connection:
-            connection.execute(sql.TOUCH, values)
-            is_deleted = connection.execute(sql.DELETE_TRANSACTION, values).rowcount == 1
-            is_unknown = is_deleted and is_latest and update_one(connection, sql.MARK_CONTRADICTED[entry.kind], values)
+            change(connection, sql.TOUCH, values)
+            is_deleted = change(connection, sql.DELETE_TRANSACTION, values)
+            is_unknown = is_deleted and is_latest and change(connection, sql.MARK_CONTRADICTED[entry.kind], values)
             if is_deleted:
                 after = JournalState.UNKNOWN if is_unknown else entry.state
                 changes = [(HistoryKind.CONTRADICTED, entry.state, after)]
@@ -320,8 +325,8 @@ class Store(Entries):
     def mark_seen(self, entry: JournalEntry) -> bool:
         """Record that a payment that was refused or not sent may have been made after all."""
         values = self.values(entry, the_revision=entry.revision)
-        change = (HistoryKind.UNKNOWN, entry.state, JournalState.UNKNOWN)
-        return self._change(entry, sql.MARK_SEEN[entry.kind], values, change, source="search")
+        recorded = (HistoryKind.UNKNOWN, entry.state, JournalState.UNKNOWN)
+        return self._change(entry, sql.MARK_SEEN[entry.kind], values, recorded, source="search")
 
     def seconds_to_release(self, entry: JournalEntry) -> float:
         """Return after how many seconds a person may release an entry that reads as UNKNOWN; 0 or less means now."""
@@ -333,7 +338,7 @@ class Store(Entries):
             if row["machine"] != clock.machine() and left + RELEASE_AFTER_LEASE > 0:
                 # This process may end before the wait does. Later ones of this machine count on.
                 moved = {"new_machine": clock.machine(), "new_lease_until": clock.now() + left}
-                connection.execute(sql.MOVE_LEASE, self.values(entry, the_claim=row["claim"], **moved))
+                change(connection, sql.MOVE_LEASE, self.values(entry, the_claim=row["claim"], **moved))
         return left + RELEASE_AFTER_LEASE
 
     def release(self, entry: JournalEntry, by: str, service_now: datetime | None = None) -> bool:
@@ -344,31 +349,31 @@ class Store(Entries):
         values = self.values(entry, the_revision=entry.revision, new_released_by=by, now=now)
         values["service_now"] = None if service_now is None else service_now.timestamp()
         details = {"source": "person", "by_whom": by, "service_time": history.text_of(service_now)}
-        change = (HistoryKind.RELEASED, entry.state, JournalState.NOT_SENT)
-        return self._change(entry, sql.RELEASE[entry.kind], values, change, **details)
+        recorded = (HistoryKind.RELEASED, entry.state, JournalState.NOT_SENT)
+        return self._change(entry, sql.RELEASE[entry.kind], values, recorded, **details)
 
     def _change(
         self,
         entry: JournalEntry,
         statement: Update,
         values: Mapping[str, object],
-        change: history.Change,
+        recorded: history.Change,
         **details: object,
     ) -> bool:
         """Change a row, with its history, if it is still as the statement expects. Return whether it was."""
         with self.database.transaction() as connection:
-            is_changed = update_one(connection, statement, values)
+            is_changed = change(connection, statement, values)
             if is_changed:
-                history.add(connection, self.account, entry, [change], **details)
+                history.add(connection, self.account, entry, [recorded], **details)
             return is_changed
 
     def _locked(self, connection: Connection, values: Mapping[str, Any]) -> JournalEntry | None:
         """Return an entry that nobody else can change until the transaction ends."""
-        connection.execute(sql.LOCK, values)
+        if self.database.locks_rows:
+            connection.execute(sql.LOCK, values)
         return self.entry(connection, values["the_kind"], values["the_reference"])
 
 
 def _warn(of: JournalEntry | Draft, remedy: str) -> None:
     """Log a payment that was made twice, with its remedy."""
-    if remedy:
-        logger.critical("reference %s was paid more than once: %s", redacted_repr(of.reference), remedy)
+    logger.critical("reference %s was paid more than once: %s", redacted_repr(of.reference), remedy)
