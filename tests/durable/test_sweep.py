@@ -439,18 +439,21 @@ def test_what_was_recorded_without_a_handler_is_delivered_later(shop: Shop, reco
     assert handler.ends == [("r", "SUCCESS")]
 
 
-def test_the_first_sweep_with_a_handler_delivers_no_history(shop: Shop) -> None:
-    for reference in ("old", "yesterday", "today"):
-        shop.pay(reference)
-    shop.later(72 * HOUR)  # the service's clock is ahead
-    shop.sweep()
-    for reference, days in (("old", 400.0), ("yesterday", 1.1)):
-        then = ago(timedelta(days=days))
-        where = f"WHERE reference = '{reference}'"
-        execute(shop.journal, f"UPDATE momopay_transactions SET ended_at = '{then}' {where}")
-    handler = Handler()
-    assert shop.sweep(handler).handled == 1
-    assert handler.ends == [("today", "SUCCESS")]
+def test_what_the_pass_did_not_read_is_left_to_the_next_one(drive: Drive, journal: Journal) -> None:
+    """Callbacks bring another end of what it read, and an end of what it did not follow."""
+    put(journal, "r", ACCEPTED, COLLECTION, transaction_id="t-r")
+    service, handler = Service(read=listed(type="STK", transactionId="t-r", status="CANCELLED")), Handler()
+
+    def respond(request: httpx.Request) -> httpx.Response:
+        if "/transactions" in request.url.path and journal.get("s") is None:
+            put(journal, "s", ACCEPTED, COLLECTION, transaction_id="t-s")
+            for each in "rs":
+                journal.settle(payout(each, type="STK", transactionId=f"t-{each}", updatedAt=ago(timedelta(0))))
+        return service.respond(request)
+
+    assert drive(transport=httpx.MockTransport(respond))(sweep(journal, handler)).handled == 0
+    rows = [listed(each, type="STK", transactionId=f"t-{each}", status="SUCCESS") for each in "rs"]
+    assert drive(transport=Service(pages=[rows]).transport)(sweep(journal, handler)).handled == 2
 
 
 def test_what_another_process_is_handling_is_left_alone(shop: Shop) -> None:
