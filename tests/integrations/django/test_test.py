@@ -126,9 +126,11 @@ def run(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     ("engine", "runs", "use_tz"),
     [
-        ("sqlite", {"tests.OnAServer": 1, "tests": 11}, False),  # the first one commits, too
         ("memory", {"tests": 11}, True),
-        pytest.param("postgresql", {"tests.OnAServer": 1, "tests": 11}, False, marks=pytest.mark.whole),
+        *(
+            pytest.param(database, {"tests.OnAServer": 1, "tests": 11}, False, marks=pytest.mark.whole)
+            for database in ("sqlite", "postgresql")  # the first run commits, too
+        ),
     ],
     indirect=["engine"],
 )
