@@ -1,6 +1,7 @@
 """A payment that was attempted before: only the transaction that fits resolves it, and whatever may be it blocks it."""
 
 import logging
+import re
 from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -164,8 +165,9 @@ def test_a_transaction_that_fits_is_not_shared_by_two_references(serve: Serve, j
     rows = [listed("o", transactionId=each, type="STK") for each in ("t-1", "t-2")]
     shop = serve(pages=[[listed(), *rows]])
     for call in (pay(journal), collect(journal, "o", phone=PHONE)):
-        with pytest.raises(OutcomeUnknownError, match="already that of another reference"):
+        with pytest.raises(OutcomeUnknownError, match="already that of another reference") as caught:
             shop(call)
+        assert "t-1" in [each.transaction_id for each in caught.value.matches]
     assert shop.state() is UNKNOWN
 
 
@@ -204,12 +206,14 @@ def test_all_prompts_that_a_search_shows_are_kept(
     """A paid one is returned, else an open one."""
     put(journal, "r", UNKNOWN, COLLECTION)
     rows = [listed(transactionId=each, status=status, type="STK") for each, status in (("b", newest), ("a", other))]
-    shop = serve(pages=[rows])
+    shop = serve(pages=[rows], ahead=timedelta(hours=2))
     one = shop.collect(phone=PHONE)
     assert (one.transaction_id, one.status, one.is_new) == (returned, other if returned == "a" else newest, False)
     assert {each.transaction_id: each.status for each in shop.entry().transactions} == {"a": other, "b": newest}
     assert (shop.requests, shop.entry().paid_twice) == (["GET /transactions"], False)
     assert shop.seen.changes() == [f"UNKNOWN -> ACCEPTED {each}" for each in (other, newest)]
+    last: Any = journal.history("r")[-1]
+    assert (last.source, last.service_time - last.at > timedelta(hours=1)) == ("search", True)
 
 
 @pytest.mark.parametrize("is_open", [True, False])
@@ -253,6 +257,32 @@ def test_a_search_shows_that_an_earlier_prompt_was_paid(serve: Serve, journal: J
     assert (paid.transaction_id, paid.is_paid) == ("t-1", True)
     assert shop.requests == ["GET /transactions", "GET /transactions/t-1"]
     assert shop.seen.changes()[0] == f"{state.value} -> {state.value} SUCCESS"
+
+
+def test_a_search_adds_nothing_that_another_call_took_away_meanwhile(serve: Serve, journal: Journal) -> None:
+    """It finds it anew, as one that is not known."""
+    put(journal, "r", ACCEPTED, COLLECTION, transaction_id="t-1", status="CANCELLED")
+    put(journal, "r", UNKNOWN, COLLECTION)
+    shop = serve(pages=[[listed(status="SUCCESS", type="STK")]])
+    with just_before("BEGIN", journal, lambda: store_of(journal).mark_contradicted(found(journal), "t-1")):
+        assert shop.collect(phone=PHONE).is_paid
+    assert shop.seen.changes() == ["UNKNOWN -> ACCEPTED SUCCESS"]
+
+
+@pytest.mark.parametrize("is_listed", [True, False])
+def test_an_order_waits_for_what_the_list_shows_of_another_with_its_account_reference(
+    serve: Serve, journal: Journal, is_listed: bool
+) -> None:
+    """What the list shows may be the other one's, while its outcome is not known."""
+    put(journal, "other", UNKNOWN, COLLECTION, amount=11)
+    put(journal, "r", REFUSED, COLLECTION)
+    execute(journal, "UPDATE momopay_payments SET wire_reference = 'SHOP'")
+    rows = [listed("SHOP", type="STK", amount=11)] * is_listed
+    shop = serve(payout_record(type="STK", transactionId="t-2"), pages=[rows])
+    problem = r"^account_reference: is that of another order too"
+    with nullcontext() if is_listed else pytest.raises(RequestValidationError, match=problem):
+        assert shop.collect(phone=PHONE, account_reference="SHOP").is_new
+    assert (shop.state("other"), shop.service.sent) == (ACCEPTED if is_listed else UNKNOWN, is_listed)
 
 
 def test_a_search_that_fails_leaves_it_unknown(serve: Serve, journal: Journal) -> None:
@@ -485,6 +515,8 @@ def test_a_payment_is_searched_for_since_it_was_sent_by_the_services_clock(
     execute(journal, "UPDATE momopay_payments SET created_at = '2026-01-01T00:00:00+00:00'")
     entry = found(journal)
     assert search_for(entry).earliest == entry.sent_at - timedelta(seconds=back)
+    execute(journal, "UPDATE momopay_payments SET phone = ''")  # anonymised
+    assert (search_for(entry).phone, search_for(found(journal)).phone) == (PHONE, None)
 
 
 @pytest.mark.parametrize("attempts", [1, 0])
@@ -539,6 +571,8 @@ def test_an_unread_item_that_may_be_the_payment_blocks_it(
         assert shop.pay().is_new
     assert shop.service.sent == int(is_another and state is REFUSED)
     if caught is not None:
+        shown = rf"shows 1 items that cannot be read, and any of them may be it: {bad['transactionId']!r}\."
+        assert is_another or re.search(shown, str(caught.value))
         raw = [getattr(each, "raw", None) for each in caught.value.near_matches]
         assert raw == ([] if is_another else [bad])
     if state is UNKNOWN:
@@ -578,7 +612,7 @@ def test_a_receipt_that_the_service_shows_is_kept(serve: Serve, journal: Journal
     put(journal, "r", ACCEPTED, transaction_id="t-1", status=status)
     put(journal, "other", ACCEPTED, transaction_id="t-2")
     record = listed(status="SUCCESS", acmeReceipt="QK12")
-    shop = serve(pages=[[record]], read=record)
+    shop = serve(pages=[[record]], read=record, ahead=timedelta(hours=2))
     if how == "settle":
         journal.settle(shop(lambda client: client.transactions.get("t-1")))
     elif how == "sweep":
@@ -592,3 +626,6 @@ def test_a_receipt_that_the_service_shows_is_kept(serve: Serve, journal: Journal
     assert entry is not None
     assert (entry.reference, entry.receipt, entry.status) == ("r", "QK12", "SUCCESS")
     assert shop.pay().receipt == "QK12"
+    if how == "read":
+        last: Any = journal.history("r")[-1]
+        assert (last.source, last.service_time - last.at > timedelta(hours=1)) == ("read", True)

@@ -100,8 +100,8 @@ class PaymentLookup:
         unpaid = {each.transaction_id for each in entry.transactions if not each.is_paid}
         for found in matches.known:
             if found.transaction_id in unpaid and stage_of(found.status) is Stage.PAID:
-                await self._journal.run(self._store.record, entry, self._evidence(found), may_add=False)
-                emit_change(self._session, entry, entry.state, entry.state, found)
+                if await self._journal.run(self._store.record, entry, self._evidence(found), may_add=False):
+                    emit_change(self._session, entry, entry.state, entry.state, found)
         return matches
 
     async def _find_by_id(self, entry: JournalEntry) -> Matches | None:
