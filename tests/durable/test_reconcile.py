@@ -3,21 +3,18 @@
 import csv
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
-from email.utils import format_datetime
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
-import momopay
-from drivers import Drive, Driver
 from durable.kit import (
     BY_HAND,
     CANCELLING,
     FAILING,
     PAYOUTS,
-    Service,
+    Caller,
+    Serve,
     Shop,
     ago,
     initiate,
@@ -25,18 +22,18 @@ from durable.kit import (
     over_both_clients,
     requests,
 )
-from events_kit import Watcher
-from journal.constants import ACCEPTED, PHONE, UNKNOWN
+from journal.constants import ACCEPTED, COLLECTION, PHONE, REFUSED, UNKNOWN
 from journal.database_kit import execute
-from journal.kit import fill, put, put_collection, state_of
-from momopay import Journal, JournalState, OutcomeUnknownError, RequestValidationError
+from journal.kit import fill, put, put_collection
+from momopay import Journal, OutcomeUnknownError, RequestValidationError
 from momopay.durable.reconcile import day_bounds
 from momopay.sandbox import Fault
 from momopay.types import BookedOrder, DayReport, Difference
 
 
-def today(shop: Shop) -> date:
-    return (shop.sandbox.now + timedelta(hours=3)).date()
+def today(shop: Caller) -> date:
+    now = shop.sandbox.now if isinstance(shop, Shop) else datetime.now(UTC)
+    return (now + timedelta(hours=3)).date()
 
 
 def order(shop: Shop, reference: str, phone: str = PHONE) -> str:
@@ -49,9 +46,9 @@ def stray(shop: Shop, reference: str, amount: int = 500, phone: str = PHONE) -> 
     shop(lambda client: client.stk.initiate(amount=amount, phone=phone, account_reference=reference))
 
 
-def reconcile(shop: Shop, **options: Any) -> DayReport:
+def reconcile(shop: Caller, **options: Any) -> DayReport:
     if "day" not in options:  # also what was begun before midnight
-        options |= {"day": today(shop) - timedelta(days=1), "last_day": today(shop)}
+        options |= {"day": today(shop) - timedelta(days=3), "last_day": today(shop)}
     report = shop(lambda client: client.transactions.reconcile(journal=shop.journal, **options))
     assert isinstance(report, DayReport)
     return report
@@ -76,12 +73,12 @@ def test_a_day_that_agrees_has_its_sums(shop: Shop) -> None:
     assert reconcile(shop).differences == ()  # records that A was paid
     shop.refund("A", amount=200)
     shop.later(600)
-    report: Any = reconcile(shop, orders=booked(**dict.fromkeys(references, "PAID")))
+    report = reconcile(shop, orders=booked(**dict.fromkeys(references, "PAID")))
+    known = {"transactions": 4, "open": 0, "unread": 0, "without_fee": 0, "came_back": 0, "fees": 12}
+    sums = {"collected": 1000, "paid_out": 900, "refunded": 200, "differences": ()}
+    assert vars(report) == {"since": report.since, "until": report.since + timedelta(days=4)} | known | sums
     assert report.agrees
     assert [each.reference for each in reconcile(shop, orders=[]).differences] == references, "nobody ordered it"
-    assert report.until - report.since == timedelta(days=2)
-    assert (report.transactions, report.open, report.collected, report.paid_out) == (4, 0, 1000, 900)
-    assert (report.refunded, report.came_back, report.fees) == (200, 0, 12)
     assert shop.entry("RENT").status == "SUCCESS"
     assert PAYOUTS.sent(shop.sandbox) == 2
 
@@ -125,7 +122,7 @@ def test_every_difference_of_a_collection_is_found(shop: Shop) -> None:
 
 def test_what_was_paid_otherwise_than_the_journal_asked_is_found(shop: Shop) -> None:
     """From another phone under an order's reference, and by a prompt of which only the service knew."""
-    put(shop.journal, "MINE", UNKNOWN, momopay.EntryKind.COLLECTION, amount=500)
+    put(shop.journal, "MINE", UNKNOWN, COLLECTION, amount=500)
     stray(shop, "MINE")
     order(shop, "THEIRS", BY_HAND)
     stray(shop, "THEIRS")
@@ -143,10 +140,8 @@ def test_what_was_paid_otherwise_than_the_journal_asked_is_found(shop: Shop) -> 
 OTHER_PHONE = "254700000000"
 
 
-def proposals(sdk: Driver, journal: Journal, *orders: BookedOrder) -> dict[str, str]:
-    day = (datetime.now(UTC) + timedelta(hours=3)).date()
-    days = {"day": day - timedelta(days=3), "last_day": day, "orders": orders or None}
-    report = sdk(lambda client: client.transactions.reconcile(journal=journal, **days))
+def proposals(shop: Caller, *orders: BookedOrder) -> dict[str, str]:
+    report = reconcile(shop, orders=orders or None)
     return {each.reference: each.proposal for each in report.differences if each.proposal}
 
 
@@ -181,46 +176,36 @@ def test_a_payment_that_nobody_knows_and_an_unpaid_order_propose_each_other(shop
     ],
 )
 def test_an_order_is_proposed_by_phone_or_amount_within_a_day(
-    drive: Drive, journal: Journal, fields: dict[str, Any], why: str | None
+    serve: Serve, journal: Journal, fields: dict[str, Any], why: str | None
 ) -> None:
-    put(journal, "MINE", ACCEPTED, momopay.EntryKind.COLLECTION, transaction_id="t-2", status="CANCELLED")
-    put(journal, "PAID", ACCEPTED, momopay.EntryKind.COLLECTION, transaction_id="t-3", status="SUCCESS")
-    put(journal, "PAYOUT", JournalState.REFUSED)
+    put(journal, "MINE", ACCEPTED, COLLECTION, transaction_id="t-2", status="CANCELLED")
+    put(journal, "PAID", ACCEPTED, COLLECTION, transaction_id="t-3", status="SUCCESS")
+    put(journal, "PAYOUT", REFUSED)
     stated: dict[str, Any] = {"type": "STK", "status": "SUCCESS"}
-    service = Service(pages=[[listed("LINK", **stated | fields)]], read=listed("MINE"))
-    found = proposals(drive(transport=service.transport), journal)
+    found = proposals(serve(pages=[[listed("LINK", **stated | fields)]], read=listed("MINE")))
     assert found == ({} if why is None else {"LINK": f"perhaps of MINE: it has the same {why}"})
 
 
-def test_the_orders_that_fit_best_are_proposed_and_not_all_that_cost_the_same(drive: Drive, journal: Journal) -> None:
+def test_the_orders_that_fit_best_are_proposed_and_not_all_that_cost_the_same(serve: Serve, journal: Journal) -> None:
     for number in range(5):
-        put(journal, f"r{number}", JournalState.REFUSED, momopay.EntryKind.COLLECTION)
+        put(journal, f"r{number}", REFUSED, COLLECTION)
         then = ago(timedelta(hours=number + 1))
-        where = f"WHERE reference = 'r{number}'"
-        execute(
-            journal,
-            f"UPDATE momopay_payments SET phone = '{OTHER_PHONE}', created_at = '{then}', sent_at = '{then}' {where}",
-        )
-    payment = listed("LINK", type="STK", status="SUCCESS")
-    sdk = drive(transport=Service(pages=[[payment]]).transport)
+        change = f"phone = '{OTHER_PHONE}', created_at = '{then}', sent_at = '{then}'"
+        execute(journal, f"UPDATE momopay_payments SET {change} WHERE reference = 'r{number}'")
+    shop = serve(pages=[[listed("LINK", type="STK", status="SUCCESS")]])
     nearest = [f"perhaps of r{number}: it has the same amount" for number in range(3)]
-    assert proposals(sdk, journal) == {"LINK": "; ".join(nearest)}
-    put(journal, "same phone", JournalState.REFUSED, momopay.EntryKind.COLLECTION)
-    assert proposals(sdk, journal) == {"LINK": "perhaps of same phone: it has the same phone and amount"}
+    assert proposals(shop) == {"LINK": "; ".join(nearest)}
+    put(journal, "same phone", REFUSED, COLLECTION)
+    assert proposals(shop) == {"LINK": "perhaps of same phone: it has the same phone and amount"}
 
 
-def test_the_books_alone_have_an_order_to_propose(drive: Drive, journal: Journal) -> None:
-    sdk = drive(transport=Service(pages=[[listed("LINK", type="STK", status="SUCCESS")]]).transport)
-    orders = [
-        BookedOrder("MINE", 10, "PAID"),
-        BookedOrder("GIVEN-UP", Decimal("10.00"), "FAILED"),
-        BookedOrder("DEAR", 11, "PAID"),
-    ]
-    found = proposals(sdk, journal, *orders)
+def test_the_books_alone_have_an_order_to_propose(serve: Serve) -> None:
+    amounts = {"MINE": (10, "PAID"), "GIVEN-UP": (Decimal("10.00"), "FAILED"), "DEAR": (11, "PAID")}
+    orders = [BookedOrder(reference, *values) for reference, values in amounts.items()]
+    found = proposals(serve(pages=[[listed("LINK", type="STK", status="SUCCESS")]]), *orders)
     assert found["MINE"] == "perhaps paid by t-1: it has the same amount"
-    assert sorted(found["LINK"].split("; ")) == [
-        f"perhaps of {each}: it has the same amount" for each in ("GIVEN-UP", "MINE")
-    ]
+    fitting = [f"perhaps of {each}: it has the same amount" for each in ("GIVEN-UP", "MINE")]
+    assert sorted(found["LINK"].split("; ")) == fitting
 
 
 def test_fees_that_the_service_does_not_show_are_counted(shop: Shop) -> None:
@@ -237,7 +222,7 @@ def test_fees_that_the_service_does_not_show_are_counted(shop: Shop) -> None:
 
 
 def test_a_payment_from_before_an_order_is_not_its_own(shop: Shop) -> None:
-    put(shop.journal, "METER", UNKNOWN, momopay.EntryKind.COLLECTION, amount=500)
+    put(shop.journal, "METER", UNKNOWN, COLLECTION, amount=500)
     stray(shop, "METER")
     shop.later(120)
     later = (shop.sandbox.now + timedelta(minutes=10)).isoformat(timespec="microseconds")
@@ -249,45 +234,37 @@ def test_a_payment_from_before_an_order_is_not_its_own(shop: Shop) -> None:
     assert shop.state("METER") is UNKNOWN
 
 
-def test_the_services_clock_counts(drive: Drive, journal: Journal) -> None:
+def test_the_services_clock_counts(serve: Serve, journal: Journal) -> None:
     """An order was sent by a machine that was ten minutes ahead; that is no older payment."""
-    put(journal, "o", UNKNOWN, momopay.EntryKind.COLLECTION)
+    put(journal, "o", UNKNOWN, COLLECTION)
     put(journal, "p", transaction_id="t-2")
-    made = [listed("o", type="STK", status="SUCCESS", age=timedelta(minutes=10))]
-    service, seen = Service(pages=[[*made, listed("p", transactionId="t-2", status="PROCESSING")]]), Watcher()
-
-    def respond(request: httpx.Request) -> httpx.Response:
-        answer = service.respond(request)
-        answer.headers["date"] = format_datetime(datetime.now(UTC) - timedelta(minutes=10), usegmt=True)
-        return answer
-
-    day = (datetime.now(UTC) + timedelta(hours=3)).date()
+    age = timedelta(minutes=10)
+    rows = [listed("o", type="STK", status="SUCCESS", age=age), listed("p", transactionId="t-2", status="PROCESSING")]
+    shop = serve(pages=[rows], ahead=-age)
     for _ in range(2):
-        report = drive(transport=httpx.MockTransport(respond), on_event=seen)(
-            lambda client: client.transactions.reconcile(day=day - timedelta(days=1), last_day=day, journal=journal)
-        )
+        report = reconcile(shop)
         assert (report.transactions, report.open) == (2, 1)
-    assert seen.changes() == ["-> ACCEPTED SUCCESS", "ACCEPTED -> ACCEPTED PROCESSING"]
-    assert state_of(journal, "o", momopay.EntryKind.COLLECTION) is ACCEPTED
+    assert shop.seen.changes() == ["-> ACCEPTED SUCCESS", "ACCEPTED -> ACCEPTED PROCESSING"]
+    assert shop.state("o", COLLECTION) is ACCEPTED
 
 
-def test_an_order_that_was_paid_on_another_day_was_paid(shop: Shop) -> None:
+def test_what_became_of_an_order_on_another_day_counts(shop: Shop) -> None:
+    """One that was paid, one that is open, and one that may have been paid."""
     for reference in ("SHIPPED", "FORGOTTEN"):
         order(shop, reference)
     shop.later(600)
     reconcile(shop)
-    orders = booked(SHIPPED="PAID", FORGOTTEN="WAITING")
-    after = reconcile(shop, day=today(shop) + timedelta(days=1), orders=orders)
-    assert remedies(after) == {"FORGOTTEN": "paid and not shipped: ship"}
-
-
-@pytest.mark.parametrize("state", ["PAID", "WAITING"])
-def test_an_order_that_may_be_paid_is_not_given_up(shop: Shop, state: str) -> None:
     order(shop, "OPEN", BY_HAND)
-    put(shop.journal, "UNKNOWN", UNKNOWN, momopay.EntryKind.COLLECTION, amount=500)
-    orders = booked(OPEN=state, UNKNOWN=state)
-    report = reconcile(shop, day=today(shop) + timedelta(days=1), orders=orders)
-    assert [each.remedy for each in report.differences[:2]] == ["it may still be paid: check again tomorrow"] * 2
+    put(shop.journal, "UNKNOWN", UNKNOWN, COLLECTION, amount=500)
+    for state in ("PAID", "WAITING"):
+        orders = booked(SHIPPED="PAID", FORGOTTEN="WAITING", OPEN=state, UNKNOWN=state)
+        *open_orders, unresolved = reconcile(shop, day=today(shop) + timedelta(days=1), orders=orders).differences
+        assert {each.reference: each.remedy for each in open_orders} == {
+            "FORGOTTEN": "paid and not shipped: ship",
+            "OPEN": "it may still be paid: check again tomorrow",
+            "UNKNOWN": "it may still be paid: check again tomorrow",
+        }
+        assert (unresolved.reference, unresolved.kind) == ("UNKNOWN", "unresolved")
 
 
 def test_an_order_that_was_paid_back_is_not_to_be_shipped(shop: Shop) -> None:
@@ -359,16 +336,13 @@ def test_every_difference_of_a_payout_is_found(shop: Shop) -> None:
 
 @pytest.mark.parametrize(("status", "why"), [("CANCELLED", "it was cancelled:"), ("REVERSED", "the money came back:")])
 def test_a_refund_that_was_not_paid_is_a_difference_until_it_is_paid(
-    drive: Drive, journal: Journal, status: str, why: str
+    serve: Serve, journal: Journal, status: str, why: str
 ) -> None:
     put_collection(journal, amount=10)
-    sdk = drive(transport=Service(pages=[[listed(transactionId="t-r", status=status)]]).transport)
-    day = (datetime.now(UTC) + timedelta(hours=3)).date()
-    days = {"day": day - timedelta(days=1), "last_day": day, "journal": journal}
+    shop = serve(pages=[[listed(transactionId="t-r", status=status)]])
     for reference, expected in (("r", [f"{why} refund under a new reference"]), ("r-2", [])):
         put(journal, reference, amount=10, refund_of="o", transaction_id=f"t-{reference}")
-        found = sdk(lambda client: client.transactions.reconcile(**days)).differences
-        assert [each.remedy for each in found if each.reference == "r"] == expected
+        assert [each.remedy for each in reconcile(shop).differences if each.reference == "r"] == expected
 
 
 def test_what_the_service_does_not_have_is_of_the_day_on_which_it_was_sent(shop: Shop) -> None:
@@ -391,7 +365,7 @@ def test_what_the_service_does_not_have_is_of_the_day_on_which_it_was_sent(shop:
 @pytest.mark.usefixtures("no_backoff")
 def test_a_record_that_cannot_be_read_is_a_difference(shop: Shop) -> None:
     for identity, status in (("unreadable", "FAILED"), ("another", None)):
-        put(shop.journal, "r", ACCEPTED, momopay.EntryKind.COLLECTION, transaction_id=identity, status=status)
+        put(shop.journal, "r", ACCEPTED, COLLECTION, transaction_id=identity, status=status)
     shop.sandbox.fail_next("GET", "/transactions/{id}", Fault.error_before_commit, times=4)
     first, second = reconcile(shop).differences
     assert first.remedy == "the service's record of it cannot be read: look into the account console"
@@ -451,10 +425,7 @@ def test_the_differences_are_written_as_csv_without_formulas(tmp_path: Path, ref
 def test_orders_are_read_from_csv(tmp_path: Path) -> None:
     path = tmp_path / "orders.csv"
     path.write_text("\ufeffreference,amount,state\nA, 500.50 ,paid\nB,5,WAITING\n", encoding="utf-8")
-    assert BookedOrder.read_csv(path) == [
-        BookedOrder("A", Decimal("500.50"), "PAID"),
-        BookedOrder("B", 5, "WAITING"),
-    ]
+    assert BookedOrder.read_csv(path) == [BookedOrder("A", Decimal("500.50"), "PAID"), BookedOrder("B", 5, "WAITING")]
 
 
 NAMES = b"reference,amount,state\n"
@@ -494,22 +465,17 @@ def test_what_is_no_day_is_refused(day: Any, last_day: Any, at_fault: set[str]) 
 
 
 @pytest.mark.parametrize("missing", ["0001-01-01T00:00:00Z", "1970-01-01T00:00:00Z"])
-def test_a_missing_time_at_the_end_of_a_page_ends_no_walk(drive: Drive, journal: Journal, missing: str) -> None:
-    sdk = drive(transport=Service(pages=[[listed("another", createdAt=missing)], [listed()]]).transport)
-    day = (datetime.now(UTC) + timedelta(hours=3)).date()
-    assert sdk(lambda client: client.transactions.reconcile(journal=journal, day=day)).transactions == 1
+def test_a_missing_time_at_the_end_of_a_page_ends_no_walk(serve: Serve, missing: str) -> None:
+    assert reconcile(serve(pages=[[listed("another", createdAt=missing)], [listed()]])).transactions == 1
 
 
 @pytest.mark.parametrize(("day", "transactions", "pages_read"), [(20, 1, 4), (21, 2, 3)])
-def test_midnight_is_of_the_day_that_begins(
-    drive: Drive, journal: Journal, day: int, transactions: int, pages_read: int
-) -> None:
+def test_midnight_is_of_the_day_that_begins(serve: Serve, day: int, transactions: int, pages_read: int) -> None:
     """And the walk ends with the first page that shows something older than the day."""
     times = ["21T12:00:00", "21T00:00:00", "20T23:59:59", "19T12:00:00", "18T12:00:00"]
-    service = Service(pages=[[listed(createdAt=f"2026-11-{each}+03:00", transactionId=each)] for each in times])
-    sdk = drive(transport=service.transport)
-    report = sdk(lambda client: client.transactions.reconcile(journal=journal, day=date(2026, 11, day)))
-    assert (report.transactions, len(service.requests)) == (transactions, pages_read)
+    shop = serve(pages=[[listed(createdAt=f"2026-11-{each}+03:00", transactionId=each)] for each in times])
+    assert reconcile(shop, day=date(2026, 11, day)).transactions == transactions
+    assert len(shop.requests) == pages_read
 
 
 @pytest.mark.parametrize(
