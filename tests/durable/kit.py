@@ -214,7 +214,7 @@ class Service:
         self._status = status
         self._instead = instead
         self._on_post = on_post
-        self._ahead = ahead
+        self.ahead = ahead
 
     @property
     def sent(self) -> int:
@@ -226,8 +226,8 @@ class Service:
         if f"{request.method} {path}" != KEY_CHECK:
             self.requests.append(f"{request.method} {path}")
         response = self._instead(request) or self._response(request, path)
-        if self._ahead is not None:
-            response.headers["date"] = format_datetime(datetime.now(UTC) + self._ahead, usegmt=True)
+        if self.ahead is not None:
+            response.headers["date"] = format_datetime(datetime.now(UTC) + self.ahead, usegmt=True)
         return response
 
     def _response(self, request: httpx.Request, path: str) -> httpx.Response:

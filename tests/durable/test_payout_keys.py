@@ -3,9 +3,8 @@
 import json
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from email.utils import format_datetime
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -15,7 +14,7 @@ import pytest
 
 from bodies import envelope, page, refusal, wallet
 from drivers import Drive, Driver, unique_key
-from durable.kit import KEY_CHECK, collect, over_both_clients, pay, pay_all, payout_record, refund, release
+from durable.kit import KEY_CHECK, Service, collect, over_both_clients, pay, pay_all, payout_record, refund, release
 from durable.kit import long_ago as leases_ended
 from journal.constants import ACCEPTED, NOT_SENT, PHONE, REFUSED, UNKNOWN
 from journal.database_kit import execute, store_of
@@ -30,10 +29,11 @@ Trouble = Callable[["KeyedService"], httpx.Response]
 TENANT = "0c9f8a34-5a37-4f5e-8a37-0f1a2b3c4d5e"
 
 
-class KeyedService:
+class KeyedService(Service):
     """A service in memory that honours keys, or ignores them. Each payout meets the next of its troubles, if any."""
 
     def __init__(self, *troubles: Trouble, honours: bool = True, tenant: str | None = TENANT) -> None:
+        super().__init__()
         self.troubles = list(troubles)
         self.honours = honours
         self.tenant = tenant
@@ -41,27 +41,21 @@ class KeyedService:
         self.hidden = False
         self.keys: list[str | None] = []
         self.bodies: list[bytes] = []
-        self.transport = httpx.MockTransport(self.respond)
-        self._request: Any = None
         self._by_key: dict[str | None, dict[str, Any]] = {}
 
-    def respond(self, request: httpx.Request) -> httpx.Response:
-        path = request.url.path.removeprefix("/v1")
+    def _response(self, request: httpx.Request, path: str) -> httpx.Response:
         if f"{request.method} {path}" == KEY_CHECK:
             own = envelope(wallet(tenantId=self.tenant))
             return httpx.Response(200, json=own) if self.tenant else httpx.Response(403, json=refusal("FORBIDDEN"))
-        if path == "/transactions":
+        if request.method == "GET":
             shown = [] if self.hidden else [{**each, "accountReference": each["reference"]} for each in self.payments]
             return httpx.Response(200, json=envelope(page(shown[::-1])))
-        if request.method == "GET":
-            return httpx.Response(404, json=refusal("TRANSACTION_NOT_FOUND"))
-        self._request = request
         self.keys.append(request.headers.get("idempotency-key"))
         self.bodies.append(request.content)
         return self.troubles.pop(0)(self) if self.troubles else self.pay()
 
     def pay(self, **differing: Any) -> httpx.Response:
-        body, key = json.loads(self._request.content), self.keys[-1]
+        body, key = json.loads(self.bodies[-1]), self.keys[-1]
         made = self._by_key.get(key) if self.honours else None
         if made is None:
             fields = {"reference": body["reference"], "amount": body["amount"], "phone": body["phone"]}
@@ -69,6 +63,14 @@ class KeyedService:
             self.payments.append(made)
             self._by_key[key] = made
         return httpx.Response(201, json=envelope({**made, **differing}))
+
+
+def keyed(
+    drive: Drive, *troubles: Trouble, honours: bool = True, tenant: str | None = TENANT, **options: Any
+) -> tuple[KeyedService, Driver]:
+    """Return a service, and a client of it."""
+    service = KeyedService(*troubles, honours=honours, tenant=tenant)
+    return service, drive(transport=service.transport, **options)
 
 
 def lost(service: KeyedService) -> httpx.Response:
@@ -134,8 +136,7 @@ def test_two_journals_send_one_key_and_pay_once_where_it_is_honoured(
 @pytest.mark.parametrize("trouble", [unsent, answers(429, "RATE_LIMIT_EXCEEDED")])
 @over_both_clients
 def test_what_repeats_an_attempt_keeps_its_key(drive: Drive, journal: Journal, trouble: Trouble) -> None:
-    service = KeyedService(trouble, trouble)
-    sdk = drive(transport=service.transport, max_attempts=1)
+    service, sdk = keyed(drive, trouble, trouble, max_attempts=1)
     for _ in range(2):
         with pytest.raises(MomoPayError):
             sdk(pay(journal))
@@ -146,8 +147,7 @@ def test_what_repeats_an_attempt_keeps_its_key(drive: Drive, journal: Journal, t
 
 @over_both_clients
 def test_what_follows_a_definite_refusal_is_another_attempt(drive: Drive, journals: tuple[Journal, Journal]) -> None:
-    service = KeyedService(answers(402, "INSUFFICIENT_FUNDS"), answers(429, "RATE_LIMIT_EXCEEDED"))
-    sdk = drive(transport=service.transport)
+    service, sdk = keyed(drive, answers(402, "INSUFFICIENT_FUNDS"), answers(429, "RATE_LIMIT_EXCEEDED"))
     for each in journals:
         if each is journals[0]:
             with pytest.raises(MomoPayError):
@@ -159,8 +159,7 @@ def test_what_follows_a_definite_refusal_is_another_attempt(drive: Drive, journa
 
 
 def test_a_release_is_no_refusal(drive: Drive, journal: Journal) -> None:
-    service = KeyedService(made_and_lost)
-    sdk = drive(transport=service.transport)
+    service, sdk = keyed(drive, made_and_lost)
     with pytest.raises(OutcomeUnknownError):
         sdk(pay(journal))
     service.hidden = True
@@ -173,8 +172,7 @@ def test_a_release_is_no_refusal(drive: Drive, journal: Journal) -> None:
 
 @over_both_clients
 def test_payrolls_and_refunds_send_keys_and_nothing_else_does(drive: Drive, journal: Journal) -> None:
-    service = KeyedService()
-    sdk = drive(transport=service.transport)
+    service, sdk = keyed(drive)
     sdk.collect(pay_all(journal, "a", "b"))
     put_collection(journal)
     sdk(refund(journal))
@@ -188,8 +186,7 @@ def test_payrolls_and_refunds_send_keys_and_nothing_else_does(drive: Drive, jour
 def test_a_key_that_may_not_read_the_wallet_derives_the_same_from_any_journal(
     drive: Drive, journals: tuple[Journal, Journal], tmp_path: Path
 ) -> None:
-    service = KeyedService(tenant=None)
-    sdk = drive(transport=service.transport)
+    service, sdk = keyed(drive, tenant=None)
     one, two = journals
     for each, references in ((one, "ab"), (two, "b")):
         for reference in references:
@@ -207,9 +204,9 @@ def test_a_key_that_may_not_read_the_wallet_derives_the_same_from_any_journal(
 
 
 def test_an_anonymised_entry_has_no_key_from_which_to_guess_the_phone(drive: Drive, journal: Journal) -> None:
-    service = KeyedService(answers(402, "INSUFFICIENT_FUNDS"))
+    _, sdk = keyed(drive, answers(402, "INSUFFICIENT_FUNDS"))
     with pytest.raises(MomoPayError):
-        drive(transport=service.transport)(pay(journal))
+        sdk(pay(journal))
     assert found(journal).idempotency_key
     assert journal.anonymise(before=datetime(2100, 1, 1, tzinfo=UTC)) == 1
     assert found(journal).idempotency_key is None
@@ -233,11 +230,11 @@ def aged(journal: Journal, seconds: float, *, machine: str | None = None, servic
     execute(journal, f"UPDATE momopay_payments SET key_since = '{older}'")
 
 
-def in_doubt(drive: Drive, journal: Journal, *troubles: Trouble, honours: bool = True) -> tuple[KeyedService, Driver]:
+def in_doubt(drive: Drive, journal: Journal, *troubles: Trouble) -> tuple[KeyedService, Driver]:
     """Lose the answer to a payout, then return a client of the next process, and the service with more troubles."""
-    service = KeyedService(lost, honours=honours)
+    service, sdk = keyed(drive, lost)
     with pytest.raises(OutcomeUnknownError):
-        drive(transport=service.transport)(pay(journal))
+        sdk(pay(journal))
     service.troubles = list(troubles)
     return service, drive(transport=service.transport, payout_keys=True, max_attempts=2)
 
@@ -248,9 +245,9 @@ def in_doubt(drive: Drive, journal: Journal, *troubles: Trouble, honours: bool =
 def test_a_payout_in_doubt_is_searched_for_and_sent_again_with_its_key(
     drive: Drive, journal: Journal, trouble: Trouble, *, hidden: bool
 ) -> None:
-    service = KeyedService(trouble)
+    service, sdk = keyed(drive, trouble, payout_keys=True)
     service.hidden = hidden
-    paid = drive(transport=service.transport, payout_keys=True)(pay(journal, description="May"))
+    paid = sdk(pay(journal, description="May"))
     assert (paid.transaction_id, len(service.payments), state_of(journal)) == ("t-1", 1, ACCEPTED)
     is_found = trouble is made_and_lost and not hidden
     assert len(service.keys) == (1 if is_found else 2)
@@ -277,17 +274,10 @@ def test_a_later_process_sends_again_and_its_failures_leave_the_payout_in_doubt(
     assert len(service.payments) == len(set(service.keys)) == 1
 
 
-def test_without_payout_keys_nothing_is_sent_again(drive: Drive, journal: Journal) -> None:
-    service, _ = in_doubt(drive, journal)
-    with pytest.raises(OutcomeUnknownError):
-        drive(transport=service.transport)(pay(journal))
-    assert len(service.keys) == 1
-
-
 def test_where_the_claim_is_not_true_a_payout_is_made_twice(drive: Drive, journal: Journal) -> None:
-    service = KeyedService(made_and_lost, honours=False)
+    service, sdk = keyed(drive, made_and_lost, honours=False, payout_keys=True)
     service.hidden = True
-    drive(transport=service.transport, payout_keys=True)(pay(journal))
+    sdk(pay(journal))
     assert len(service.payments) == 2
 
 
@@ -308,16 +298,11 @@ def test_nothing_is_sent_again_once_15_minutes_may_have_passed(
     drive: Drive, journal: Journal, age: dict[str, Any], *, is_sent: bool
 ) -> None:
     service, _ = in_doubt(drive, journal)
-
-    def respond(request: httpx.Request) -> httpx.Response:
-        response = service.respond(request)
-        response.headers["date"] = format_datetime(datetime.now(UTC), usegmt=True)
-        return response
-
     if "service" in age:
         age = {**age, "service": datetime.now(UTC).timestamp() - age["service"]}
     aged(journal, **age)
-    sdk = drive(transport=httpx.MockTransport(respond), payout_keys=True)
+    service.ahead = timedelta(0)
+    sdk = drive(transport=service.transport, payout_keys=True)
     with nullcontext() if is_sent else pytest.raises(OutcomeUnknownError):
         sdk(pay(journal))
     assert len(service.keys) == 1 + is_sent
@@ -370,8 +355,7 @@ def test_what_the_list_puts_in_doubt_is_not_sent_again_when_the_list_forgets_it(
 
 
 def test_what_a_later_read_contradicts_is_not_sent_again(drive: Drive, journal: Journal) -> None:
-    service = KeyedService()
-    sdk = drive(transport=service.transport, payout_keys=True)
+    service, sdk = keyed(drive, payout_keys=True)
     sdk(pay(journal))
     service.hidden = True
     assert store_of(journal).mark_contradicted(found(journal), "t-1")
@@ -386,8 +370,7 @@ def test_a_duplicate_key_means_that_it_was_sent(
     drive: Drive, journal: Journal, tmp_path: Path, *, payout_keys: bool
 ) -> None:
     duplicate = answers(409, "DUPLICATE_IDEMPOTENCY_KEY")
-    service = KeyedService(duplicate, duplicate)
-    sdk = drive(transport=service.transport, payout_keys=payout_keys)
+    service, sdk = keyed(drive, duplicate, duplicate, payout_keys=payout_keys)
     for _ in range(2):
         with pytest.raises(OutcomeUnknownError):
             sdk(pay(journal))
@@ -401,8 +384,7 @@ def test_a_duplicate_key_means_that_it_was_sent(
 
 
 def test_what_another_call_sends_is_not_sent_beside_it(drive: Drive, journal: Journal) -> None:
-    service = KeyedService()
-    sdk = drive(transport=service.transport, payout_keys=True)
+    service, sdk = keyed(drive, payout_keys=True)
     with lease_of(journal) as lease, patch.object(call, "_PAUSE", 100.0):  # longer than the deadline
         begin(journal, lease, idempotency_key="k", key_since=str(Moment("m", 0.0, None)))
         with pytest.raises(OutcomeUnknownError, match="another call was still sending"):
@@ -420,8 +402,7 @@ def test_a_repeated_request_that_gives_up_before_it_is_sent_leaves_the_payout_in
 
 
 def test_prompts_have_no_key_and_are_not_repeated(drive: Drive, journal: Journal) -> None:
-    service = KeyedService(lost)
-    sdk = drive(transport=service.transport, payout_keys=True)
+    service, sdk = keyed(drive, lost, payout_keys=True)
     for _ in range(2):
         with pytest.raises(OutcomeUnknownError):
             sdk(collect(journal))
