@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from email.utils import format_datetime
 from typing import Any, Protocol
 
@@ -119,6 +121,13 @@ class Shop(Caller):
     sandbox: Sandbox
     key: str
     account: Account
+
+    @contextmanager
+    def refusing(self) -> Generator[None]:
+        """Have the service refuse what is sent, as its wallet cannot pay the fee."""
+        self.account.service_balance, self.account.fee = Decimal(0), Decimal(1)
+        yield
+        self.account.service_balance = Decimal(100)
 
     def later(self, seconds: float) -> None:
         self.sandbox.advance(seconds)

@@ -5,19 +5,14 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal
-from email.utils import format_datetime
 from typing import Any
 
-import anyio
-import anyio.from_thread
-import anyio.to_thread
 import httpx
 import pytest
 
 import momopay
 from bodies import envelope, wallet
-from drivers import Drive, session_of
+from drivers import session_of
 from durable.kit import (
     BY_HAND,
     FAILING,
@@ -25,7 +20,7 @@ from durable.kit import (
     ORDERS,
     PAYOUTS,
     Calls,
-    Service,
+    Serve,
     Shop,
     collect,
     listed,
@@ -39,7 +34,7 @@ from durable.kit import (
 )
 from journal.constants import ACCEPTED, COLLECTION, PAYOUT, PHONE, REFUSED, UNKNOWN
 from journal.database_kit import execute, stopped_clock
-from journal.kit import begin, found, lease_of, put
+from journal.kit import begin, lease_of, put, statuses_of
 from momopay import (
     AsyncClient,
     Client,
@@ -47,6 +42,7 @@ from momopay import (
     DuplicateCollectionError,
     DuplicatePayoutError,
     Journal,
+    JournalState,
     OutcomeUnknownError,
     RequestValidationError,
     Transaction,
@@ -85,32 +81,25 @@ def test_a_prompt_that_was_cancelled_is_followed_by_another_in_the_same_call(sho
     second = shop.collect()
     assert (first.is_new, second.is_new) == (True, True)
     # One read showed that the first had ended; no search, as each attempt is a prompt that is known.
-    read = f"GET /transactions/{first.transaction_id}"
-    assert requests(shop.sandbox) == ["POST /payments/stk", read, "POST /payments/stk"]
+    sent, read = "POST /payments/stk", f"GET /transactions/{first.transaction_id}"
+    assert requests(shop.sandbox) == [sent, read, sent]
     shop.settle(second)
-    before = len(shop.sandbox.requests)
-    ended = {
-        (each.transaction_id, each.is_new, each.is_paid)
-        for each in (shop.collect(phone=each) for each in (BY_HAND, PHONE, BY_HAND))
-    }
-    assert ended == {(second.transaction_id, False, True)}
-    read = f"GET /transactions/{second.transaction_id}"
-    assert requests(shop.sandbox)[before - len(shop.sandbox.requests) :] == [read] * 3
-    entry = shop.entry()
+    for phone in (BY_HAND, PHONE):
+        again = shop.collect(phone=phone)
+        assert (again.transaction_id, again.is_new, again.is_paid) == (second.transaction_id, False, True)
+    assert requests(shop.sandbox)[3:] == [f"GET /transactions/{second.transaction_id}"] * 2
+    entry, ids = shop.entry(), [first.transaction_id, second.transaction_id]
     assert (entry.state, entry.attempts, entry.transaction_id) == (ACCEPTED, 2, second.transaction_id)
-    assert entry.transaction_ids == (first.transaction_id, second.transaction_id)
-    assert [each.status for each in entry.transactions] == ["CANCELLED", "SUCCESS"]
-    assert (ORDERS.paid(shop.sandbox), ORDERS.sent(shop.sandbox)) == (["r"], 2)
+    assert statuses_of(entry) == [f"{ids[0]} CANCELLED", f"{ids[1]} SUCCESS"]
+    assert ORDERS.paid(shop.sandbox) == ["r"]
 
 
 @of_both_kinds
 def test_what_was_refused_is_sent_again_after_a_search(shop: Shop, calls: Calls) -> None:
-    shop.account.service_balance, shop.account.fee = Decimal(0), Decimal(1)
-    with pytest.raises(momopay.InsufficientServiceBalanceError) as caught:
+    with shop.refusing(), pytest.raises(momopay.InsufficientServiceBalanceError) as caught:
         shop(calls.once(shop.journal))
     assert not caught.value.may_have_executed
     assert (shop.entry().state, shop.entry().code) == (REFUSED, "INSUFFICIENT_SERVICE_BALANCE")
-    shop.account.service_balance = Decimal(100)
     assert shop(calls.once(shop.journal)).is_new
     assert requests(shop.sandbox) == [f"POST {calls.path}", "GET /transactions", f"POST {calls.path}"]
     assert shop.entry().attempts == 2
@@ -122,22 +111,13 @@ def test_what_was_refused_is_sent_again_after_a_search(shop: Shop, calls: Calls)
 @pytest.mark.parametrize("other", [{"amount": 11}, {"phone": "0712345679"}])
 @pytest.mark.parametrize("state", [ACCEPTED, REFUSED])
 def test_the_reference_of_a_payout_belongs_to_one_amount_and_one_phone(
-    shop: Shop, other: dict[str, Any], state: str
+    serve: Serve, journal: Journal, other: dict[str, Any], state: JournalState
 ) -> None:
-    shop.account.kyc_approved = state is ACCEPTED
-    if state is ACCEPTED:
-        shop.pay()
-    else:
-        with pytest.raises(momopay.KycNotVerifiedError):
-            shop.pay()
-    before = len(shop.sandbox.requests)
-    with pytest.raises(DuplicatePayoutError) as caught:
+    before, shop = put(journal, "r", state), serve()
+    with pytest.raises(DuplicatePayoutError, match="give each payout a reference of its own") as caught:
         shop.pay(**other)
-    assert caught.value.reference == "r"
-    assert "give each payout a reference of its own" in str(caught.value)
-    assert not caught.value.may_have_executed
-    assert len(shop.sandbox.requests) == before
-    assert shop.state() is state
+    assert (caught.value.reference, caught.value.may_have_executed) == ("r", False)
+    assert (shop.requests, shop.entry()) == ([], before)
 
 
 @over_both_clients
@@ -260,10 +240,8 @@ def test_an_account_reference_may_not_be_that_of_an_open_order_of_the_same_amoun
 def test_a_payment_of_the_other_kind_blocks_no_second_attempt(shop: Shop, first: Calls, second: Calls) -> None:
     """With the same reference, amount and phone: the search of the second one shows the first."""
     shop(first.once(shop.journal, phone=BY_HAND))
-    shop.account.service_balance, shop.account.fee = Decimal(0), Decimal(1)
-    with pytest.raises(momopay.InsufficientServiceBalanceError):
+    with shop.refusing(), pytest.raises(momopay.InsufficientServiceBalanceError):
         shop(second.once(shop.journal, phone=BY_HAND))
-    shop.account.service_balance = Decimal(100)
     assert shop(second.once(shop.journal, phone=BY_HAND)).is_new
 
 
@@ -282,36 +260,28 @@ def test_an_open_prompt_blocks_for_ever_unless_it_is_abandoned(shop: Shop) -> No
         assert shop.collect(abandon_after=abandon_after).transaction_id == first.transaction_id
     shop.later(30)
     second = shop.collect(abandon_after=120)
-    assert (second.is_new, ORDERS.sent(shop.sandbox)) == (True, 2)
+    assert second.is_new
     shop.sandbox.cancel(second)
-    assert shop.collect().transaction_id == first.transaction_id  # still open
-    assert ORDERS.sent(shop.sandbox) == 2
-    shop.account.service_balance, shop.account.fee = Decimal(0), Decimal(1)
-    with pytest.raises(momopay.InsufficientServiceBalanceError) as caught:
+    assert shop.collect().transaction_id == first.transaction_id, "it is still open"
+    with shop.refusing(), pytest.raises(momopay.InsufficientServiceBalanceError) as caught:
         shop.collect(abandon_after=120)
-    assert caught.value.may_have_executed  # the first one may still be paid
+    assert caught.value.may_have_executed, "the first one may still be paid"
+    assert ORDERS.sent(shop.sandbox) == 3
     shop.sandbox.enter_pin(first)
     assert shop.collect().status == "PROCESSING"
 
 
 @pytest.mark.parametrize("unknown", [{}, {"createdAt": "0001-01-01T00:00:00Z"}])
 def test_without_a_time_of_the_service_abandon_after_is_measured_by_this_machine(
-    drive: Drive, journal: Journal, unknown: dict[str, Any]
+    serve: Serve, journal: Journal, unknown: dict[str, Any]
 ) -> None:
-    read = listed(**ORDERS.fields, **unknown)
-    service = Service(payout_record(**ORDERS.fields), read=read)
-
-    def respond(request: httpx.Request) -> httpx.Response:
-        response = service.respond(request)
-        response.headers["date"] = format_datetime(datetime.now(UTC), usegmt=True)
-        return response
-
-    sdk = drive(transport=httpx.MockTransport(respond) if unknown else service.transport)
-    first = sdk(collect(journal))
-    assert sdk(collect(journal, abandon_after=120)).transaction_id == first.transaction_id
+    read, ahead = listed(**ORDERS.fields, **unknown), timedelta(0) if unknown else None
+    shop = serve(payout_record(**ORDERS.fields), read=read, ahead=ahead)
+    first = shop.collect()
+    assert shop.collect(abandon_after=120).transaction_id == first.transaction_id
     execute(journal, "UPDATE momopay_transactions SET sent_at = '2026-01-01T00:00:00+00:00'")
-    sdk = drive(transport=Service(payout_record(transactionId="t-2", **ORDERS.fields), read=read).transport)
-    assert sdk(collect(journal, abandon_after=120)).transaction_id == "t-2"
+    shop = serve(payout_record(transactionId="t-2", **ORDERS.fields), read=read)
+    assert shop.collect(abandon_after=120).transaction_id == "t-2"
 
 
 # Several calls at once.
@@ -339,23 +309,6 @@ def test_calls_at_the_same_time_send_once(shop: Shop, client_kind: str, calls: C
     assert calls.sent(shop.sandbox) == 1
 
 
-def test_payments_from_all_of_anyios_threads_do_not_wait_for_each_other(shop: Shop) -> None:
-
-    async def main() -> None:
-        anyio.to_thread.current_default_thread_limiter().total_tokens = 4
-
-        async def in_a_thread(number: int) -> None:
-            await anyio.to_thread.run_sync(lambda: anyio.from_thread.run(pay(shop.journal, f"r{number}"), client))
-
-        options: dict[str, Any] = {"base_url": shop.sandbox.base_url, "budget": None}
-        async with AsyncClient(shop.key, **options) as client, anyio.create_task_group() as group:
-            for number in range(6):
-                group.start_soon(in_a_thread, number)
-
-    asyncio.run(main())
-    assert len(set(PAYOUTS.paid(shop.sandbox))) == len(PAYOUTS.paid(shop.sandbox)) == 6
-
-
 def test_a_call_gives_up_waiting_for_another_sender_at_its_deadline(journal: Journal) -> None:
     client, port = virtual_client(lambda _method, _path: (200, envelope(wallet())), deadline=10.1)
     with lease_of(journal) as lease, stopped_clock():
@@ -369,35 +322,32 @@ def test_a_call_gives_up_waiting_for_another_sender_at_its_deadline(journal: Jou
     assert {f"{method} {path}" for _, method, path in port.requests} <= {KEY_CHECK}
 
 
-def test_a_read_that_masks_the_phone_does_not_hide_an_open_prompt_on_another(drive: Drive, journal: Journal) -> None:
+def test_a_read_that_masks_the_phone_does_not_hide_an_open_prompt_on_another(serve: Serve, journal: Journal) -> None:
     put(journal, "r", ACCEPTED, COLLECTION, transaction_id="t-1")
-    service = Service(read=listed(type="STK", phone="2547*****678"))
-    other = f"{PHONE[:4]}99999{PHONE[-3:]}"
-    with pytest.raises(DuplicateCollectionError, match=r"2547\*{5}678"):
-        drive(transport=service.transport)(collect(journal, phone=other))
+    shop = serve(read=listed(type="STK", phone="2547*****678"))
+    with pytest.raises(DuplicateCollectionError, match=r"2547\*{5}678 since 20\d\d-.* UTC; wait for its end$"):
+        shop.collect(phone=f"{PHONE[:4]}99999{PHONE[-3:]}")
     execute(journal, "UPDATE momopay_payments SET phone = ''")  # anonymised: nothing else shows the phone
     execute(journal, "UPDATE momopay_transactions SET phone = '', status = 'SUCCESS'")
-    assert drive(transport=service.transport)(collect(journal, phone=PHONE)).is_paid
+    assert shop.collect(phone=PHONE).is_paid
 
 
 @over_both_clients
 @of_both_kinds
 @pytest.mark.parametrize("answer", ["lost", "another's"])
 def test_an_answer_that_was_lost_while_its_callback_came_is_no_error(
-    drive: Drive, journal: Journal, calls: Calls, answer: str
+    serve: Serve, journal: Journal, calls: Calls, answer: str
 ) -> None:
     """The journal knows by then what the answer would have said. One that names another payment stays in doubt."""
 
-    def respond(request: httpx.Request) -> httpx.Response:
-        if request.method != "POST":
-            return httpx.Response(200, json=envelope(wallet()))
+    def respond() -> httpx.Response:
         shown = {"status": "SUCCESS", "accountReference": "r", **calls.fields}
         journal.settle(Transaction.model_validate(payout_record(**shown)))
         text = b"<html>" if answer == "lost" else b'{"success": true, "data": {"transactionId": "t-9"'
         return httpx.Response(200, content=text)
 
-    sdk = drive(transport=httpx.MockTransport(respond))
+    shop = serve(on_post=respond)
     with nullcontext() if answer == "lost" else pytest.raises(OutcomeUnknownError):
-        payment = sdk(calls.once(journal))
+        payment = shop(calls.once(journal))
         assert (payment.transaction_id, payment.is_paid, payment.is_new) == ("t-1", True, True)
-    assert found(journal).transaction_id == "t-1"
+    assert shop.entry().transaction_id == "t-1"

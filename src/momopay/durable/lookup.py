@@ -98,10 +98,10 @@ class PaymentLookup:
         await read_unread(self._session, wanted, matches, self._journal.deadline)
         # The pages also show known transactions. A late PIN may have paid one of them since.
         unpaid = {each.transaction_id for each in entry.transactions if not each.is_paid}
-        for found in matches.known:
-            if found.transaction_id in unpaid and stage_of(found.status) is Stage.PAID:
-                if await self._journal.run(self._store.record, entry, self._evidence(found), may_add=False):
-                    emit_change(self._session, entry, entry.state, entry.state, found)
+        paid = [each for each in matches.known if each.transaction_id in unpaid and stage_of(each.status) is Stage.PAID]
+        for found in paid:
+            if await self._journal.run(self._store.record, entry, self._evidence(found), may_add=False):
+                emit_change(self._session, entry, entry.state, entry.state, found)
         return matches
 
     async def _find_by_id(self, entry: JournalEntry) -> Matches | None:
