@@ -200,8 +200,8 @@ def test_the_orders_that_fit_best_are_proposed_and_not_all_that_cost_the_same(se
 
 
 def test_the_books_alone_have_an_order_to_propose(serve: Serve) -> None:
-    amounts = {"MINE": (10, "PAID"), "GIVEN-UP": (Decimal("10.00"), "FAILED"), "DEAR": (11, "PAID")}
-    orders = [BookedOrder(reference, *values) for reference, values in amounts.items()]
+    orders = [BookedOrder("MINE", 10, "PAID"), BookedOrder("DEAR", 11, "PAID")]
+    orders.append(BookedOrder("GIVEN-UP", Decimal("10.00"), "FAILED"))
     found = proposals(serve(pages=[[listed("LINK", type="STK", status="SUCCESS")]]), *orders)
     assert found["MINE"] == "perhaps paid by t-1: it has the same amount"
     fitting = [f"perhaps of {each}: it has the same amount" for each in ("GIVEN-UP", "MINE")]
