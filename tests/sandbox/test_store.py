@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from momopay.sandbox import Outcome, Sandbox, phone_for
-from momopay.sandbox._store import Store
+from momopay.sandbox._engine import Store
 from sandbox.kit import KEY, Receiver, data, execute, own_sandbox, transaction_id
 
 

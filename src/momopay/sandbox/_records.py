@@ -68,7 +68,7 @@ class Step:
     code: str | None = None
 
 
-# The field names are also the format of the state file, see `_store`.
+# The field names are also the format of the state file, see `_engine`.
 @dataclass(slots=True)
 class Transaction:
     """A transaction. `number` is its index in the account's history, `due` the instant of its next step."""
@@ -152,7 +152,7 @@ LATE_AFTER = 300.0
 HELD_AT_MOST = 60.0
 
 
-# The field names are also the format of the state file, see `_store`.
+# The field names are also the format of the state file, see `_engine`.
 @dataclass(slots=True)
 class Delivery:
     """A callback that is still to be delivered. `attempt` 0 is the first delivery, 1 to 5 are its retries.

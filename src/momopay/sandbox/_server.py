@@ -18,10 +18,9 @@ from uvicorn.server import ServerState
 from momopay.sandbox._accounts import Switches
 from momopay.sandbox._app import Guard, build
 from momopay.sandbox._bodies import host_names, is_loopback
-from momopay.sandbox._engine import Clock, Engine, monotonic
+from momopay.sandbox._engine import Clock, Engine, Store, monotonic
 from momopay.sandbox._fault_middleware import CONNECTION, FaultMiddleware, InProcess
 from momopay.sandbox._state import ServiceState
-from momopay.sandbox._store import Store
 
 HEAD_LIMIT = 30.0  # real seconds within which the head of a request must arrive
 _GRACE = 0.5  # real seconds at the end for requests that are being answered

@@ -49,7 +49,7 @@ def _paused(code: str, until: datetime, now: datetime, **details: object) -> Ref
     return throttled(code, wait, retryAfterSeconds=wait, **details)
 
 
-# The field names of both dataclasses are also the format of the state file, see `_store`.
+# The field names of both dataclasses are also the format of the state file, see `_engine`.
 @dataclass(slots=True)
 class RateWindow:
     """The admitted requests of one key, in a fixed window, which the first request opens, or in a sliding one."""
