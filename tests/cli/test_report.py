@@ -1,4 +1,4 @@
-"""The report: its numbers, what is escaped and masked in it, and how it looks in headless Chromium."""
+"""The report: its numbers, and how it looks in headless Chromium."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -7,9 +7,8 @@ import pytest
 from chromium import Tab
 
 from cli.kit import Shell
-from journal.constants import ACCEPTED, COLLECTION, UNKNOWN
 from journal.database_kit import execute
-from journal.kit import put, put_collection
+from journal.kit import put_collection
 from momopay import Journal
 
 NOW = datetime.now(UTC)
@@ -17,15 +16,12 @@ NOW = datetime.now(UTC)
 
 @pytest.fixture
 def journal(tmp_path: Path) -> Journal:
-    """The journal of a shop, with a payment of unknown outcome."""
     journal = Journal(f"sqlite:///{tmp_path / 'shop.db'}")
     for number, days in enumerate((0, 0, 3, 8, 8, 40)):
         name = f"INV-{number}"
         put_collection(journal, name, 1250 + number, ["FAILED"] * (number % 2) + ["SUCCESS"])
         ended = (NOW - timedelta(days=days)).isoformat()
         execute(journal, f"UPDATE momopay_transactions SET ended_at = '{ended}' WHERE reference = '{name}'")
-    put(journal, "<b>&amp; \x1b[31m 0712345678", UNKNOWN, COLLECTION, amount=45_000)
-    put(journal, "SAL-2", ACCEPTED, amount=38_500, status="PROCESSING")
     return journal
 
 
@@ -44,21 +40,13 @@ def test_the_numbers_are_the_librarys(momopay: Shell, journal: Journal, report: 
     assert today["collected"] == {"count": 2, "amount": "2501"}
     assert today["failed"] == {"count": 1, "amount": "1251"}
     assert (len(done.json["days"]), day["collected"]["count"]) == (7, 0)
-    assert [each["state"] for each in done.json["open"]] == ["UNKNOWN", "ACCEPTED"]
     # The page's sums are of all days.
     for cells in (("Collected", "6,260.00", "5"), ("Refunded", "0.00", "0"), ("Failed", "2,504.00", "2")):
-        assert "<tr>" + "".join(f"<td>{cell}<small></small></td>" for cell in cells) in page
+        assert "<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) in page
 
 
-def test_no_text_from_outside_is_markup_and_phones_are_masked(momopay: Shell, report: Path) -> None:
-    text = report.read_text()
-    assert "<td>&lt;b&gt;&amp;amp; \N{REPLACEMENT CHARACTER}[31m" in text
-    assert "712345678" not in text
-    assert "UNKNOWN: may have been paid" in text
+def test_only_its_owner_may_read_it(report: Path) -> None:
     assert report.stat().st_mode & 0o777 == 0o600
-    database = str(report.with_name("shop.db"))
-    assert momopay("report", "--html", str(report), "--show-phones", "--journal", database).code == 0
-    assert "254712345678" in report.read_text()
 
 
 def test_the_journal_is_not_overwritten_nor_a_new_one_made(momopay: Shell, report: Path, tmp_path: Path) -> None:

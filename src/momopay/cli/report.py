@@ -5,30 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
-from html import escape
 from pathlib import Path
 from typing import Annotated
 
 from typer import Option
 
 import momopay
-from momopay.cli.journal import as_document
 from momopay.cli.options import JournalOptions, check_writable
-from momopay.cli.output import Output, kes, moment, plain, private_file, zone
+from momopay.cli.output import kes, moment, plain, private_file, zone
 
-_MOST_SHOWN = 200
 _STYLE = """
 :root { color-scheme: light dark; --text: #1c2024; --page: #fff; --line: #d5dae0; --faint: #5a646e; }
 @media (prefers-color-scheme: dark) { :root { --text: #e6e9ec; --page: #14171a; --line: #363d44; --faint: #a5afb9; } }
 html { color: var(--text); background: var(--page); }
 body { max-width: 70rem; margin: 0 auto; padding: 1rem; font: 1rem/1.5 system-ui, sans-serif; }
-h1 { font-size: 1.5rem; } h2 { margin-top: 2rem; font-size: 1.2rem; }
+h1 { font-size: 1.5rem; }
 svg { display: block; width: 100%; } .wide { display: none; }
 @media (min-width: 48rem) { .wide { display: block; } .narrow { display: none; } }
 table { width: 100%; border-collapse: collapse; font-variant-numeric: tabular-nums; }
 th, td { padding: .35rem .75rem .35rem 0; border-bottom: 1px solid var(--line); text-align: right; }
-th:first-child, td:first-child { text-align: left; overflow-wrap: anywhere; }
-small { display: block; color: var(--faint); }
+th:first-child, td:first-child { text-align: left; }
+small { color: var(--faint); }
 """
 
 
@@ -37,7 +34,7 @@ def report(
     html: Annotated[Path, Option("--html", metavar="FILE", help="Where to write the page.")],
     days: Annotated[int, Option(metavar="N", min=1, max=366, help="Today and the days before it.")] = 30,
 ) -> None:
-    """Write a page on what was collected, refunded and failed each day, and on what is open or unresolved.
+    """Write a page on what was collected, refunded and failed each day.
 
     The page is one file, for any browser; only its owner may read it. Needs no key. The chart has the success rate that
     the service judges: below 30% of the last 100 prompts, it refuses new ones for half an hour. With --json, the same
@@ -49,16 +46,14 @@ def report(
     check_writable(html, "--html")
     with options.open_journal() as journal:
         found = journal.activity(days, zone=zone())
-        waiting = {(each.kind, each.reference): each for each in (*journal.unresolved(), *journal.open())}
-    entries = list(waiting.values())
     with private_file(html) as file:
-        file.write(_page(options.output, found, entries))
-    document = {"file": str(html), "days": list(map(asdict, found)), "open": list(map(as_document, entries))}
+        file.write(_page(found))
+    document = {"file": str(html), "days": list(map(asdict, found))}
     options.output.result(document, f"Written to {plain(html)}")
 
 
-def _page(output: Output, days: Sequence[momopay.types.ActivityDay], entries: Sequence[momopay.JournalEntry]) -> str:
-    """Return the page. Every text from outside is escaped."""
+def _page(days: Sequence[momopay.types.ActivityDay]) -> str:
+    """Return the page. It has no text from outside."""
     from momopay.journal.activity import JUDGED, LEAST_RATE, ActivitySum, chart
 
     title = f"Payments, {days[0].date:%d %b %Y} to {days[-1].date:%d %b %Y}"
@@ -67,8 +62,6 @@ def _page(output: Output, days: Sequence[momopay.types.ActivityDay], entries: Se
     rows = [(name, kes(each.amount), f"{each.count:,}") for name, each in zip(names, sums, strict=True)]
     rate = days[-1].success_rate
     last = "No prompt has ended" if rate is None else f"Of the last {days[-1].judged} prompts, {rate:.0%} were paid"
-    left = len(entries) - _MOST_SHOWN
-    waiting = _table(["Payment", "KES", "State"], (_cells(output, each) for each in entries[:_MOST_SHOWN]))
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{title}</title>
 <meta name="viewport" content="width=device-width, initial-scale=1">
@@ -79,24 +72,11 @@ def _page(output: Output, days: Sequence[momopay.types.ActivityDay], entries: Se
 <p>{last}. If fewer than {LEAST_RATE:.0%} of the last {JUDGED} were paid, the service refuses prompts for half an hour.
 It also counts those of other programs. Failed are prompts that were not paid: another one of the same order may have
 been.</p>
-{_table(["Sum", "KES", "Transactions"], rows)}
-<h2>Open or unresolved</h2>
-{waiting if entries else "<p>Nothing.</p>"}{f"<p>And {left:,} more.</p>" if left > 0 else ""}
-<p><small>Made at {escape(moment(datetime.now(UTC)))}.</small></p>
+<table>{_row(("Sum", "KES", "Transactions"), "th")}{"".join(_row(cells, "td") for cells in rows)}</table>
+<p><small>Made at {moment(datetime.now(UTC))}.</small></p>
 </body></html>
 """
 
 
-def _cells(output: Output, entry: momopay.JournalEntry) -> list[str]:
-    is_unknown = entry.state == momopay.JournalState.UNKNOWN
-    state = "UNKNOWN: may have been paid" if is_unknown else str(entry.status or entry.state)
-    who = f"{entry.kind.capitalize()}, {output.phone(entry.phone) or 'phone removed'}"
-    return [f"{output.text(entry.reference)}\n{who}", kes(entry.amount), f"{state}\n{moment(entry.sent_at)}"]
-
-
-def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a table. What follows a line break in a cell is small."""
-    head = "".join(f"<th>{heading}</th>" for heading in headings)
-    cells = ((escape(plain(text)).partition("\n") for text in row) for row in rows)
-    body = ("".join(f"<td>{first}<small>{second}</small></td>" for first, _, second in row) for row in cells)
-    return f"<table><tr>{head}</tr>{''.join(f'<tr>{row}</tr>' for row in body)}</table>"
+def _row(cells: Iterable[str], tag: str) -> str:
+    return f"<tr>{''.join(f'<{tag}>{cell}</{tag}>' for cell in cells)}</tr>"
