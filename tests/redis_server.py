@@ -5,7 +5,6 @@ import shutil
 import socket
 import subprocess
 import time
-from types import TracebackType
 from typing import Any, Self
 
 import pytest
@@ -72,7 +71,5 @@ class RedisServer:
     def __enter__(self) -> Self:
         return self.start()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.kill()

@@ -189,11 +189,6 @@ def interim_for_ever() -> Step:
     return Step(play, commits=True)
 
 
-def padded(size: int) -> Step:
-    """A normal answer, filled up with blanks to a body of `size` bytes."""
-    return sends(lambda exchange: whole(200, normal(exchange).ljust(size)))
-
-
 def closes_after(step: Step, delay: float = 0.0) -> Step:
     """Answer and close the connection, without having said so in the answer."""
 
@@ -223,7 +218,6 @@ class Server:
     requests: list[Request] = field(default_factory=list[Request])
     payments: int = 0
     connections: int = 0
-    garbled: int = 0  # connections that spoke something else than HTTP
     received: bytearray = field(default_factory=bytearray)  # whole requests and pieces
     ends: list[str] = field(default_factory=list[str])
     """How each connection ended: "closed" by either side, "reset" by the client, or an error."""
@@ -297,8 +291,7 @@ class Server:
             opening = socket.socket.recv(sock, MEBIBYTE, socket.MSG_PEEK)  # as the system has it, beneath TLS
             if not opening:
                 return
-            if self._tls is None and not opening[:1].isalpha():
-                self.garbled += 1
+            if self._tls is None and not opening[:1].isalpha():  # something else than HTTP
                 sock.sendall(whole(400, b"", {"Connection": "close"}))
                 return
             if not self._answer(sock, opening):
