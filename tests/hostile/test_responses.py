@@ -20,22 +20,8 @@ import wire
 from bodies import encoded, envelope, refusal
 from drivers import Drive
 from fuzz.test_fuzz import parsed
-from hostile.endpoints import (
-    BALANCE,
-    CHANNELS,
-    DELETE,
-    LIST,
-    MARK,
-    ONE_CHANNEL,
-    PAGE,
-    PAYOUT,
-    READ,
-    STK,
-    Call,
-    Responses,
-    outcome,
-    places,
-)
+from hostile import endpoints
+from hostile.endpoints import BALANCE, MARK, PAGE, PAYOUT, READ, Call, Responses, outcome, places
 from models.kit import PAYLOAD
 from wire import MEBIBYTE
 
@@ -116,7 +102,7 @@ ODD = {
     "object_of_many_keys": "{" + ",".join(f'"{n}":{n}' for n in range(2000)) + "}",
     "object_of_one_key_many_times": "{" + ",".join(['"a":1'] * 2000) + "}",
 }
-SHAPES = (STK, PAYOUT, DELETE, CHANNELS, ONE_CHANNEL, LIST, BALANCE)
+SHAPES = (endpoints.STK, PAYOUT, endpoints.DELETE, endpoints.CHANNELS, endpoints.ONE_CHANNEL, endpoints.LIST, BALANCE)
 """One call for each shape of a response. Parsing knows no difference between the clients, so one of them is used."""
 
 

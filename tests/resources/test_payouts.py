@@ -13,8 +13,7 @@ import pytest
 import momopay
 from core.kit import initiate_payout, initiate_stk, top_up
 from drivers import Drive, Driver, hasty, session_of
-from durable.kit import Lanes, collect, long_ago, refund, release
-from durable.kit import pay as pay_once
+from durable import kit
 from in_turn import in_turn
 from journal.constants import UNKNOWN
 from journal.kit import found, put, put_collection
@@ -67,7 +66,7 @@ RULES: list[tuple[Callable[[Any], Any], Lane, int, str | None]] = [
 def test_which_lane_a_call_takes_and_whether_a_lost_answer_repeats_it(
     drive: Drive, call: Any, lane: Lane, attempts: int, reference: str | None
 ) -> None:
-    budget = Lanes()
+    budget = kit.Lanes()
     service = Recorder(httpx.ReadTimeout("nothing came"))
     sdk = drive(transport=service.transport, budget=budget, max_attempts=2)
     with pytest.raises(momopay.OutcomeUnknownError if reference else momopay.APIConnectionError) as caught:
@@ -87,25 +86,25 @@ def test_every_argument_of_a_durable_call_reaches_the_service_or_the_journal(
     common = {"phone": PHONE, "channelId": channel, "description": "Rent", "currency": "KES"}
     with Journal(f"sqlite:///{tmp_path / 'j.db'}") as journal:
         put_collection(journal)
-        sdk(pay_once(journal, "p", description="Rent", metadata={"n": 1}, channel_id=channel, callback_url=HOOK))
+        sdk(kit.pay(journal, "p", description="Rent", metadata={"n": 1}, channel_id=channel, callback_url=HOOK))
         assert sandbox.requests[-1].json == {**common, "reference": "p", "amount": 10, "callbackUrl": HOOK}
-        sdk(refund(journal, description="Rent", amount=20, metadata={"n": 2}, channel_id=channel))
+        sdk(kit.refund(journal, description="Rent", amount=20, metadata={"n": 2}, channel_id=channel))
         body = {**common, "reference": "o-R1", "amount": 20}
         assert sandbox.requests[-1].json == {**body, "callbackUrl": f"{HOOK}/o-R1"}
         order = {"account_reference": "M-7", "transaction_desc": "Meter", "credential_id": profile, "phone": PHONE}
-        sdk(collect(journal, "c", metadata={"n": 3}, channel_id=channel, **order))
+        sdk(kit.collect(journal, "c", metadata={"n": 3}, channel_id=channel, **order))
         body = {"accountReference": "M-7", "transactionDesc": "Meter", "credential_id": profile, "phone": PHONE}
         body |= {"channelId": channel, "amount": 10, "callbackUrl": f"{HOOK}/c"}
         assert sandbox.requests[-1].json == body
         assert [found(journal, each).metadata for each in ("p", "o-R1", "c")] == [{"n": 1}, {"n": 2}, {"n": 3}]
-        assert sdk(collect(journal, "c", abandon_after=0.001, channel_id=channel, **order)).is_new
-        for once, reference in ((initiate_payout, "INV-42"), (initiate_stk, "INV-42"), (pay_once(journal, "q"), "q")):
+        assert sdk(kit.collect(journal, "c", abandon_after=0.001, channel_id=channel, **order)).is_new
+        for once, reference in ((initiate_payout, "INV-42"), (initiate_stk, "INV-42"), (kit.pay(journal, "q"), "q")):
             sdk(once)
             assert f"'callbackUrl': '{HOOK}/{reference}'" in str(sandbox.requests[-1].json)
         sandbox.advance(120)
         limits: dict[str, Any] = {"budget": momopay.RateBudget(1, 0.5), "deadline": 0.8}
         with pytest.raises(momopay.MomoPayError):  # it reads two prompts, and has one deadline for all its requests
-            sdk(lambda client: refund(journal, "c")(client.with_options(**limits)))
+            sdk(lambda client: kit.refund(journal, "c")(client.with_options(**limits)))
         assert pushed(sandbox, "/b2c/payouts") == 4
         days: dict[str, Any] = {"day": date(2026, 1, 1), "last_day": date(2026, 1, 2), "utc": True}
         orders, alike = [BookedOrder("lost", Decimal(5), "WAITING")], [{"reference": "P", "amount": 10, "phone": PHONE}]
@@ -115,13 +114,13 @@ def test_every_argument_of_a_durable_call_reaches_the_service_or_the_journal(
         (outcome,) = sdk.collect(lambda client: client.payouts.pay_all(alike, journal=journal))
         assert outcome.stops, "it looks like p"
         with pytest.raises(RequestValidationError, match="reference"):
-            sdk(refund(journal, reference=""))
+            sdk(kit.refund(journal, reference=""))
         put(journal, "u", UNKNOWN)
-        long_ago(journal)
+        kit.long_ago(journal)
         before = len(sandbox.requests)
-        assert sdk(release(journal, "u", searched_elsewhere=True)).released_by == "Njeri"
+        assert sdk(kit.release(journal, "u", searched_elsewhere=True)).released_by == "Njeri"
         with pytest.raises(RequestValidationError, match="accepted"):
-            sdk(release(journal, "p"))
+            sdk(kit.release(journal, "p"))
         assert len(sandbox.requests) == before
     assert asked[:4] + asked[-2:] == ["p", "o-R1", "c", "c", "u", "p"]
 

@@ -216,7 +216,7 @@ def test_what_is_no_item_is_unread_without_an_id(drive: Drive, items: list[Any])
     assert {(each.id, each.reference) for each in page.unread} == {(None, None)}
 
 
-@in_turn("items", [[0] * 2_000_000, [ITEM.camel] * 1001, "text", None])
+@in_turn("items", [[0] * 10_000, [ITEM.camel] * 1001, "text", None])
 def test_a_page_with_too_many_items_or_none_is_refused(drive: Drive, items: Any) -> None:
     sdk = drive(transport=Recorder({"items": items, "nextCursor": None}).transport)
     with pytest.raises(momopay.ProtocolError):
