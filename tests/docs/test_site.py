@@ -51,17 +51,8 @@ def test_every_operation_is_in_the_reference_and_in_its_table(site: Path) -> Non
 def test_the_reference_shows_public_base_classes_only(site: Path) -> None:
     shown = "".join(page.read_text() for page in (site / "reference").rglob("*.html"))
     bases = {unescape(TAG.sub("", name)) for line in BASES.findall(shown) for name in TAG.sub("", line).split(",")}
-    known = {
-        *momopay.__all__,
-        *momopay.types.__all__,
-        *momopay.events.__all__,
-        *vars(builtins),
-        "Enum",
-        "StrEnum",
-        "Protocol",
-        "BaseModel",
-        "NamedTuple",
-    }
+    known = {*momopay.__all__, *momopay.types.__all__, *momopay.events.__all__, *vars(builtins)}
+    known |= {"Enum", "StrEnum", "Protocol", "BaseModel", "NamedTuple"}
     assert {name.strip() for name in bases} - known == set()
 
 
@@ -158,16 +149,10 @@ def test_the_audit_finds_what_it_looks_for(address: str, tab: chromium.Tab) -> N
     """
     tab.evaluate(spoil)
     found = tab.evaluate(AUDIT)
-    faults = (
-        "too wide: ",
-        "contrast of P",
-        "the page scrolls sideways",
-        "does not load: ",
-        "cut off: ",
-        "no labels: ",
+    for fault in (
+        *("too wide: ", "contrast of P", "the page scrolls sideways", "does not load: ", "cut off: ", "no labels: "),
         "a button",
-    )
-    for fault in faults:
+    ):
         assert any(each.startswith(fault) for each in found), (fault, found)
     assert any("it failed" in each for each in tab.faults)
 

@@ -13,25 +13,6 @@ from momopay.probe import Profile, probe
 from momopay.sandbox import Account, Outcome, ReceivedRequest, Sandbox, phone_for
 from virtual import VirtualSignal, install_backend
 
-OTHER: dict[str, Any] = {
-    "naming": "snake_case",
-    "cancel_ends_as": "FAILED",
-    "fee_refunded_on_failure": True,
-    "strict_fields": True,
-    "rate_window": "sliding",
-    "created_status": 201,
-    "delete_answer": "empty",
-    "immutable_channel_fields": "ignore",
-    "patch_unknown_channel": "TRANSACTION_NOT_FOUND",
-    "transaction_not_found_status": 400,
-    "list_phone": "masked",
-    "list_amount": "with_fee",
-    "list_type": "lower",
-    "list_times": "local",
-    "cursor_field": "next_cursor",
-}
-"""What `other_service` does, or would do if it were asked for it."""
-
 Edit = Callable[[httpx.Request, httpx.Response], httpx.Response | None]
 
 
