@@ -7,8 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from docs.blocks import PAGES, ROOT, Block, blocks_in
 from docs.pages import is_run
 from in_turn import in_turn
@@ -44,15 +42,19 @@ def test_a_block_that_is_not_run_has_a_reason() -> None:
     assert [block.name for block in noted if block.language not in {"console", "python"}] == []
 
 
-def test_the_python_blocks_are_formatted(tmp_path_factory: pytest.TempPathFactory) -> None:
-    folder = tmp_path_factory.mktemp("blocks")
+def ruff(command: str, *arguments: str | Path) -> str:
+    """Run ruff without our settings, and return what it finds."""
+    program = [sys.executable, "-m", "ruff", command, "--isolated", *map(str, arguments)]
+    ran = subprocess.run(program, capture_output=True, text=True, check=False)
+    return "" if ran.returncode == 0 else ran.stdout + ran.stderr
+
+
+def test_the_python_blocks_are_formatted(tmp_path: Path) -> None:
     wanted = [block for block in FENCES if block.language == "python"]
     for block in wanted:
-        (folder / f"{block.name.replace('/', '_').replace(':', '_')}.py").write_text(block.text)
+        (tmp_path / f"{block.name.replace('/', '_').replace(':', '_')}.py").write_text(block.text)
     assert len(wanted) > 0
-    command = [sys.executable, "-m", "ruff", "format", "--check", "--isolated", f"--line-length={WIDEST}", str(folder)]
-    ran = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert ran.returncode == 0, ran.stdout
+    assert ruff("format", "--check", f"--line-length={WIDEST}", tmp_path) == ""
 
 
 def test_a_page_defines_the_names_that_it_uses(tmp_path: Path) -> None:
@@ -61,6 +63,4 @@ def test_a_page_defines_the_names_that_it_uses(tmp_path: Path) -> None:
         shown = [block.text for block in blocks_in(page) if is_run(block) and block.language == "python"]
         (tmp_path / f"{page.relative_to(ROOT).as_posix().replace('/', '_')}.py").write_text("\n".join(shown))
     assert len(list(tmp_path.iterdir())) == len(PAGES)
-    command = [sys.executable, "-m", "ruff", "check", "--isolated", "--select=F821", str(tmp_path)]
-    ran = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert ran.returncode == 0, ran.stdout
+    assert ruff("check", "--select=F821", tmp_path) == ""

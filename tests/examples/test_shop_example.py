@@ -1,7 +1,8 @@
 import re
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,13 @@ from patience import until
 SECRET = "only-for-this-test-0123"
 
 
-def settings(merchant: Merchant, port: int, **more: str) -> dict[str, str]:
-    return merchant.env(MOMOPAY_CALLBACK_SECRET=SECRET, SHOP_URL=f"http://127.0.0.1:{port}", **more)
+@contextmanager
+def shop(merchant: Merchant, folder: Path, script: str | Path = "shop.py", **more: str) -> Generator[Web]:
+    """Run the shop, or a changed one, for this merchant."""
+    port = free_port()
+    env = merchant.env(MOMOPAY_CALLBACK_SECRET=SECRET, SHOP_URL=f"http://127.0.0.1:{port}", **more)
+    with serving(script, folder, port=port, env=env) as web:
+        yield web
 
 
 def pay(web: Web, phone: str = "0712345678", order: str = "") -> str:
@@ -31,22 +37,17 @@ def state_of(web: Web, order: str) -> str:
     return str(web.http.get(f"/orders/{order}").json()["state"])
 
 
-def reaches(web: Web, order: str, state: str) -> None:
-    until(lambda: state_of(web, order) == state, f"{order} is {state}")
-
-
 def times_paid(web: Web, order: str) -> int:
     return web.log.read_text().count(f"order {order}: PAID")
 
 
 def ends(merchant: Merchant, order: str) -> list[CallbackRecord]:
     """Return the callbacks about the ends of an order's payments."""
-    found: list[CallbackRecord] = []
-    for record in merchant.sandbox.callbacks:
-        transaction: Any = record.payload["transaction"]
-        if transaction["external_reference"] == order and transaction["status"] != "PROCESSING":
-            found.append(record)
-    return found
+
+    def is_end(shown: Any) -> bool:
+        return bool(shown["external_reference"] == order and shown["status"] != "PROCESSING")
+
+    return [record for record in merchant.sandbox.callbacks if is_end(record.payload["transaction"])]
 
 
 def callbacks(merchant: Merchant, order: str) -> list[int | None]:
@@ -55,8 +56,7 @@ def callbacks(merchant: Merchant, order: str) -> list[int | None]:
 
 @pytest.fixture
 def web(merchant: Merchant, tmp_path: Path) -> Iterator[Web]:
-    port = free_port()
-    with serving("shop.py", tmp_path, port=port, env=settings(merchant, port)) as web:
+    with shop(merchant, tmp_path) as web:
         yield web
 
 
@@ -82,15 +82,13 @@ def test_without_either_guard_it_would_be_paid_twice(merchant: Merchant, tmp_pat
         careless = careless.replace(guard, instead)
     (tmp_path / "careless.py").write_text(careless)
     merchant.sandbox.fail_next("POST", "/payments/stk", Fault.callback_duplicate)
-    port = free_port()
-    with serving(tmp_path / "careless.py", tmp_path, port=port, env=settings(merchant, port)) as web:
+    with shop(merchant, tmp_path, tmp_path / "careless.py") as web:
         order = pay(web)
         until(lambda: times_paid(web, order) > 1, "it is paid twice")
 
 
 def test_the_sweep_makes_up_for_a_lost_callback_and_a_lost_answer(merchant: Merchant, tmp_path: Path) -> None:
-    port = free_port()
-    with serving("shop.py", tmp_path, port=port, env=settings(merchant, port, SHOP_SWEEP_SECONDS="0.2")) as web:
+    with shop(merchant, tmp_path, SHOP_SWEEP_SECONDS="0.2") as web:
         unheard = pay(web, phone_for(Outcome.callback_lost))
         merchant.sandbox.fail_next("POST", "/payments/stk", Fault.reset_after_commit)
         neither = pay(web, phone_for(Outcome.callback_lost))

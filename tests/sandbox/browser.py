@@ -23,6 +23,10 @@ class Page:
     def text(self, selector: str) -> str:
         return str(self.value(f"document.querySelector({selector!r})?.innerText ?? ''"))
 
+    def shows(self, selector: str, *texts: str) -> bool:
+        """Return whether each of these texts is in an element."""
+        return all(text in self.text(selector) for text in texts)
+
     def count(self, selector: str) -> int:
         return int(self.value(f"document.querySelectorAll({selector!r}).length"))
 

@@ -36,14 +36,11 @@ BROKEN_WORDS = """(() => {
 
 def test_a_payment_from_prompt_to_callback(page: Page, sandbox: Sandbox, service: Routes, receiver: Receiver) -> None:
     assert not page.shows_prompt()
-    sent = service.stk(
-        amount=1250.5, phone=phone_for(Outcome.by_hand), transactionDesc="Basket", callbackUrl=receiver.url
-    )
+    order: dict[str, Any] = {"amount": 1250.5, "transactionDesc": "Basket", "callbackUrl": receiver.url}
+    sent = service.stk(phone=phone_for(Outcome.by_hand), **order)
     page.until(page.shows_prompt)
-    prompt = page.text("#prompt")
-    for shown in ("1,250.50", "600100", "INV-42", "Basket", "0712 349 945"):
-        assert shown in prompt
-    assert "PENDING" in page.text("#transactions")
+    assert page.shows("#prompt", "1,250.50", "600100", "INV-42", "Basket", "0712 349 945")
+    assert page.shows("#transactions", "PENDING")
     page.click("#pin", then=lambda: "PROCESSING" in page.text("#transactions"))
     page.until(lambda: not page.shows_prompt())
     page.click('[data-seconds="60"]', then=lambda: "SUCCESS" in page.text("#transactions"))
@@ -71,7 +68,7 @@ def test_other_buttons_by_keyboard(page: Page, sandbox: Sandbox, service: Routes
 
 def test_the_newest_prompt_is_first_and_arrows_lead_to_others(page: Page, sandbox: Sandbox, service: Routes) -> None:
     service.stk(amount=11, phone=phone_for(Outcome.by_hand))
-    with httpx.Client(base_url=sandbox.base_url, auth=("pk_test_second", ""), trust_env=False) as api:
+    with client(sandbox.base_url, "pk_test_second") as api:
         newer = Routes(api).stk(amount=12, phone=phone_for(Outcome.by_hand))
         page.until(lambda: page.text("#prompt-count") == "1 of 2")
         assert (page.text("#prompt-amount"), page.text("#prompt-account")) == ("12.00", "pk_test_…cond")
@@ -87,7 +84,7 @@ def test_the_newest_prompt_is_first_and_arrows_lead_to_others(page: Page, sandbo
 
 def test_twenty_accounts_leave_the_rest_of_the_page_in_sight(page: Page, sandbox: Sandbox) -> None:
     for number in range(20):
-        with httpx.Client(base_url=sandbox.base_url, auth=(f"pk_test_shop{number:02}", ""), trust_env=False) as api:
+        with client(sandbox.base_url, f"pk_test_shop{number:02}") as api:
             data(Routes(api).payout())
     page.until(lambda: "pk_test_…op19" in page.text("#accounts tr"))
     assert page.count("#accounts tr") >= 20
@@ -132,9 +129,7 @@ def test_the_description_of_the_api_is_the_accounts_and_breaks_no_word(page: Pag
     page.tab.open(f"{sandbox.url}/docs?account={account.tenant_id}")
     page.until(lambda: page.count("#operations > details") == 11)
     page.run(UNFOLD)
-    shown = page.text("#operations")
-    for text in ("/v1/payments/stk", "accountReference", "201", "400 CHANNEL_NOT_FOUND"):
-        assert text in shown
+    assert page.shows("#operations", "/v1/payments/stk", "accountReference", "201", "400 CHANNEL_NOT_FOUND")
     for width in (390, 1280):
         page.show(width=width)
         assert page.value(BROKEN_WORDS) == []
@@ -229,9 +224,8 @@ def test_the_tabs_work_by_arrow_keys(page: Page, busy: None) -> None:
         assert (page.value(f"$('panel-{chosen}').hidden"), page.count("[role=tabpanel]:not([hidden])")) == (False, 1)
 
 
-def test_enter_sends_forms_and_focus_survives_updates(
-    page: Page, busy: None, sandbox: Sandbox, service: Routes
-) -> None:
+@pytest.mark.usefixtures("busy")
+def test_enter_sends_forms_and_focus_survives_updates(page: Page, sandbox: Sandbox, service: Routes) -> None:
     page.fill("#outcome-form [name=times]", "7")
     page.press("Enter")
     page.until(lambda: "Next 7 times, prompt" in page.text("#outcomes"))
@@ -246,8 +240,7 @@ def test_enter_sends_forms_and_focus_survives_updates(
     assert page.value("document.activeElement.name") == "kind"
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
 def test_all_text_has_a_contrast_of_4_5(page: Page, busy: None, service: Routes, scheme: str, width: int) -> None:
     page.show(width=width, scheme=scheme)
     page.run(AUDIT)
@@ -321,9 +314,8 @@ def test_a_transaction_in_full_and_a_resend(page: Page, sandbox: Sandbox, servic
     sandbox.advance(50)
     page.until(lambda: page.text("#n-callbacks") == "2")
     page.click("#transactions .open", then=lambda: page.count("#detail[open]") == 1)
-    shown = page.text("#detail")
-    for text in (sent, "PAY-9", "SUCCESS", "KES 250.50", "Paid from", "retry 1", "The next attempt", "503", "fee"):
-        assert text in shown
+    assert page.shows("#detail", sent, "PAY-9", "SUCCESS", "KES 250.50", "Paid from", "retry 1")
+    assert page.shows("#detail", "The next attempt", "503", "fee")
     receiver.answer = lambda _body: 200
     page.unfold("#detail-callbacks > li:first-child")
     page.click("#detail-callbacks .buttons button", then=lambda: page.count("#detail-callbacks .pill.good") == 1)
@@ -397,11 +389,8 @@ def test_an_account_is_changed_and_only_what_was_changed(page: Page, sandbox: Sa
     service.payout(amount=100)
     page.press("Enter")
     page.until(lambda: page.count("#settings[open]") == 0)
-    assert (account.kyc_approved, account.service_balance, account.b2c_balance) == (
-        False,
-        Decimal("12.5"),
-        Decimal(999_900),
-    )
+    assert (account.kyc_approved, account.service_balance) == (False, Decimal("12.5"))
+    assert account.b2c_balance == 999_900
     switches = account.switches
     assert (switches.naming, switches.created_status, switches.ban_pushes) == ("snake_case", 201, 5)
     page.until(lambda: "no payouts" in page.text("#accounts"))
