@@ -147,9 +147,7 @@ def test_a_payout_is_asked_about(momopay: Shell, sandbox: Sandbox, tmp_path: Pat
     assert ((tmp_path / "probe.db").exists(), shop.exists()) == (True, False)
 
 
-def test_what_the_sdk_cannot_use_is_shown_first(
-    momopay: Shell, client: Client, sandbox: Sandbox, profile: Path
-) -> None:
+def test_what_the_sdk_cannot_use_comes_first(momopay: Shell, client: Client, sandbox: Sandbox, profile: Path) -> None:
     made = client.stk.initiate(amount=1, phone=PHONE)
     momopay("probe", "--out", str(profile))
     sandbox.spoil(made.transaction_id, "phone", None)

@@ -48,9 +48,7 @@ def switches_of(number: int) -> dict[str, Any]:
 
 @pytest.mark.usefixtures("few_requests")
 @pytest.mark.parametrize("number", range(MOST_VALUES + 1))
-def test_a_probe_finds_each_value_and_finds_it_again(
-    scene: Scene, journal: Journal, tmp_path: Path, number: int
-) -> None:
+def test_a_probe_finds_each_value_and_does_again(scene: Scene, journal: Journal, tmp_path: Path, number: int) -> None:
     switches, path = switches_of(number), tmp_path / "service.toml"
     expected = {name: value for name, value in switches.items() if SWITCHES[name].cost is not Cost.OUTSIDE}
     expected.pop("rate_window", None)  # test_window.py has what --rate finds

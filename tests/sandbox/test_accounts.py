@@ -69,22 +69,13 @@ def test_a_wrong_change_changes_nothing(control: httpx.Client, sandbox: Sandbox)
         sandbox.account("pk_live_a")
 
 
-TEXT = """
-[probe]
-format = 1
-[switches]
-naming = "snake_case"
-created_status = 201
-late_pin = true
-rate_window = "unknown"
-[facts]
-rate_limit = 60
-"""
+SWITCHES = 'naming = "snake_case"\ncreated_status = 201\nlate_pin = true\nrate_window = "unknown"\n'
+PROFILE = f"[probe]\nformat = 1\n[switches]\n{SWITCHES}[facts]\nrate_limit = 60\n"
 
 
 def test_every_account_has_the_switches_those_of_a_state_file_too(tmp_path: Path) -> None:
     path, state = tmp_path / "service.toml", tmp_path / "state.db"
-    path.write_text(TEXT)
+    path.write_text(PROFILE)
     with Sandbox(state=state) as sandbox:
         sandbox.account("pk_test_first").fee = Decimal(5)
     expected = Switches(naming="snake_case", created_status=201, late_pin=True)

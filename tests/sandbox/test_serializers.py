@@ -161,9 +161,7 @@ def test_the_headers_count_the_requests_that_are_left(sandbox: Sandbox, api: htt
     assert "x-ratelimit-limit" not in api.get("/transactions").headers
 
 
-def test_what_requests_are_called_and_how_long_they_may_be(
-    sandbox: Sandbox, service: Routes, api: httpx.Client
-) -> None:
+def test_what_requests_are_called_and_how_long_they_may_be(sandbox: Sandbox, service: Routes) -> None:
     url = "https://shop.example/"
     data(service.payout(reference="x" * 500, callbackUrl=url + "x" * 600, callback_url=5))
     set_switches(sandbox, payout_callback_field="callback_url", field_limits="contract", channel_types="TILL")
@@ -180,7 +178,7 @@ def test_what_requests_are_called_and_how_long_they_may_be(
     set_switches(sandbox, channel_types="any", channel_reads=False)
     for kind in ("TILL_NUMBER", "TILL", "SHORTCODE"):
         assert service.channel(type=kind).status_code == 200
-    assert error_of(api.get("/payment-wallet/channels")) == (404, "NOT_FOUND")
+    assert error_of(service.api.get("/payment-wallet/channels")) == (404, "NOT_FOUND")
 
 
 def test_the_payout_wallet_is_read_and_topped_up(sandbox: Sandbox, service: Routes, api: httpx.Client) -> None:
