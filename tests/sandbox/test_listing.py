@@ -46,35 +46,26 @@ def test_every_filter(service: Routes, api: httpx.Client, sandbox: Sandbox) -> N
     top_up = transaction_id(service.top_up(amount=300, transactionDesc="float"))
     second = data(api.get(f"/transactions/{payout}"))["createdAt"]
     sandbox.advance(44)
-    day = second[:10]
-
-    def found(**query: Any) -> set[str]:
+    nothing, both, everything = set[str](), {payout, top_up}, {stk, payout, top_up}
+    queries: list[tuple[dict[str, str], set[str]]] = [
+        *(({}, everything), ({"q": ""}, everything), ({"type": "STK"}, {stk}), ({"type": "B2C"}, {payout})),
+        *(({"status": "SUCCESS"}, {stk}), ({"status": "FAILED"}, {payout}), ({"status": "PROCESSING"}, {top_up})),
+        *(({"type": "STK", "status": "FAILED"}, nothing), ({"channelId": channel}, {stk})),
+        *(({"channelId": "nope"}, nothing), ({"amountMin": "200.5"}, both), ({"amountMax": "200.50"}, {stk, payout})),
+        *(
+            ({"amountMin": "100.01", "amountMax": "299.99"}, {payout}),
+            ({"q": "äLPHA"}, {stk}),
+            ({"q": "FLOAT"}, {top_up}),
+        ),
+        *(({"q": text}, {payout}) for text in ("salary", "254712349942", payout[:13])),
+        *(({"from": second}, both), ({"from": second[:-1]}, both), ({"to": second}, everything)),
+        ({"from": second.replace("Z", "+00:00"), "q": "nope"}, nothing),
+        *(({"to": second[:10]}, everything), ({"to": "9999-12-31"}, everything), ({"to": "2020-01-01"}, nothing)),
+    ]
+    for query, found in queries:
         page = listed(api, **query)
-        assert page["overview"]["total"] == len(page["items"])
-        return set(ids_of(page))
-
-    assert found() == {stk, payout, top_up}
-    for status, identifier in (("SUCCESS", stk), ("FAILED", payout), ("PROCESSING", top_up)):
-        assert found(status=status) == {identifier}
-    assert found(type="STK") == {stk}
-    assert found(type="B2C") == {payout}
-    assert found(type="STK", status="FAILED") == set()
-    assert found(channelId=channel) == {stk}
-    assert found(channelId="nope") == set()
-    assert found(amountMin="200.5") == {payout, top_up}
-    assert found(amountMax="200.50") == {stk, payout}
-    assert found(amountMin="100.01", amountMax="299.99") == {payout}
-    assert (found(q="äLPHA"), found(q="FLOAT")) == ({stk}, {top_up})
-    for text in ("salary", "254712349942", payout[:13]):
-        assert found(q=text) == {payout}
-    assert found(q="") == {stk, payout, top_up}
-    assert found(**{"from": second}) == {payout, top_up}
-    assert found(to=second) == {stk, payout, top_up}
-    assert found(**{"from": second[:-1]}) == {payout, top_up}
-    assert found(**{"from": second.replace("Z", "+00:00"), "q": "nope"}) == set()
-    assert found(**{"from": day}) >= {payout, top_up}
-    assert found(to=day) == found(to="9999-12-31") == {stk, payout, top_up}
-    assert found(to="2020-01-01") == set()
+        assert (set(ids_of(page)), page["overview"]["total"]) == (found, len(page["items"])), query
+    assert set(ids_of(listed(api, **{"from": second[:10]}))) >= both
     assert error_of(api.get("/transactions?limit=101")) == (400, "VALIDATION_ERROR")
 
 
