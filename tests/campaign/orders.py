@@ -4,6 +4,7 @@ import asyncio
 import random
 from collections.abc import Callable, Coroutine, Generator
 from contextlib import contextmanager
+from dataclasses import replace
 from decimal import Decimal
 from functools import partial
 from typing import Any, TypeVar
@@ -13,6 +14,13 @@ from campaign.judge import Order, Said, Word
 
 T = TypeVar("T")
 
+PASSES = 2
+IMPOSTOR = 0.03
+"""How likely another amount is asked for under the reference of a payout."""
+JUMPS = 0.02
+"""How likely the clock of the process jumps before a call."""
+AGAIN = {momopay.JournalState.ACCEPTED: 0.04, momopay.JournalState.UNKNOWN: 0.2}
+"""How likely a payout is asked for once more that is paid, or in doubt."""
 BY_HAND = "9945"
 """The last digits of a phone whose owner decides at the time."""
 
@@ -31,6 +39,20 @@ def orders_of(kind: momopay.EntryKind, seed: int, count: int) -> list[Order]:
     references = [f"{each.reference}-of-a-shop" if n % 3 == 0 else each.reference[-12:] for n, each in enumerate(made)]
     phones = [f"{each.phone[:8]}{BY_HAND}" for each in made]
     return [Order(name, each.amount, phone) for name, each, phone in zip(references, made, phones, strict=True)]
+
+
+def lane_of(orders: list[Order], seed: int, number: int, lanes: int) -> list[Order]:
+    """Return what to ask for in one of so many lanes: in every process nearly the same, so that they meet."""
+    share = orders[number::lanes]
+    return [each for n in range(PASSES) for each in random.Random(f"{seed} {n}").sample(share, len(share))]
+
+
+def next_call(rng: random.Random, order: Order, entry: momopay.JournalEntry | None) -> Order | None:
+    """Return what to ask for under a payout's reference, or None."""
+    if entry is not None and rng.random() < IMPOSTOR:
+        return replace(order, amount=order.amount + 1)
+    again = 1.0 if entry is None else AGAIN.get(entry.state, 1.0)
+    return order if rng.random() < again else None
 
 
 def asking(client: Any, kind: momopay.EntryKind, order: Order, call: str, **options: Any) -> Callable[[], Any]:

@@ -15,7 +15,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from multiprocessing import get_context
@@ -26,11 +26,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import momopay
 from campaign import controls
-from campaign.bank import REMEMBERED, STYLES, Bank, called_back
+from campaign.bank import STYLES, Bank, called_back
 from campaign.clocks import SKEWS, end_lease, own_time, settle_near
 from campaign.history import disagreements
 from campaign.judge import Finding, Order, Payment, Verdict, Word, judge
-from campaign.orders import asking, drive, heard, orders_of
+from campaign.orders import JUMPS, asking, drive, heard, lane_of, next_call, orders_of
 from campaign.port import Fate, KilledError, Process, Scheduler, SimulatedIO, Task, Weather, asleep
 from campaign.settings import KEY, SIGNER, Result
 from momopay import AsyncClient, EntryKind, Journal, JournalState, MomoPayError, OutcomeUnknownError
@@ -47,15 +47,6 @@ BASE_URL = "https://api.example/v1"
 HOOK = "https://shop.example/momo"
 PROCESSES = 3
 TASKS = 3
-PASSES = 2
-AGAIN = 0.08
-"""How likely an order is asked for once more that is known to be paid."""
-DOUBTED = 0.25
-"""How likely one is that is in doubt."""
-IMPOSTOR = 0.03
-"""How likely another amount is asked for under its reference."""
-JUMPS = 0.02
-"""How likely the clock of the process jumps before a call."""
 FORGERIES = ("no token", "another's token", "made-up id", "another's id", "another amount", "garbage")
 DELIVERIES = 5
 """How often the service repeats a callback at most."""
@@ -94,7 +85,6 @@ class World:
         self.handled = defaultdict[str, list[str]](list)  # which ends of each transaction, in order
         self.processes: dict[str, Process] = {}
         self.under_way: list[Order] = []
-        self.accepted: set[str] = set()
         self.calls = 0
 
     def now(self) -> datetime:
@@ -159,8 +149,8 @@ class World:
                     await self._sweep(process)
                 except MomoPayError:
                     self.events["a sweep failed"] += 1
-            for share in [self.orders[number::TASKS] for number in range(TASKS)]:
-                self.scheduler.spawn(process, partial(self._pay_all, process, share))
+            for number in range(TASKS):
+                self.scheduler.spawn(process, partial(self._pay_all, process, number))
 
         self.scheduler.spawn(process, recover)
 
@@ -195,23 +185,17 @@ class World:
             self.bank.at(begins, partial(setattr, self.bank, "refuses", code))
             self.bank.at(begins + self.rng.uniform(0.1, 3), partial(setattr, self.bank, "refuses", None))
 
-    async def _pay_all(self, process: Process, share: list[Order], task: Task) -> None:
-        for number in range(PASSES):
-            # In the same order as another process, so that they meet at the same references.
-            for order in random.Random(f"{self.batch.seed} {number}").sample(share, len(share)):
-                await asleep()
-                if not process.alive:
-                    raise KilledError
-                if order.reference in self.accepted and self.rng.random() >= AGAIN:
-                    continue
-                entry = process.journal.get(order.reference)
-                if entry is not None and self.fate.strikes(IMPOSTOR):
-                    await self._pay(process, replace(order, amount=order.amount + 1), task)
-                if entry is not None and entry.state is JournalState.ACCEPTED:
-                    self.accepted.add(order.reference)
-                    self.fate.known_ids.append(str(entry.transaction_id))
-                if entry is None or entry.state is not JournalState.UNKNOWN or self.rng.random() < DOUBTED:
-                    await self._pay(process, order, task)
+    async def _pay_all(self, process: Process, number: int, task: Task) -> None:
+        for order in lane_of(self.orders, self.batch.seed, number, TASKS):
+            await asleep()
+            if not process.alive:
+                raise KilledError
+            entry = process.journal.get(order.reference)
+            if entry is not None and entry.state is JournalState.ACCEPTED:
+                self.fate.known_ids.append(str(entry.transaction_id))
+            wanted = next_call(self.rng, order, entry)
+            if wanted is not None:
+                await self._pay(process, wanted, task)
 
     async def _pay(self, process: Process, order: Order, task: Task) -> None:
         self.calls += 1
@@ -407,12 +391,9 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=int.from_bytes(os.urandom(3)), help="printed, to be given again")
     parser.add_argument("--control", choices=sorted(controls.OF_SIMULATION), help="break one safety on purpose")
     parser.add_argument("--jobs", type=int, default=1, help="processes of this machine; changes no result")
-    parser.add_argument("--keys", choices=REMEMBERED, default="ignored", help="what the service does with them")
-    parser.add_argument("--claims-keys", action="store_true", help="have the clients believe that it honours them")
     options = parser.parse_args()
-    kept = (options.control, options.keys, options.claims_keys)
     batches = [
-        Batch(options.seed * 1_000_003 + number, min(BATCH, left), *kept)
+        Batch(options.seed * 1_000_003 + number, min(BATCH, left), options.control)
         for number, left in enumerate(range(options.payouts, 0, -BATCH))
     ]
     result = run(batches, options.jobs)

@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count, cycle
 from typing import Any
@@ -22,18 +21,12 @@ from typing import Any
 from campaign import controls
 from campaign.clocks import SKEWS, Clock, own_time
 from campaign.judge import Order
-from campaign.orders import Ear, asking, heard, orders_of
+from campaign.orders import JUMPS, Ear, asking, heard, lane_of, next_call, orders_of
 from campaign.settings import DEADLINE, LANES, SIGNER, TIMEOUT, Log, Settings
-from momopay import AsyncClient, Client, EntryKind, Journal, JournalEntry, JournalError, JournalState, MomoPayError
+from momopay import AsyncClient, Client, EntryKind, Journal, JournalEntry, JournalError, MomoPayError
 
-PASSES = 2
 UNREACHABLE = 0.04
-IMPOSTOR = 0.03
 CANCELLED = 0.15
-JUMPS = 0.01
-"""How likely the clock of the process jumps before a call."""
-AGAIN = {JournalState.ACCEPTED: 0.03, JournalState.UNKNOWN: 0.15}
-"""How likely a payout is asked for once more that is paid, or in doubt."""
 FORGOTTEN = 0.1
 """How likely an order is asked for again that was collected."""
 ROUNDS = 4
@@ -125,10 +118,9 @@ class Worker:
             return None
 
     def lane(self, number: int) -> Iterator[Order]:
-        """Yield what to ask for in one lane, for every worker in nearly the same order, so that they meet."""
-        share = self.orders[number::LANES]
-        passes = [random.Random(f"{self.plan.seed} {n}").sample(share, len(share)) for n in range(PASSES)]
-        for order in [order for each in passes for order in each] * (1 if self.kind is EntryKind.PAYOUT else ROUNDS):
+        """Yield what to ask for in one lane."""
+        rounds = 1 if self.kind is EntryKind.PAYOUT else ROUNDS
+        for order in lane_of(self.orders, self.plan.seed, number, LANES) * rounds:
             wanted = self.next_call(order)
             if wanted is not None:
                 yield wanted
@@ -138,10 +130,7 @@ class Worker:
         if self.kind is EntryKind.COLLECTION:
             is_wanted = entry is None or entry.status != "SUCCESS" or self.rng.random() < FORGOTTEN
             return order if is_wanted else None
-        if entry is not None and self.rng.random() < IMPOSTOR:
-            return replace(order, amount=order.amount + 1)
-        again = 1.0 if entry is None else AGAIN.get(entry.state, 1.0)
-        return order if self.rng.random() < again else None
+        return next_call(self.rng, order, entry)
 
     @contextmanager
     def call(self, client: Any, order: Order) -> Generator[tuple[Ear, Callable[[], Any]]]:
