@@ -206,11 +206,11 @@ def test_each_end_is_found_once(client: Client, sandbox: Sandbox) -> None:
     sandbox.advance(60)
     assert ended(watch) == [first]
     watch = EndWatch(client)
-    open_at_the_start = pay(client)
+    open_at_the_start = pay(client, outcome=Outcome.cancelled)
     assert ended(watch) == [], "what has ended before is not new"
-    later = pay(client, outcome=Outcome.cancelled)
+    later = pay(client)
     sandbox.advance(60)
-    assert ended(watch) == [later, open_at_the_start], "in the order of the ends"
+    assert ended(watch) == [open_at_the_start, later], "in the order of the ends"
     payout = client.payouts.initiate(amount=50, phone=phone_for(Outcome.reversed), reference="P-1")
     sandbox.advance(36)
     (failed,) = watch.poll()
@@ -220,18 +220,20 @@ def test_each_end_is_found_once(client: Client, sandbox: Sandbox) -> None:
     assert ended(watch) == [], "it ended once"
 
 
-@pytest.mark.parametrize(
-    ("when", "pages"), [("0001-01-01T00:00:00Z", 1), ("9999-12-31T23:59:59Z", 1), ("2026-11-20T10:00:00Z", 2)]
-)
-def test_no_time_hides_an_end(when: str, pages: int) -> None:
-    """At the edge of the calendar; and the end is on the second page, after one whose last time says nothing."""
+FIRST_DAY, A_DAY, LAST_DAY = "0001-01-01T00:00:00Z", "2026-11-20T10:00:00Z", "9999-12-31T23:59:59Z"
+
+
+@pytest.mark.parametrize(("when", "newest"), [(FIRST_DAY, None), (LAST_DAY, None), (A_DAY, A_DAY), (A_DAY, FIRST_DAY)])
+def test_no_time_hides_an_end(when: str, newest: str | None) -> None:
+    """At the edge of the calendar; and the end is on the second page, after one whose times say nothing."""
     statuses = iter(["PENDING", "SUCCESS", "SUCCESS"])
 
     def handler(_method: str, path: str) -> tuple[int, object]:
         if path.startswith("/transactions/"):
             return 200, envelope(transaction("T", "SUCCESS", createdAt=when, updatedAt=when))
-        if pages == 2 and "cursor=" not in path:
-            return 200, envelope(page([transaction("newest"), transaction("x", createdAt="0001-01-01T00:00:00Z")], "2"))
+        if newest is not None and "cursor=" not in path:
+            items = [transaction("newest", createdAt=newest), transaction("x", createdAt=FIRST_DAY)]
+            return 200, envelope(page(items, "2"))
         return 200, envelope(page([transaction("T", next(statuses), createdAt=when, updatedAt=when), transaction("y")]))
 
     watch = EndWatch(virtual_client(handler)[0])
