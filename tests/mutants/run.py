@@ -87,7 +87,7 @@ def run(mutants: list[Mutant], jobs: int) -> list[Mutant]:
         copies: SimpleQueue[Path] = SimpleQueue()
         for number in range(jobs):
             copy = Path(folder) / str(number)
-            for name in ("src", "tests"):
+            for name in ("src", "tests", "docs/hooks"):  # conftest.py imports from the last
                 shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
             shutil.copy(ROOT / "pyproject.toml", copy)
             copies.put(copy)
