@@ -108,6 +108,7 @@ class ConnectionQueue(Pool):
         super().__init__(creator, **options)
         self._idle: SimpleQueue[ConnectionPoolEntry] = SimpleQueue()
         self._alive: WeakSet[_PoolSlot] = WeakSet()
+        self._do_return_conn: Any = self._idle.put  # of C: an interrupt within Python code would lose the connection
 
     def _do_get(self) -> ConnectionPoolEntry:
         wait = 0.0
@@ -128,9 +129,6 @@ class ConnectionQueue(Pool):
                 raise
             self._alive.discard(slot)
             wait = min(_LONGEST_TURN, seconds_left())
-
-    def _do_return_conn(self, record: ConnectionPoolEntry) -> None:
-        self._idle.put(record)
 
     def dispose(self) -> None:
         """Close the idle connections."""

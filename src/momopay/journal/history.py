@@ -91,11 +91,6 @@ def add_evidence(
     )
 
 
-def text_of(moment: datetime | None) -> str | None:
-    """Return a time as a column has it."""
-    return None if moment is None else moment.isoformat()
-
-
 def of_payment(connection: Connection, account: str, reference: str, kind: EntryKind | None) -> list[HistoryEntry]:
     """Return what happened to a payment, in order."""
     found = select(history).where(history.c.account == account, history.c.reference == reference)

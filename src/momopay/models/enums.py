@@ -139,4 +139,4 @@ def stage_of(status: TransactionStatus | None) -> Stage:
     """Return the stage of a transaction by its last reported status, None if there is none."""
     if status is TransactionStatus.SUCCESS:
         return Stage.PAID
-    return Stage.ENDED if status is not None and status.is_terminal else Stage.OPEN
+    return Stage.ENDED if status in _TERMINAL else Stage.OPEN
