@@ -19,7 +19,7 @@ from sqlalchemy import update
 
 from campaign.settings import SPEED
 from momopay import Journal, JournalError, OutcomeUnknownError
-from momopay._core import session as service_clock
+from momopay._core import state as service_clock
 from momopay._transport.clock import now
 from momopay.journal.journal import internals
 from momopay.journal.schema import payments

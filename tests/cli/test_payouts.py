@@ -196,7 +196,7 @@ def test_a_signal_ends_a_run_after_its_payout(
     payroll: PayrollShell, number: signal.Signals, code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second waits for the budget when it comes."""
-    monkeypatch.setattr("momopay._core.session.RateBudget", partial(RateBudget, 16))
+    monkeypatch.setattr("momopay._core.state.RateBudget", partial(RateBudget, 16))
     payroll.write(LONG)
     begun = 6 if number == signal.SIGINT else 16
     with signalling([number], lambda: len(payroll.sandbox.requests) >= begun):

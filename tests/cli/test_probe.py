@@ -16,7 +16,7 @@ from sandbox.kit import posts
 @pytest.fixture(autouse=True)
 def _wide_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     """Several probes in a minute, as no terminal sends them, each without its questions about the list's parameters."""
-    monkeypatch.setattr("momopay._core.session.RateBudget", partial(RateBudget, 10_000))
+    monkeypatch.setattr("momopay._core.state.RateBudget", partial(RateBudget, 10_000))
     monkeypatch.setattr("momopay.probe.reads._PARAMETERS", ())
 
 

@@ -16,7 +16,7 @@ from in_turn import in_turn
 from journal.database_kit import in_threads
 from momopay import RateBudget
 from momopay._core.config import Account
-from momopay._core.session import ServiceClock, StkPause, key_state_for
+from momopay._core.state import ServiceClock, StkPause, key_state_for
 from momopay._core.wiring import ClientJournal, Once
 
 
@@ -65,7 +65,7 @@ def test_a_fork_while_a_thread_makes_what_is_shared_leaves_no_lock_held(monkeypa
         may_end.wait(30)
         return RateBudget()
 
-    monkeypatch.setattr("momopay._core.session.RateBudget", slow_budget)
+    monkeypatch.setattr("momopay._core.state.RateBudget", slow_budget)
     once = Once(slow_budget)
     account = Account("pk_test_slow", "https://api.example/v1")
     threads = [threading.Thread(target=key_state_for, args=[account]), threading.Thread(target=once.get)]
@@ -143,8 +143,8 @@ def test_the_offset_follows_a_clock_that_is_set(monkeypatch: pytest.MonkeyPatch)
             return cls.fromtimestamp(1e9 + boot + cls.ahead, tz)
 
     boot = 10.0
-    monkeypatch.setattr("momopay._core.session.datetime", Machine)
-    monkeypatch.setattr("momopay._core.session.now", lambda: boot)
+    monkeypatch.setattr("momopay._core.state.datetime", Machine)
+    monkeypatch.setattr("momopay._core.state.now", lambda: boot)
     clock = ServiceClock()
     clock.observe({"date": format_datetime(Machine.now(UTC), usegmt=True)})
     assert (clock.offset, clock.service_now_if_known()) == (0, Machine.now(UTC))

@@ -21,7 +21,7 @@ from unittest.mock import patch
 from docs.blocks import Block, blocks_in
 from drivers import unique_key
 from momopay import AsyncClient, Client, Journal, PollSchedule, RateBudget, RedisRateBudget
-from momopay._core import session
+from momopay._core import state
 from momopay._polling.wait import WaitCall
 from momopay.sandbox import Sandbox
 from patience import until
@@ -60,7 +60,7 @@ def run_page(page: Path, sandbox: Sandbox) -> None:
     }
     with (
         waits_scaled(SPEED),
-        patch.object(session, "RateBudget", partial(RateBudget, window=61.0 / SPEED)),
+        patch.object(state, "RateBudget", partial(RateBudget, window=61.0 / SPEED)),
         patch.dict(os.environ, environment),
         asyncio.Runner() as runner,
     ):

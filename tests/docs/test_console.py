@@ -18,7 +18,7 @@ from cli.kit import Shell
 from docs.blocks import PAGES, ROOT, Block, blocks_in
 from docs.pages import waits_scaled
 from momopay import Client, Journal, RateBudget
-from momopay._core import session
+from momopay._core import state
 from momopay.probe.wire import Wire
 from momopay.sandbox import Sandbox
 
@@ -90,7 +90,7 @@ def moving(monkeypatch: pytest.MonkeyPatch) -> Iterator[Sandbox]:
     def hold_scaled(wire: Wire, seconds: float) -> None:
         hold(wire, seconds / SPEED)
 
-    monkeypatch.setattr(session, "RateBudget", partial(RateBudget, window=61.0 / SPEED))
+    monkeypatch.setattr(state, "RateBudget", partial(RateBudget, window=61.0 / SPEED))
     monkeypatch.setattr(Wire, "sleep", sleep_scaled)
     monkeypatch.setattr(Wire, "hold", hold_scaled)
     with Sandbox(speed=SPEED) as sandbox, waits_scaled(SPEED):

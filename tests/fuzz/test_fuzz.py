@@ -25,7 +25,7 @@ from drivers import Drive, session_of, unique_key
 from hostile.endpoints import CALLS, MARK, Call, Responses, is_definite_refusal, places
 from in_turn import in_turn
 from models.kit import PAYLOAD
-from momopay._core.session import StkPause
+from momopay._core.state import StkPause
 from momopay.errors import ERRORS_BY_CODE
 from resources.kit import Recorder
 from virtual import virtual_client

@@ -12,7 +12,7 @@ import momopay
 import wire
 from core import kit
 from drivers import Drive, Driver, session_of, unique_key
-from momopay._core.session import StkPause
+from momopay._core.state import StkPause
 from momopay.errors import ERRORS_BY_CODE
 
 ID = wire.TRANSACTION_ID

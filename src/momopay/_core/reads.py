@@ -13,7 +13,8 @@ from typing import Any, Final, Generic, TypeAlias, TypedDict, TypeVar, Unpack
 from momopay._core.call import Call, Endpoint
 from momopay._core.operation import OperationIterator
 from momopay._core.retry import SAFE
-from momopay._core.session import RecentlySeen, Session
+from momopay._core.session import Session
+from momopay._core.state import RecentlySeen
 from momopay._core.wiring import BackendT
 from momopay._ratelimit.budget import Lane
 from momopay._redaction import redacted_repr
