@@ -112,7 +112,6 @@ def test_a_prompt_that_ended_without_success_is_read_once_more(journal: Journal)
     first = queue.due().ended_prompts[0]
     assert (first.is_due(None), first.learned_at_service) == (True, ENDED_AT), "known of for ten minutes"
     queue.mark_checked(["o-0", "o-3"])
-    queue.mark_checked([])
     assert ids(queue.due().ended_prompts) == {"o-1"}
 
 
@@ -191,3 +190,10 @@ def test_an_end_has_what_was_refunded_of_its_order(journal: Journal) -> None:
     put(journal, "salary", transaction_id="salary", status="SUCCESS")
     refunded = {each.transaction.transaction_id: amount for each, amount in queue_of(journal).undelivered("")}
     assert refunded == {"o-0": 41, "o-R1": 41, "o-R2": 41, "p-0": 0, "salary": 0}
+
+
+@pytest.mark.both_databases
+def test_an_id_that_cannot_be_kept_hides_no_stranger(journal: Journal) -> None:
+    put(journal, "r", transaction_id="t-r")
+    shown = [payout("r", transactionId=each) for each in ("a\0b", "t-r", "new")] + [payout("s\0")]
+    assert [each.transaction_id for each in queue_of(journal).strangers(shown)] == ["a\0b", "new"]

@@ -93,7 +93,7 @@ def payment_of(
             # A page of the list has no result code, and a read no fee. Most reads have no receipt.
             result_code, receipt = result_code or known.result_code, receipt or known.receipt
             fee = known.fee if fee is None else fee
-            if known.is_paid and status is not TransactionStatus.SUCCESS:
+            if status is not TransactionStatus.SUCCESS and known.is_paid:
                 # A callback came first: an older record of the service does not undo the payment.
                 status, result_code, fee = TransactionStatus.SUCCESS, known.result_code, known.fee
     return Payment.model_construct(

@@ -206,9 +206,9 @@ class Sweep:
         await self._write_and_notify(self._record, [transaction])
 
     async def _write_and_notify(self, record: Callable[..., None], *args: object) -> None:
-        """Write to the journal in a thread, then tell the observer what has changed."""
+        """Write to the journal in a thread, then tell the observer, if there is one, what has changed."""
         await self._session.backend.in_thread(record, *args)
-        while self._changes:
+        while self._changes and self._session.events is not None:
             entry, new, shown = self._changes.pop(0)
             emit_change(self._session, entry, entry.state, new, shown)
 
@@ -242,7 +242,8 @@ class Sweep:
             else:
                 self._others[record.transaction_id] = record
         self._parts.store.record_reads([(each.entry, each.evidence) for each in findings if each.evidence is not None])
-        self._parts.queue.mark_checked([each.record.transaction_id for each in findings if each.is_checked])
+        if checked := [each.record.transaction_id for each in findings if each.is_checked]:
+            self._parts.queue.mark_checked(checked)
         for each in findings:
             if each.differing:
                 self._record_contradiction(each)

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Final, Self, TypeAlias
+from typing import Any, Final, Self, TypeAlias
 from unicodedata import normalize
 
 from momopay._redaction import redacted_repr
@@ -76,17 +76,16 @@ class Evidence:
 
         `service_now` is the service's time, if known. `source` is where the record was learnt, by default by its type.
         """
-        status = _kept(record, "status", record.status)
-        # A callback or a read may lack its times.
-        updated_at = _in_utc(record, "updated_at", record.updated_at)
+        kept = _kept(record)
+        status, updated_at = kept.get("status"), kept.get("updated_at")
         learned_at = service_now or (updated_at if isinstance(record, CallbackTransaction) else None)
         return cls(
             transaction_id=record.transaction_id,
             status=None if status is None else TransactionStatus(status),
-            result_code=_kept(record, "result_code", getattr(record, "result_code", None)),  # only some records have it
-            receipt=_kept(record, "receipt", record.receipt),
+            result_code=kept.get("result_code"),
+            receipt=kept.get("receipt"),
             fee=None if record.transaction_fee is None else format_amount(record.transaction_fee),
-            created_at=_in_utc(record, "created_at", record.created_at),
+            created_at=kept.get("created_at"),
             ended_at=(updated_at or datetime.now(UTC)).isoformat() if record.status.is_terminal else None,
             learned_at_service=None if learned_at is None else learned_at.isoformat(),
             source=source or next(name for kind, name in _SOURCES if isinstance(record, kind)),
@@ -98,11 +97,12 @@ class Evidence:
         found = cls.of(read, service_now, "callback")
         if end_of(read.status) is not end_of(stated.status):
             return found
+        kept = _kept(stated)
         fee = None if stated.transaction_fee is None else format_amount(stated.transaction_fee)
         return replace(
             found,
-            receipt=found.receipt or _kept(stated, "receipt", stated.receipt),
-            result_code=found.result_code or _kept(stated, "result_code", stated.result_code),
+            receipt=found.receipt or kept.get("receipt"),
+            result_code=found.result_code or kept.get("result_code"),
             fee=found.fee or fee,
         )
 
@@ -128,25 +128,26 @@ def is_keepable(text: object) -> bool:
     return "\0" not in text
 
 
-def _kept(record: ServiceRecord, name: str, value: object) -> str | None:
-    if value is None or is_keepable(str(value)):
-        return None if value is None else str(value)
-    _warn(record, name)
-    return None
-
-
-def _in_utc(record: ServiceRecord, name: str, moment: datetime | None) -> datetime | None:
-    try:
-        return None if moment is None or is_missing(moment) else moment.astimezone(UTC)
-    except (OverflowError, ValueError):
-        _warn(record, name)
-        return None
-
-
-def _warn(record: ServiceRecord, name: str) -> None:
-    logger.warning(
-        "the %s of transaction %s cannot be kept, and is left out", name, redacted_repr(record.transaction_id)
-    )
+def _kept(record: ServiceRecord) -> dict[str, Any]:
+    """Return the texts of a record, and its times in UTC, without what it lacks and what cannot be stored."""
+    kept, faulty = dict[str, Any](), list[str]()
+    for name in ("status", "result_code", "receipt"):
+        value = getattr(record, name, None)  # only some records have a result code
+        if value is not None and is_keepable(str(value)):
+            kept[name] = str(value)
+        elif value is not None:
+            faulty.append(name)
+    for name in ("created_at", "updated_at"):
+        moment = getattr(record, name)
+        try:
+            if moment is not None and not is_missing(moment):
+                kept[name] = moment.astimezone(UTC)
+        except (OverflowError, ValueError):
+            faulty.append(name)
+    for name in faulty:
+        shown = redacted_repr(record.transaction_id)
+        logger.warning("the %s of transaction %s cannot be kept, and is left out", name, shown)
+    return kept
 
 
 def reference_of(record: ServiceRecord) -> str | None:

@@ -95,10 +95,9 @@ class Queue:
     def mark_checked(self, transaction_ids: Iterable[str]) -> None:
         """Record that prompts that ended without success were read again."""
         of_each = [{"the_account": self._store.account, "the_transaction_id": each} for each in transaction_ids]
-        if of_each:
-            with self._database.transaction() as connection:
-                change = update(schema.transactions).where(IS_TRANSACTION)
-                connection.execute(change.values(checked_at=datetime.now(UTC).isoformat()), of_each)
+        with self._database.transaction() as connection:
+            change = update(schema.transactions).where(IS_TRANSACTION)
+            connection.execute(change.values(checked_at=datetime.now(UTC).isoformat()), of_each)
 
     def mark_searched(self, entry: JournalEntry, service_now: datetime | None = None) -> None:
         """Record that a released payment was searched for once more, unless that was early by the service's time."""
@@ -126,7 +125,9 @@ class Queue:
 
     def _existing(self, connection: Connection, column: Column[Any], values: Iterable[str | None]) -> set[str]:
         """Return those of the values that a column of the account has."""
-        texts, found = [each for each in values if is_keepable(each)], set[str]()
+        texts, found = [each for each in values if each], set[str]()
+        if not is_keepable("".join(texts)):
+            texts = [each for each in texts if is_keepable(each)]
         for start in range(0, len(texts), _MOST_VALUES):
             is_value = column.in_(texts[start : start + _MOST_VALUES])
             query = select(column).where(column.table.c.account == self._store.account, is_value)
@@ -153,10 +154,11 @@ class Queue:
         )
         rows = connection.execute(found.where(self._is_own, *where))
         learned = {transaction_id: (at_service, known_for) for transaction_id, at_service, known_for in rows}
-        entries = self._store.entries(connection, self._store.has(*where)) if learned else ()
+        if not learned:
+            return []
         return [
             Followed(entry, each, *learned[each.transaction_id])
-            for entry in entries
+            for entry in self._store.entries(connection, self._store.has(*where))
             for each in entry.transactions
             if each.transaction_id in learned
         ]

@@ -281,7 +281,7 @@ class Store(Entries):
         is_paid, is_newer = stage is Stage.PAID, True
         if known is not None:
             shown = {f"new_{name}": getattr(evidence, name) for name in sql.EVIDENCE}
-            shown = self.values(before, the_transaction_id=evidence.transaction_id, **shown)
+            shown |= values | {"the_transaction_id": evidence.transaction_id}
             is_paid = is_paid and change(connection, sql.MARK_PAID, shown)
             is_newer = is_paid or change(connection, sql.ADVANCE[stage], shown)
         if known is None and match.is_latest:

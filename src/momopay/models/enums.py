@@ -93,7 +93,7 @@ class TransactionType(OpenEnum):
 def has_settled(kind: TransactionType | None, status: TransactionStatus) -> bool:
     """Return whether the money is where it will stay: a payout that FAILED has settled once it is REVERSED."""
     is_reversed_later = kind is TransactionType.B2C and status is TransactionStatus.FAILED
-    return status.is_terminal and not is_reversed_later
+    return status in _TERMINAL and not is_reversed_later
 
 
 class ChannelType(OpenEnum):
