@@ -88,3 +88,11 @@ def test_what_names_nothing_and_a_record_of_the_other_kind_is_refused() -> None:
         for value in (*NO_IDS, *others):
             with pytest.raises(ValueError, match="must be an id"):
                 check(value)
+
+
+@in_turn("identity", ["", "  ", ".", "..", "x" * 256, 5, None])
+def test_a_record_whose_id_cannot_be_read_by_is_refused(identity: Any) -> None:
+    with pytest.raises(ValueError, match="transactionId"):
+        parse(READ.kind, {**READ.camel, "transactionId": identity})
+    with pytest.raises(ValueError, match=r"transaction\.id"):
+        callback_with(id=identity)

@@ -1,11 +1,7 @@
 """The records of a callback."""
 
 import pickle
-from typing import Any
 
-import pytest
-
-from in_turn import in_turn
 from models.kit import ID, PHONE, callback_with
 from momopay.types import HasTransactionId
 
@@ -23,9 +19,3 @@ def test_the_key_is_the_same_for_a_repeat_and_differs_for_another_status() -> No
     first, repeat = callback_with(), callback_with(updated_at="2025-03-01T11:00:00Z")
     assert first.key == repeat.key == pickle.loads(pickle.dumps(first)).key == (ID, "SUCCESS")
     assert len({first.key, callback_with(status="FAILED").key, callback_with(id="other").key}) == 3
-
-
-@in_turn("transaction_id", ["", "  ", ".", "..", 5, None])
-def test_an_id_that_cannot_be_read_by_is_refused(transaction_id: Any) -> None:
-    with pytest.raises(ValueError, match=r"transaction\.id"):
-        callback_with(id=transaction_id)

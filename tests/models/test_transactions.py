@@ -3,11 +3,8 @@
 import pickle
 from typing import Any
 
-import pytest
-
 import momopay
-from in_turn import in_turn
-from models.kit import ITEM, PAGE, READ, parse
+from models.kit import ITEM, PAGE, parse
 from momopay.models.records import note_response
 from momopay.models.transactions import transaction_from
 
@@ -40,9 +37,3 @@ def test_a_transaction_from_a_list_item_has_its_fields_and_no_others() -> None:
 def test_a_field_that_the_list_shows_of_its_own_accord_is_taken_over_if_it_parses() -> None:
     assert transaction_from(summary(resultCode="17")).result_code == "17"
     assert transaction_from(summary(resultCode=["17"], provider=5)).result_code is None
-
-
-@in_turn("transaction_id", ["", " ", ".", "..", "x" * 256])
-def test_an_id_that_cannot_be_read_by_is_refused(transaction_id: str) -> None:
-    with pytest.raises(ValueError, match="transactionId"):
-        parse(momopay.Transaction, {**READ.camel, "transactionId": transaction_id})
