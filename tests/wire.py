@@ -208,6 +208,18 @@ def first(act: Callable[[], object], step: Step) -> Step:
     return Step(play, commits=step.commits)
 
 
+@contextmanager
+def noted_end(ends: list[str]) -> Generator[None]:
+    """Note how a connection ends: "closed" by either side, "reset" by the other one, or by an error."""
+    try:
+        yield
+        ends.append("closed")
+    except ConnectionResetError:
+        ends.append("reset")
+    except OSError as error:
+        ends.append(repr(error))
+
+
 @dataclass
 class Server:
     """Answers each request by the next step of its script; the last step serves for ever."""
@@ -219,8 +231,7 @@ class Server:
     payments: int = 0
     connections: int = 0
     received: bytearray = field(default_factory=bytearray)  # whole requests and pieces
-    ends: list[str] = field(default_factory=list[str])
-    """How each connection ended: "closed" by either side, "reset" by the client, or an error."""
+    ends: list[str] = field(default_factory=list[str])  # how each connection ended
 
     def __post_init__(self) -> None:
         self._listener = socket.socket()
@@ -277,14 +288,11 @@ class Server:
 
     def _converse(self, sock: socket.socket) -> None:
         sock.settimeout(PATIENCE)
-        try:
-            with sock if self._tls is None else self._tls.wrap_socket(sock, server_side=True) as stream:
-                self._answer_all(stream)
-            self.ends.append("closed")
-        except ConnectionResetError:
-            self.ends.append("reset")
-        except OSError as error:
-            self.ends.append(repr(error))
+        with (
+            noted_end(self.ends),
+            sock if self._tls is None else self._tls.wrap_socket(sock, server_side=True) as stream,
+        ):
+            self._answer_all(stream)
 
     def _answer_all(self, sock: socket.socket) -> None:
         while self._readable(sock):

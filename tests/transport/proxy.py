@@ -36,15 +36,8 @@ class Proxy:
 
     def _serve_one(self, client: socket.socket) -> None:
         client.settimeout(wire.PATIENCE)
-        try:
+        with wire.noted_end(self.ends), client:
             self._converse(client)
-            self.ends.append("closed")
-        except ConnectionResetError:
-            self.ends.append("reset")
-        except OSError as error:
-            self.ends.append(repr(error))
-        finally:
-            client.close()
 
     def _converse(self, client: socket.socket) -> None:
         head = b""

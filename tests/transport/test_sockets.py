@@ -4,7 +4,6 @@ import socket
 import ssl
 import struct
 import sys
-import threading
 import time
 from collections.abc import Callable, Coroutine
 from contextlib import nullcontext
@@ -27,7 +26,7 @@ from momopay._transport.async_backend import AsyncBackend
 from momopay._transport.attempt import NotSentError, Progress, common_headers
 from momopay._transport.sockets import AttemptSocket
 from momopay._transport.sync_backend import SyncBackend, SyncSocket
-from patience import until
+from patience import beside, until
 from transport.conftest import Way
 
 ABORTS = struct.pack("ii", 1, 0)
@@ -171,10 +170,8 @@ def test_a_write_waits_until_the_kernel_has_room() -> None:
     attempt.connected(ours)
     assert not ours.getblocking()  # or a write could outlast the deadline
     attempt.deadline = attempts.now() + wire.PATIENCE
-    thread = threading.Thread(target=read)
-    thread.start()
-    attempt.write(b"x" * wire.MEBIBYTE)
-    thread.join()
+    with beside(read):
+        attempt.write(b"x" * wire.MEBIBYTE)
     attempt.end()
     theirs.close()
     assert len(received) == wire.MEBIBYTE
