@@ -31,7 +31,7 @@ def seed() -> int:
 @pytest.mark.parametrize(
     ("keys", "claims", "size"),
     [
-        *(("ignored", False, 80), ("honoured", True, 40), ("honoured", False, 40), ("forgotten", False, 40)),
+        *(("ignored", False, 80), ("honoured", True, 30), ("honoured", False, 30), ("forgotten", False, 30)),
         pytest.param("ignored", False, round(SHARE * 600), marks=pytest.mark.campaign),
     ],
 )

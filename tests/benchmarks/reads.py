@@ -104,6 +104,9 @@ def blocking(work: Callable[[Side, Scale], float], scale: Scale) -> dict[str, li
         httpx.Client(base_url=url, headers=AUTHORIZATION, trust_env=False) as bare,
     ):
 
+        def get_with_httpx(identity: str) -> object:
+            return bare.get(f"/transactions/{identity}").json()
+
         def walk_with_httpx() -> int:
             count, cursor = 0, START
             while cursor is not None:
@@ -113,7 +116,7 @@ def blocking(work: Callable[[Side, Scale], float], scale: Scale) -> dict[str, li
 
         sides = {
             "momopay": Side(mine.transactions.get, lambda: sum([1 for _ in mine.transactions.iter()])),
-            "httpx": Side(lambda identity: bare.get(f"/transactions/{identity}").json(), walk_with_httpx),
+            "httpx": Side(get_with_httpx, walk_with_httpx),
         }
         return take_turns({name: partial(work, side, scale) for name, side in sides.items()}, scale)
 
