@@ -206,8 +206,8 @@ class World:
             task.cancellable = True
             self.under_way.append(order)
             try:
-                options = {"journal": process.journal, "callback_url": _signed(order.reference)}
-                ear.record = await asking(process.client, EntryKind.PAYOUT, order, call, **options)()
+                url = _signed(order.reference)
+                ear.record = await asking(process.client, EntryKind.PAYOUT, order, call, callback_url=url)()
             finally:
                 self.under_way.remove(order)
                 task.cancellable = False
@@ -252,9 +252,9 @@ class World:
         """Settle what the list shows, and pay what surely was not paid."""
         await process.journal.reconcile_all(process.client)
         for unclear in process.journal.unresolved():
-            order = {"reference": unclear.reference, "amount": unclear.amount, "phone": unclear.phone}
+            order = Order(unclear.reference, unclear.amount, unclear.phone)
             try:
-                await process.client.payouts.pay_once(journal=process.journal, **order)
+                await asking(process.client, EntryKind.PAYOUT, order, "by eye")()
             except OutcomeUnknownError as error:
                 self.events["settled by eye"] += settle_near(process.journal, error)
         for each in self.orders:
@@ -355,8 +355,8 @@ def _bury(process: Process) -> None:
 
 
 async def _release(process: Process, reference: str, *, searched_elsewhere: bool) -> None:
-    options = {"journal": process.journal, "reference": reference, "by": "the simulation's human"}
-    await process.client.payouts.release(**options, searched_elsewhere=searched_elsewhere)
+    by = "the simulation's human"
+    await process.client.payouts.release(reference=reference, by=by, searched_elsewhere=searched_elsewhere)
 
 
 def _signed(reference: str) -> str:
