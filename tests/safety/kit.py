@@ -18,30 +18,16 @@ import httpx
 import pytest
 from sqlalchemy import Engine, event
 
-from durable.kit import Call, Shop, collect, pay, refund, release, sweep
+from durable.kit import Shop
 from journal.constants import COLLECTION
 from journal.database_kit import execute
-from momopay import Journal, JournalEntry, OutcomeUnknownError
+from momopay import JournalEntry, OutcomeUnknownError
 from momopay.sandbox import Sandbox
 
 OTHER_PHONE = "254722000111"
 HOUR = 3600.0
 SEARCH_AGAIN = 11 * 60.0
 """Seconds after which a sweep looks once more at what had ended or was released."""
-
-
-DURABLE: dict[str, Callable[[Journal], Call]] = {
-    "pay_once, new": lambda journal: pay(journal, "NEW"),
-    "pay_once, made": lambda journal: pay(journal, "MADE"),
-    "pay_once, unresolved": lambda journal: pay(journal, "UNSURE"),
-    "collect_once, new": lambda journal: collect(journal, "O-2"),
-    "collect_once, paid": lambda journal: collect(journal, "o"),
-    "refund": lambda journal: refund(journal, "o"),
-    "release": lambda journal: release(journal, "UNSURE"),
-    "release, searched elsewhere": lambda journal: release(journal, "UNSURE", searched_elsewhere=True),
-    "sweep": sweep,
-}
-"""The durable calls, each after another past of its reference."""
 
 
 class Between(httpx.BaseTransport, httpx.AsyncBaseTransport):
