@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import shutil
 import sys
 from typing import Annotated
 
@@ -15,7 +14,6 @@ from momopay.cli import development, doctor, journal, payouts, probe, report, tr
 from momopay.cli.command import DEBUG, App, Command, command
 from momopay.cli.exit_codes import ExitCode
 
-_WIDE = 60
 _EPILOG = "\n".join(
     [
         "Settings: MOMOPAY_API_KEY (the key is never an argument), MOMOPAY_BASE_URL and MOMOPAY_JOURNAL.\n",
@@ -29,8 +27,7 @@ app: typer.Typer = typer.Typer(
     cls=App,
     no_args_is_help=True,
     pretty_exceptions_enable=False,  # they show local variables, which hold keys and phones
-    # Columns would cut off names on a narrow terminal.
-    rich_markup_mode="rich" if shutil.get_terminal_size().columns >= _WIDE else None,
+    rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog=_EPILOG,
 )

@@ -32,20 +32,6 @@ Columns: TypeAlias = Mapping[str, str]
 """The headings of a table, each with the names of the fields that its cells show."""
 
 _PHONE_FIELDS: Final = frozenset({"phone", "phone_number"})
-# A status that the service adds later is shown without a colour.
-_STYLES: Final = {
-    "ACCEPTED": "green",
-    "CANCELLED": "yellow",
-    "EXPIRED": "yellow",
-    "FAILED": "red",
-    "NOT_SENT": "yellow",
-    "PENDING": "cyan",
-    "PROCESSING": "cyan",
-    "REFUSED": "red",
-    "REVERSED": "yellow",
-    "SUCCESS": "green",
-    "UNKNOWN": "bold red",
-}
 _NUMBERS: Final = frozenset({"KES", "Line", "Attempts", "Rows"})
 _ID_COLUMNS: Final = frozenset({"Transaction", "Channel"})
 _UUID_WIDTH: Final = 36
@@ -139,8 +125,8 @@ def private_file(path: Path) -> TextIO:
 
 
 def status(word: str) -> Text:
-    """Return a status in its colour."""
-    return Text(plain(word), style=_STYLES.get(word, ""))
+    """Return a state or a status, in red if money may have moved."""
+    return Text(plain(word), style="bold red" if word == "UNKNOWN" else "")
 
 
 @dataclass(frozen=True)
