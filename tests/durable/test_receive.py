@@ -157,6 +157,7 @@ def test_an_end_that_no_entry_knows_is_handled_once(way: Receive, journal: Journ
     (paid,) = handler.calls
     assert (paid.kind, paid.reference, paid.metadata, paid.receipt) == (EntryKind.COLLECTION, "METER-1", None, "QK12")
     assert journal.get("METER-1") is None
+    assert [(each.kind, each.what) for each in journal.history("METER-1")] == [(EntryKind.COLLECTION, "delivered")]
 
 
 def test_without_a_journal_each_delivery_is_handled() -> None:

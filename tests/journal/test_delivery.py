@@ -256,13 +256,6 @@ def test_the_order_and_the_payout_of_one_reference_are_told_apart(journal: Journ
 DELIVERED, FAILED = HistoryKind.DELIVERED, HistoryKind.DELIVERY_FAILED
 
 
-def abandon(journal: Journal, other: Journal) -> None:
-    """Have another process begin to handle an end, and die."""
-    assert not is_handled(other)
-    execute(journal, "DELETE FROM momopay_history WHERE what = 'delivered'")
-    execute(journal, "UPDATE momopay_deliveries SET lease_until = 0")
-
-
 def is_handled(journal: Journal, record: Callback | Transaction | None = None) -> bool:
     """Return whether an end was handled; False if it was free to be, and handle it then."""
     with journal.handling(record or callback()) as is_new:
@@ -334,11 +327,6 @@ def test_an_end_that_was_handled_since_its_row_was_read_outranks_a_failure(journ
             assert is_handled(journal, callback(status="FAILED"))
 
 
-def test_a_failure_is_handled_where_what_outranks_it_was_abandoned(journal: Journal, other: Journal) -> None:
-    abandon(journal, other)
-    assert not is_handled(journal, callback(status="FAILED"))
-
-
 # Once
 
 
@@ -358,6 +346,12 @@ def test_what_failed_is_handled_when_it_comes_again_to_any_process(journal: Jour
         with pytest.raises(failure), journal.handling(callback()):
             raise failure
     assert not is_handled(other)
+
+
+@pytest.mark.both_databases
+def test_an_end_whose_reference_cannot_be_kept_is_handled_once(journal: Journal) -> None:
+    for handled in (False, True):
+        assert is_handled(journal, callback("a\0b", "link")) is handled
 
 
 @pytest.mark.parametrize("failure", [None, KeyError])
@@ -385,7 +379,9 @@ def test_a_late_handler_leaves_its_successors_callback_alone(
 @pytest.mark.both_databases
 def test_an_abandoned_end_is_taken_over_once(journal: Journal, other: Journal) -> None:
     """After it was read as abandoned, another process takes it over."""
-    abandon(journal, other)
+    assert not is_handled(other)
+    execute(journal, "DELETE FROM momopay_history WHERE what = 'delivered'")
+    execute(journal, "UPDATE momopay_deliveries SET lease_until = 0")
     with ExitStack() as taken:
 
         def be_first() -> None:
@@ -406,27 +402,6 @@ def test_the_error_of_a_handler_is_raised_even_if_the_journal_fails(
     with pytest.raises(KeyError):
         handle()
     assert f"the end of {callback().transaction.transaction_id}: the journal cannot be" in caplog.text
-
-
-# What the history says of it
-
-
-def test_each_delivery_and_each_failed_one_is_in_the_history_of_its_payment(journal: Journal) -> None:
-    put(journal, "r", transaction_id="the-id")
-    with pytest.raises(KeyError), journal.handling(callback()):
-        raise KeyError
-    for _ in range(2):
-        with journal.handling(callback()):
-            pass
-    with journal.handling(callback("METER", "link", type="STK")):
-        pass
-    told = [each for each in journal.history("r", PAYOUT) if each.what in {DELIVERED, FAILED}]
-    assert [(each.what, each.to, each.transaction_id) for each in told] == [
-        ("delivery failed", "SUCCESS", "the-id"),
-        ("delivered", "SUCCESS", "the-id"),
-    ]
-    (unknown,) = journal.history("METER")
-    assert (unknown.kind, unknown.what, unknown.to) == (COLLECTION, DELIVERED, "SUCCESS")
 
 
 def test_code_and_sql_agree_on_which_ends_a_delivery_is_of(journal: Journal) -> None:

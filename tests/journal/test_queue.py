@@ -25,20 +25,6 @@ def queue_of(journal: Journal) -> Queue:
 
 
 @pytest.mark.parametrize(
-    ("kind", "status", "is_end"),
-    [
-        (PAYOUT, "FAILED", False),
-        (PAYOUT, "REVERSED", True),
-        (PAYOUT, "PROCESSING", False),
-        (COLLECTION, "FAILED", True),
-    ],
-)
-def test_only_what_has_settled_is_for_a_handler(journal: Journal, kind: EntryKind, status: str, is_end: bool) -> None:
-    put(journal, "r", ACCEPTED, kind, status=status)
-    assert bool(queue_of(journal).undelivered("")) is is_end
-
-
-@pytest.mark.parametrize(
     ("kind", "earlier", "is_searched"), [(PAYOUT, UNKNOWN, True), (PAYOUT, None, False), (COLLECTION, UNKNOWN, False)]
 )
 def test_a_payout_that_is_found_is_searched_for_again_if_another_attempt_may_have_been_made(
