@@ -224,8 +224,9 @@ class Store(Entries):
             # Apart by kind, as SQLite uses no index for pairs of kind and reference.
             for kind in sorted({entry.kind for entry, _ in found}):
                 references = {entry.reference for entry, _ in found if entry.kind is kind}
-                lock = {"the_account": self.account, "the_kind": kind, "references": list(references)}
-                connection.execute(sql.LOCK_SOME, lock)
+                if self.database.locks_rows:
+                    lock = {"the_account": self.account, "the_kind": kind, "references": list(references)}
+                    connection.execute(sql.LOCK_SOME, lock)
                 for before in self.entries(connection, PAYMENT.kind == kind, PAYMENT.reference.in_(references)):
                     for known in before.transactions:
                         locked[kind, before.reference, known.transaction_id] = _Match(before, known)
