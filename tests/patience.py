@@ -1,10 +1,12 @@
 """Waiting for what another thread, process or server brings about."""
 
+import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 LONGEST = 30.0
@@ -17,6 +19,13 @@ def until(holds: Callable[[], object], what: str = "it", longest: float = LONGES
     while not holds():
         assert time.monotonic() < give_up, f"not within {longest} s: {what}"
         time.sleep(0.01)
+
+
+def run_program(command: Sequence[str | Path], *, code: int = 0, **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run a program until it ends with this status, within two minutes; it says why if it ends with another."""
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=4 * LONGEST, **options)
+    assert done.returncode == code, done.stdout + done.stderr
+    return done
 
 
 @contextmanager

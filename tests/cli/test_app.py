@@ -3,7 +3,6 @@
 import json
 import re
 import shlex
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from in_turn import in_turn
 from momopay.cli import main
 from momopay.cli.exit_codes import ExitCode
 from momopay.sandbox import Sandbox
+from patience import run_program
 
 
 @in_turn("command", ["", "transactions", "payouts", "journal", "callback", *COMMANDS])
@@ -79,8 +79,8 @@ def test_the_help_loads_no_client() -> None:
         "except SystemExit: pass\n"
         "print(*sorted({name.split('.')[0] for name in sys.modules}), file=sys.stderr)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert not set(done.stderr.split()) & {"pydantic", "httpx", "anyio", "sqlalchemy", "fastapi", "tenacity"}
+    loaded = set(run_program([sys.executable, "-c", code]).stderr.split())
+    assert not loaded & {"pydantic", "httpx", "anyio", "sqlalchemy", "fastapi", "tenacity"}
 
 
 def test_no_command_shows_a_key_or_a_phone(momopay: Shell, payroll: PayrollShell, key: str, sandbox: Sandbox) -> None:

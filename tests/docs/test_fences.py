@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
 from docs.blocks import PAGES, ROOT, Block, blocks_in
 from docs.pages import is_run
 from in_turn import in_turn
+from patience import run_program
 
 ALL = [block for page in PAGES for block in blocks_in(page)]
 FENCES = [block for block in ALL if block.language != "check"]
@@ -17,6 +17,7 @@ LANGUAGES = {
     *("bash", "console", "csv", "ini", "json", "python", "states", "text", "toml"),
     *("dockerfile", "html", "js", "yaml"),  # for other languages, and a template
 }
+RUFF = (sys.executable, "-m", "ruff")
 WIDEST = 88
 """Columns of a Python block. Wider ones scroll sideways even on a wide screen."""
 
@@ -42,19 +43,12 @@ def test_a_block_that_is_not_run_has_a_reason() -> None:
     assert [block.name for block in noted if block.language not in {"console", "python"}] == []
 
 
-def ruff(command: str, *arguments: str | Path) -> str:
-    """Run ruff without our settings, and return what it finds."""
-    program = [sys.executable, "-m", "ruff", command, "--isolated", *map(str, arguments)]
-    ran = subprocess.run(program, capture_output=True, text=True, check=False)
-    return "" if ran.returncode == 0 else ran.stdout + ran.stderr
-
-
 def test_the_python_blocks_are_formatted(tmp_path: Path) -> None:
     wanted = [block for block in FENCES if block.language == "python"]
     for block in wanted:
         (tmp_path / f"{block.name.replace('/', '_').replace(':', '_')}.py").write_text(block.text)
     assert len(wanted) > 0
-    assert ruff("format", "--check", f"--line-length={WIDEST}", tmp_path) == ""
+    run_program([*RUFF, "format", "--check", "--isolated", f"--line-length={WIDEST}", tmp_path])
 
 
 def test_a_page_defines_the_names_that_it_uses(tmp_path: Path) -> None:
@@ -63,4 +57,4 @@ def test_a_page_defines_the_names_that_it_uses(tmp_path: Path) -> None:
         shown = [block.text for block in blocks_in(page) if is_run(block) and block.language == "python"]
         (tmp_path / f"{page.relative_to(ROOT).as_posix().replace('/', '_')}.py").write_text("\n".join(shown))
     assert len(list(tmp_path.iterdir())) == len(PAGES)
-    assert ruff("check", "--select=F821", tmp_path) == ""
+    run_program([*RUFF, "check", "--isolated", "--select=F821", tmp_path])

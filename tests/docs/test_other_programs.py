@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 from collections.abc import Iterator
 from datetime import timedelta, timezone
 from pathlib import Path
@@ -15,6 +14,7 @@ from docs.blocks import ROOT, Block, blocks_in
 from momopay import Client, Journal
 from momopay.sandbox import Sandbox
 from momopay.sandbox._control_api import ACTIONS, VIEWS
+from patience import run_program
 from postgresql import PostgresqlServer, required_programs
 
 NAIROBI = timezone(timedelta(hours=3))
@@ -51,7 +51,7 @@ def test_a_dump_is_restored_to_an_empty_database(client: Client, postgresql: Pos
 def run(program: str, *arguments: str) -> None:
     """Run a program of PostgreSQL, which takes a URL without the name of a driver."""
     plain = (each.replace("postgresql+psycopg://", "postgresql://") for each in arguments)
-    subprocess.run([required_programs() / program, *plain], check=True)
+    run_program([required_programs() / program, *plain])
 
 
 PAGE = ROOT / "docs" / "test" / "other-languages.md"
@@ -61,13 +61,6 @@ PROGRAMS = {"bash": ("curl", "test.sh", ["bash", "-eu"]), "js": ("node", "sandbo
 """What a program needs, the file that it is, and what runs it."""
 
 
-@pytest.fixture
-def sandbox() -> Iterator[Sandbox]:
-    """A sandbox of its own, on any port: tests run side by side."""
-    with Sandbox(speed=0) as sandbox:
-        yield sandbox
-
-
 def run_block(block: Block, sandbox: Sandbox, folder: Path) -> str:
     """Run a program of the page in a folder, and return what it has printed."""
     needed, name, command = PROGRAMS[block.language]
@@ -75,11 +68,7 @@ def run_block(block: Block, sandbox: Sandbox, folder: Path) -> str:
         pytest.skip(f"needs {needed}")
     (folder / name).write_text(block.text.replace(ADDRESS, sandbox.url))
     environment = os.environ | {"no_proxy": "*", "SANDBOX": sandbox.url}
-    ran = subprocess.run(
-        [*command, name], cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=60
-    )
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    return ran.stdout
+    return run_program([*command, name], cwd=folder, env=environment).stdout
 
 
 def blocks(language: str) -> list[Block]:

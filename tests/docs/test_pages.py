@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 from docs import pages
 from docs.blocks import PAGES, ROOT, blocks_in
 from momopay.sandbox import Sandbox
+from patience import run_program
 from redis_server import PROGRAM, RedisServer
 
 OWN_PROCESS = "<!-- own process -->"
@@ -48,8 +48,7 @@ def test_the_blocks_of_a_page(
     # Django looks its settings up by module name, so such a page needs a separate process.
     environment = os.environ | {"PYTHONWARNINGS": "error", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     command = [sys.executable, pages.__file__, str(page)]
-    ran = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, timeout=60)
-    assert ran.returncode == 0, ran.stdout + ran.stderr
+    run_program(command, env=environment)
 
 
 def test_the_tests_of_the_pages(pytester: pytest.Pytester) -> None:

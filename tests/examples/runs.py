@@ -14,7 +14,7 @@ import httpx
 
 from drivers import PROFILE
 from momopay.sandbox import Account, Sandbox
-from patience import until
+from patience import run_program, until
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 LONGEST = 120.0
@@ -53,18 +53,8 @@ def run(
     code: int = 0,
 ) -> subprocess.CompletedProcess[str]:
     """Run an example until it ends with this status; `typed` is what a person types."""
-    ended = subprocess.run(
-        command(script, *arguments),
-        env=environment() if env is None else env,
-        cwd=cwd,
-        input=typed,
-        capture_output=True,
-        text=True,
-        timeout=LONGEST,
-        check=False,
-    )
-    assert ended.returncode == code, ended.stdout + ended.stderr
-    return ended
+    whole = environment() if env is None else env
+    return run_program(command(script, *arguments), code=code, env=whole, cwd=cwd, input=typed)
 
 
 def free_port() -> int:

@@ -16,7 +16,7 @@ import yaml
 
 from docs.blocks import ROOT
 from examples.runs import free_port
-from patience import until
+from patience import run_program, until
 
 FOLDER = ROOT / "examples" / "docker"
 COMPOSE: Any = yaml.safe_load((FOLDER / "compose.yaml").read_text())
@@ -80,15 +80,8 @@ def test_the_app_collects_a_payment_from_the_sandbox_next_to_it(port: int, tmp_p
         name: value.replace("8000", str(port)).replace("3000", own) for name, value in APP["environment"].items()
     }
     assert APP["volumes"] == ["./shop.mjs:/app/shop.mjs:ro"]
-    ran = subprocess.run(
-        [word.replace("/app/", f"{FOLDER}/") for word in APP["command"]],
-        env=os.environ | settings | {"NODE_OPTIONS": f"--require {names}"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
-    assert ran.returncode == 0, ran.stdout + ran.stderr
+    command = [word.replace("/app/", f"{FOLDER}/") for word in APP["command"]]
+    ran = run_program(command, env=os.environ | settings | {"NODE_OPTIONS": f"--require {names}"})
     assert (ran.stderr, ran.stdout.splitlines()) == ("", ["INV-42: prompt sent", "INV-42: SUCCESS, KES 100"])
     with httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False) as control:
         (callback,) = control.get("/sandbox/callbacks").json()["data"]

@@ -1,6 +1,5 @@
 """The application: the envelope around everything, and the pages."""
 
-import subprocess
 import sys
 
 import httpx
@@ -13,6 +12,7 @@ from starlette.responses import Response
 from in_turn import in_turn
 from momopay.sandbox import Fault, Sandbox
 from momopay.sandbox._control_api import ACTIONS, VIEWS
+from patience import run_program
 from sandbox.kit import Routes, client, data, error_of
 
 EVIL_HOST = {"Host": "evil.example"}
@@ -115,10 +115,7 @@ with Sandbox() as sandbox, Client("pk_test_a", base_url=sandbox.base_url) as cli
 @pytest.mark.whole
 def test_the_sandbox_makes_no_spans_by_itself() -> None:
     # FastAPI 0.165 does where the process has a tracer provider, with the whole query.
-    shown = subprocess.run(
-        [sys.executable, "-c", GLOBAL], capture_output=True, text=True, check=True, timeout=60
-    ).stdout
-    assert shown == ""
+    assert run_program([sys.executable, "-c", GLOBAL]).stdout == ""
 
 
 def test_middleware_that_is_added_to_the_application() -> None:
