@@ -89,20 +89,14 @@ def test_no_command_shows_a_key_or_a_phone(momopay: Shell, payroll: PayrollShell
     made = prompt.json["transaction_id"]
     sandbox.advance(120)
     shown = [prompt.out]
+    plain = ("doctor", "balance", "channels", "transactions list", "transactions list --all")
+    given = [f"transactions {command}" for command in (f"get {made}", f"get {PHONE}", f"wait {made}")]
     for command in (
-        ("doctor",),
-        ("balance",),
-        ("channels",),
+        *(words.split() for words in (*plain, *given)),
         ("collect", PHONE, "--amount", "5", "--phone", PHONE, *payroll.journal),
         ("collect", "--amount", "5", "--phone", "07x" + PHONE, "--no-journal"),
         ("journal", "show", PHONE, *payroll.journal),
-        ("transactions", "list"),
-        ("transactions", "list", "--all"),
-        ("transactions", "get", made),
-        ("transactions", "get", PHONE),
-        ("transactions", "wait", made),
-        payroll.command("--dry-run"),
-        payroll.command("--yes"),
+        *(payroll.command("--dry-run"), payroll.command("--yes")),
         ("payouts", "status", *payroll.journal),
         ("callback", "send", "success", "--to", "http://127.0.0.1:1/x", "--phone", PHONE),
     ):

@@ -105,11 +105,9 @@ def test_no_secret_gets_past(scene: Scene) -> None:
     secrets = (scene.key, "254712345678", "0712 345 678", "pk_live_secret", "fine\x1b[2J")
 
     def edited(request: httpx.Request, response: httpx.Response) -> httpx.Response:
-        document: dict[str, Any] = response.json()
+        document: Any = response.json()
         document["requestId"] = secrets[len(scene.sandbox.requests) % 3]
-        data: dict[str, Any] = document.get("data") or {}
-        items: list[dict[str, Any]] = data.get("items", [])
-        for each in items:
+        for each in document.get("data", {}).get("items", []):
             each.update(dict.fromkeys(secrets), status=secrets[0], type=secrets[1], createdAt=secrets[2])
         if "error" in document:
             document["error"]["code"] = " ".join(secrets)

@@ -30,7 +30,7 @@ def shared_api(still_sandbox: Sandbox) -> Iterator[httpx.Client]:
 
 @pytest.fixture(scope="module")
 def shared_control(still_sandbox: Sandbox) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=still_sandbox.url, timeout=30, trust_env=False, verify=False) as control:
+    with client(still_sandbox.url) as control:
         yield control
 
 

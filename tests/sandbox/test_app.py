@@ -73,10 +73,7 @@ def test_other_sites_are_refused(control: httpx.Client, sandbox: Sandbox, header
 
 
 def test_a_name_that_was_allowed_is_the_sandboxs_own_and_another_site_stays_another() -> None:
-    with (
-        Sandbox(host="0.0.0.0", allow_hosts=["Sandbox"]) as sandbox,
-        httpx.Client(base_url=sandbox.url, trust_env=False, verify=False) as control,
-    ):
+    with Sandbox(host="0.0.0.0", allow_hosts=["Sandbox"]) as sandbox, client(sandbox.url) as control:
         named = f"sandbox:{control.base_url.port}"
         own = {"Origin": f"http://{named}", "Sec-Fetch-Site": "same-origin"}
         data(control.post("/sandbox/reset", headers={"Host": named, **own}))

@@ -8,7 +8,7 @@ import pytest
 from in_turn import in_turn
 from momopay.sandbox import Fault, Outcome, Refusal, Sandbox, phone_for
 from momopay.sandbox._listing import parse_filters
-from sandbox.kit import KEY, Routes, data, error_of, transaction_id
+from sandbox.kit import KEY, Routes, client, data, error_of, transaction_id
 
 
 def listed(api: httpx.Client, **query: Any) -> Any:
@@ -101,7 +101,7 @@ def test_a_value_that_is_not_valid_is_refused(query: dict[str, str]) -> None:
 
 def test_an_unknown_transaction_and_another_accounts(service: Routes, sandbox: Sandbox) -> None:
     sent = transaction_id(service.stk())
-    with httpx.Client(base_url=sandbox.base_url, auth=("pk_test_other", ""), trust_env=False, verify=False) as other:
+    with client(sandbox.base_url, "pk_test_other") as other:
         assert error_of(other.get(f"/transactions/{sent}")) == (404, "TRANSACTION_NOT_FOUND")
         assert listed(other)["overview"]["total"] == 0
     for unknown in ("nope", "a%2Fb", "%00", "a%20b"):

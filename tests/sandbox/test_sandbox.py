@@ -2,7 +2,6 @@
 
 import importlib
 import re
-import socket
 import sys
 import threading
 from pathlib import Path
@@ -11,15 +10,12 @@ import httpx
 import pytest
 
 from momopay.sandbox import Sandbox
-from sandbox.kit import data, own_sandbox
+from sandbox.kit import client, connected, data, own_sandbox
 
 
 def test_close_ends_every_thread_and_leaves_the_records() -> None:
     before = threading.enumerate()
-    with (
-        own_sandbox() as (sandbox, service),
-        httpx.Client(base_url=sandbox.url, trust_env=False, verify=False) as browser,
-    ):
+    with own_sandbox() as (sandbox, service), client(sandbox.url) as browser:
         assert re.fullmatch(r"http://127\.0\.0\.1:\d+/v1", sandbox.base_url)
         with browser.stream("GET", "/sandbox/events") as response:
             next(response.iter_lines())
@@ -27,9 +23,8 @@ def test_close_ends_every_thread_and_leaves_the_records() -> None:
             sandbox.close()
     assert set(threading.enumerate()) <= set(before)
     assert (len(sandbox.requests), len(sandbox.ledger), sandbox.callbacks) == (1, 1, [])
-    port = httpx.URL(sandbox.base_url).port or 0
     with pytest.raises(ConnectionRefusedError):
-        socket.create_connection(("127.0.0.1", port), timeout=30)
+        connected(sandbox)
     sandbox.close()
 
 
