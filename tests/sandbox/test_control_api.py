@@ -203,13 +203,13 @@ def test_a_transaction_in_detail(service: Routes, control: httpx.Client, sandbox
     assert error_of(control.get("/sandbox/transactions/x")) == (404, "TRANSACTION_NOT_FOUND")
 
 
-def test_every_fault_that_is_offered_for_a_route_can_be_planned_and_would_show(control: httpx.Client) -> None:
+def test_every_fault_that_is_offered_for_a_route_can_be_planned_and_would_show(sandbox: Sandbox) -> None:
     offered = {route["value"]: set(route["faults"]) for route in choices()["routes"]}
     for route, faults in offered.items():
         method, path = route.split()
         for fault in faults:
-            act(control, "fail_next", method=method, path=path, fault=fault)
-    assert {each["fault"] for each in state(control)["faults"]} == set(Fault)
+            sandbox.fail_next(method, path, fault)
+    assert {each.fault for each in sandbox._running.faults.waiting} == set(Fault)
     assert not any(fault.is_effect or fault.names_another for fault in offered["GET /wallets/service/balance"])
     assert Fault.callback_lost not in offered["POST /wallets/service/topups"]
     assert Fault.list_lag in offered["GET /transactions"]
