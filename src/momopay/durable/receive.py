@@ -195,11 +195,9 @@ class Receiver:
             yield payment if is_first else None
 
     def _notify(self, error: BaseException | None, status: HTTPStatus | None) -> None:
-        # A CallbackError of the handler's own does not say that another call has the end.
-        failed = self._is_delivering and type(error) is errors.CallbackError
         outcome: CallbackOutcome | None = "duplicate" if self._is_duplicate and error is None else None
-        if failed:
-            outcome = "failed"
+        if self._is_delivering and type(error) is errors.CallbackError:
+            outcome = "failed"  # by the handler itself: no other call has the end
         for observer in self._observers:
             observer.callback_received(self._callback, error, status, outcome)
 

@@ -72,10 +72,7 @@ class Sweep:
     """One sweep. Its methods whose names begin with ``_find`` or ``_record`` use the journal, in a thread."""
 
     def __init__(
-        self,
-        session: Session[Any],
-        journal: Journal,
-        handler: PaymentHandler | AsyncPaymentHandler | None = None,
+        self, session: Session[Any], journal: Journal, handler: PaymentHandler | AsyncPaymentHandler | None = None
     ) -> None:
         self._session = session
         self._journal = journal

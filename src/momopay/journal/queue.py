@@ -67,8 +67,7 @@ class Due(NamedTuple):
     not_settled: Sequence[Followed] = ()
     undelivered: Sequence[Followed] = ()  # settled ends that no handler got
     ended_prompts: Sequence[Followed] = ()  # that ended without success, and were not read again since
-    # That are unresolved, or were released ten minutes ago and not searched for since.
-    searched: Sequence[JournalEntry] = ()
+    searched: Sequence[JournalEntry] = ()  # unresolved, or released ten minutes ago and not searched for since
     since: str | None = None  # ends from then on are for the handler
 
 
@@ -126,7 +125,7 @@ class Queue:
     def _existing(self, connection: Connection, column: Column[Any], values: Iterable[str | None]) -> set[str]:
         """Return those of the values that a column of the account has."""
         texts, found = [each for each in values if each], set[str]()
-        if not is_keepable("".join(texts)):
+        if not is_keepable("".join(texts)):  # all at once, as it is true of hardly any page
             texts = [each for each in texts if is_keepable(each)]
         for start in range(0, len(texts), _MOST_VALUES):
             is_value = column.in_(texts[start : start + _MOST_VALUES])
