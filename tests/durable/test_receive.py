@@ -33,7 +33,7 @@ from durable.receiving import (
 from events_kit import Watcher
 from in_turn import in_turn
 from journal.constants import ACCEPTED, PHONE, REFUSED, UNKNOWN
-from journal.database_kit import before_each, execute, in_threads, locked
+from journal.database_kit import before_each, execute, in_threads, just_before, locked
 from journal.kit import found, put, put_collection, state_of
 from journal.records import callback_body, payout
 from momopay import BudgetExhaustedError, CallbackError, CallbackMismatchError, EntryKind, Journal, Payment
@@ -356,9 +356,11 @@ def test_cancelled_before_the_handler_nothing_is_handled_or_held(journal: Journa
     handler = CallbackHandler()
 
     async def main() -> None:
-        with locked(f"sqlite:///{tmp_path / 'journal.db'}"):
+        writes = threading.Event()
+        with just_before("BEGIN", journal, writes.set), locked(f"sqlite:///{tmp_path / 'journal.db'}"):
             task = asyncio.create_task(to_receiver(handler.handle_async, journal)())
-            await asyncio.sleep(0.1)
+            while not writes.is_set():  # noqa: ASYNC110  a thread sets it
+                await asyncio.sleep(0.001)
             task.cancel()
             await asyncio.sleep(0.05)
             assert not task.done()  # the thread is waited for, so that it leaves nothing behind
