@@ -82,11 +82,6 @@ def test_a_reference_in_another_unicode_form_is_the_same(journal: Journal) -> No
         assert received(callback_body("x", external_reference=stated), SIGNER, with_journal, query=query)[0] == 200
 
 
-@in_turn("reference", ["SAL-2", "", None])
-def test_a_callback_of_another_reference_than_its_url_is_403(reference: str | None) -> None:
-    assert received(callback_body("x", external_reference=reference), SIGNER, None) == (403, [])
-
-
 def test_the_id_of_a_callback_writes_no_line_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
     body = callback_body("SAL-1", id=f"x\nCRITICAL {PHONE}")
     assert blocking(CallbackHandler(CallbackError("no")), None, None)("", json.dumps(body).encode()) == 503

@@ -49,10 +49,7 @@ _OTHER_REFERENCE: Final = "the callback URL was signed for another payment"
 
 
 def delivery_to(session: Session[Any], handler: PaymentHandler | AsyncPaymentHandler) -> Delivery:
-    """Return what calls a handler, in a thread if it blocks an event loop.
-
-    Raise ConfigurationError if the client cannot call it.
-    """
+    """Return what calls a handler, in a thread if it blocks. Raise ConfigurationError if a client cannot call it."""
     if is_async(handler):
         if session.backend.is_async:
             return partial(_await, handler)
