@@ -284,12 +284,8 @@ def test_a_key_and_a_token_are_masked_to_their_end_and_no_further(text: str, mas
 @in_turn(
     "text",
     [
-        *(
-            "pk_live_ or pk_test_: copy the key",
-            "pk_live_... or pk_test_...",
-            "pk_live_/pk_test_ keys",
-            "pk_live_<KEY>",
-        ),
+        *("pk_live_ or pk_test_: copy the key", "pk_live_... or pk_test_...", "pk_live_/pk_test_ keys"),
+        "pk_live_<KEY>",
         *("sqlite:////srv/shop_test_db/payments.db", "/tmp/test_live_key0/a.db", "MOMOPAY_TEST_RUN", "a_live_x"),
         *("of_latest_x", "has a momo_token already", "Basic authentication", f"id {basic('INV-42 of today')}"),
     ],

@@ -83,11 +83,8 @@ OTHERS = token(CallbackSigner(SECRET).url(URL, reference="INV-43"))
         f"{GENUINE}&momo_token={OTHERS}",
         f"{GENUINE}&a=é",
         GENUINE.replace("a", "а"),  # noqa: RUF001  a Cyrillic letter is the test
-        *(
-            f"{GENUINE}&a=".ljust(16 * 1024 + 1, "x"),
-            GENUINE.encode(),
-            token(CallbackSigner(OTHER).url(URL, reference="INV-42")),
-        ),
+        *(f"{GENUINE}&a=".ljust(16 * 1024 + 1, "x"), GENUINE.encode()),
+        token(CallbackSigner(OTHER).url(URL, reference="INV-42")),
         "momo_token=" + token(CallbackSigner(OTHER).url(URL, reference="INV-42")),
         "momo_token=" + MESSAGE + "." + hmac.digest(SECRET.encode(), MESSAGE.encode(), "sha256").hex(),
         "momo_token=" + MESSAGE + "." + hmac.digest(SECRET.encode(), b"INV-42", "sha256").hex(),
