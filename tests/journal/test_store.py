@@ -714,3 +714,14 @@ def test_reads_of_many_are_recorded_in_one_transaction(journal: Journal, caplog:
     (warning,) = caplog.messages
     assert "'o' was paid more than once: by transactions o-0, o-1: pay back KES 100" in warning
     assert [str(each.what) for each in journal.history("o", COLLECTION)].count("paid twice") == 1
+
+
+def test_rows_are_locked_before_they_are_read(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As over a server; SQLite locks the file, and executes these statements to no effect."""
+    monkeypatch.setattr(store_of(journal).database, "locks_rows", True)
+    read, seen = put(journal), list[str]()
+    with before_each(seen.append, journal):
+        assert store_of(journal).record(read, report("t-r", "PENDING"))
+        store_of(journal).record_reads([(read, report("t-r", "SUCCESS"))])
+    columns = [each.split()[1] for each in seen if each.startswith("SELECT")]
+    assert columns == ["momopay_payments.revision", "momopay_payments.account,"] * 2
