@@ -86,43 +86,26 @@ LOGIN = (
 )
 
 
+COMMON, SECURITY = (f"django.middleware.{name}Middleware" for name in ("common.Common", "security.Security"))
+
+
 @pytest.mark.parametrize(
     ("middleware", "changes", "answer"),
     [
         (LOGIN, {}, None),
-        (
-            (*LOGIN, f"{__name__}.wall"),
-            {},
-            rf"{__name__}.wall answers 302, a redirect to /login/, and not .*/callback$",
-        ),
-        ((f"{__name__}.closed", *LOGIN), {}, "closed answers 503, and not"),
+        ((*LOGIN, f"{__name__}.wall"), {}, "wall answers 302, a redirect to /login/, and not .*/callback$"),
+        ((f"{__name__}.closed", *LOGIN), {}, f"{__name__}.closed answers 503, and not"),
         ((f"{__name__}.broken",), {}, None),  # in `manage.py migrate`, tables may be missing
         ((f"{__name__}.broken",), {"DEBUG_PROPAGATE_EXCEPTIONS": True}, None),
         (("shop.nowhere",), {}, None),
-        (
-            ("django.middleware.common.CommonMiddleware",),
-            {"URL": "http://127.0.0.1:8000/momopay/"},
-            None,
-        ),  # in test runs
-        (
-            ("django.middleware.common.CommonMiddleware",),
-            {"ALLOWED_HOSTS": ["x.example"]},
-            "CommonMiddleware answers 400",
-        ),
-        (
-            ("django.middleware.security.SecurityMiddleware",),
-            {"SECURE_SSL_REDIRECT": True},
-            "SecurityMiddleware answers 301",
-        ),
+        ((COMMON,), {"URL": "http://127.0.0.1:8000/momopay/"}, None),  # in test runs
+        ((COMMON,), {"ALLOWED_HOSTS": ["x.example"]}, "CommonMiddleware answers 400"),
+        ((SECURITY,), {"SECURE_SSL_REDIRECT": True}, "SecurityMiddleware answers 301"),
         ((), {}, None),
     ],
 )
 def test_the_check_names_the_middleware_that_answers_callbacks(
-    project: Project,
-    middleware: tuple[str, ...],
-    changes: dict[str, Any],
-    answer: str | None,
-    caplog: pytest.LogCaptureFixture,
+    project: Project, middleware: tuple[str, ...], changes: Any, answer: str | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     url = {"CALLBACK_BASE_URL": changes.get("URL", "http://shop.example/momopay/")}
     changed = {"MOMOPAY": clients.options() | url, "ALLOWED_HOSTS": ["shop.example"], **changes}
