@@ -12,7 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -35,32 +35,23 @@ too is over before its lease and a minute are, after 7.5 s."""
 BY = "the campaign's human"
 
 
+@dataclass
 class Human:
-    """Releases payments, and has `pay` pay what was released."""
+    """Releases payments, and has `pay` pay what was released; `payments` reads the service's ledger."""
 
-    def __init__(
-        self,
-        kind: EntryKind,
-        payments: Callable[[], list[Payment]],
-        journal: Journal,
-        client: Client,
-        clock: Clock,
-        pay: Callable[[Iterable[str]], object],
-    ) -> None:
-        """`payments` reads the service's ledger."""
-        self.events: Counter[str] = Counter()
-        self.began: dict[str, float] = {}
-        """When each release began, by the clock of the payments."""
-        self.journal = journal
-        self._kind = kind
-        self._payments = payments
-        self._client = client
-        self._clock = clock
-        self._pay = pay
-        self._doubted: dict[tuple[str, int], float] = {}
-        self._pressed: dict[tuple[str, int], float] = {}
-        """Since when each attempt is known to be in doubt, to the careful one and to the hasty one. An attempt may be
-        executed a moment after its call has ended, so the time counts anew with each."""
+    kind: EntryKind
+    payments: Callable[[], list[Payment]]
+    journal: Journal
+    client: Client
+    clock: Clock
+    pay: Callable[[Iterable[str]], object]
+    events: Counter[str] = field(default_factory=Counter[str])
+    began: dict[str, float] = field(default_factory=dict[str, float])
+    """When each release began, by the clock of the payments."""
+    _doubted: dict[tuple[str, int], float] = field(default_factory=dict[tuple[str, int], float])
+    _pressed: dict[tuple[str, int], float] = field(default_factory=dict[tuple[str, int], float])
+    """Since when each attempt is known to be in doubt, to the careful one and to the hasty one. An attempt may be
+    executed a moment after its call has ended, so the time counts anew with each."""
 
     def look(self) -> None:
         """Release what was in doubt for long and, by the ledger, was not paid; have it paid."""
@@ -74,7 +65,7 @@ class Human:
                 continue
             if self._release(entry.reference) or self._release(entry.reference, unseen=True):
                 self.events["released after a look into the ledger"] += 1
-                self._pay([entry.reference])
+                self.pay([entry.reference])
 
     def press(self) -> None:
         """Release, without any search, what just came to be in doubt; have it paid."""
@@ -82,7 +73,7 @@ class Human:
         fresh = [entry for entry in doubtful if now - self._pressed.setdefault(_attempt(entry), now) < DOUBTED]
         released = [entry.reference for entry in fresh if self._release(entry.reference, unseen=True)]
         self.events["released as soon as it was in doubt"] += len(released)
-        self._pay(released)
+        self.pay(released)
 
     def release_in_time(self, reference: str) -> bool:
         """Release what a frozen process is paying, once its lease and a minute are over; have it paid."""
@@ -90,43 +81,43 @@ class Human:
         while time.monotonic() - begun < GIVES_UP:
             time.sleep(0.2)
             with suppress(JournalError):  # the database is down
-                entry = self.journal.get(reference, self._kind)
+                entry = self.journal.get(reference, self.kind)
                 attempts = 0 if entry is None else entry.attempts
                 first = first or attempts
                 if attempts != first:
                     return False
                 if entry is not None and self.unpaid([entry]) and self._release(reference):
-                    self._pay([reference])
+                    self.pay([reference])
                     return True
         return False
 
     def release_at_last(self, references: Iterable[str]) -> None:
         """Release them two days later."""
-        with self._clock.ahead(2 * A_DAY):
+        with self.clock.ahead(2 * A_DAY):
             for reference in references:
                 end_lease(self.journal, reference)
                 released = self._release(reference) or self._release(reference, unseen=True)
                 self.events["released at the end"] += released
 
     def _attempts(self, reference: str) -> int:
-        entry = self.journal.get(reference, self._kind)
+        entry = self.journal.get(reference, self.kind)
         return 0 if entry is None else entry.attempts
 
     def unpaid(self, entries: list[JournalEntry]) -> list[JournalEntry]:
         """Return those for which the service has made nothing, apart from the prompts that the journal has."""
-        made = by_order(self._payments(), {entry.reference: entry for entry in entries})
+        made = by_order(self.payments(), {entry.reference: entry for entry in entries})
 
         def is_unpaid(entry: JournalEntry) -> bool:
-            known = entry.transaction_ids if self._kind is EntryKind.COLLECTION else ()
+            known = entry.transaction_ids if self.kind is EntryKind.COLLECTION else ()
             return {each.transaction_id for each in made[entry.reference]} <= set(known)
 
         return list(filter(is_unpaid, entries))
 
     def _release(self, reference: str, *, unseen: bool = False) -> bool:
         self.began[reference] = time.monotonic()
-        options: dict[str, Any] = {"reference": reference, "kind": self._kind, "by": BY, "searched_elsewhere": unseen}
+        options: dict[str, Any] = {"reference": reference, "kind": self.kind, "by": BY, "searched_elsewhere": unseen}
         try:
-            self._client.payouts.release(journal=self.journal, **options)
+            self.client.payouts.release(journal=self.journal, **options)
         except MomoPayError as error:
             how = "without a search" if unseen else "with a search"
             self.events[f"client.payouts.release, {how}: {type(error).__name__}"] += 1
@@ -168,18 +159,19 @@ class Child:
         self.process.join(PATIENCE)
 
 
+@dataclass
 class Herd:
-    """All of them. The receiver of callbacks never ends by itself."""
+    """All of them. The receiver of callbacks never ends by itself; `stops` is how likely one is frozen, not killed."""
 
-    def __init__(self, workers: list[Child], receiver: Child, rng: random.Random, stops: float) -> None:
-        """`stops`: how likely a process is frozen, at any moment, and not killed."""
-        self.workers = workers
-        self.receiver = receiver
-        self.children = [*workers, receiver]
-        self.rng = rng
-        self.events: Counter[str] = Counter()
-        self._stops = stops
-        self._log = receiver.settings.log
+    workers: list[Child]
+    receiver: Child
+    rng: random.Random
+    stops: float
+    events: Counter[str] = field(default_factory=Counter[str])
+
+    def __post_init__(self) -> None:
+        self.children = [*self.workers, self.receiver]
+        self._log = self.receiver.settings.log
         self._next_kill = self.rng.randrange(*BETWEEN_KILLS)
 
     def pids(self) -> list[int]:
@@ -211,7 +203,7 @@ class Herd:
         child = self.receiver if self.rng.random() < 0.12 else self.rng.choice(victims or [self.receiver])
         if child.process.exitcode is not None:
             return
-        if self.rng.random() < self._stops:
+        if self.rng.random() < self.stops:
             with suppress(ProcessLookupError):  # it has just killed itself
                 os.kill(child.pid, signal.SIGSTOP)
                 self.events["a process was frozen"] += 1
@@ -225,22 +217,24 @@ class Herd:
             child.kill()
 
 
+@dataclass
 class Freezer:
-    """Finds processes that stopped, has a person look into their payouts, and lets them go on."""
+    """Finds processes that stopped, has a person look into their payouts, and lets them go on.
 
-    def __init__(self, folder: Path, human: Human, rng: random.Random, draws: tuple[float, float]) -> None:
-        """`draws`: between which numbers it is drawn how long a process stays frozen, and whose payout is released."""
-        self.events: Counter[str] = Counter()
-        self._folder = folder
-        self._human = human
-        self._rng = rng
-        self._draws = draws
-        self._threads: dict[int, threading.Thread] = {}
+    Between `draws`, it is drawn how long a process stays frozen, and whose payout is released.
+    """
+
+    folder: Path
+    human: Human
+    rng: random.Random
+    draws: tuple[float, float]
+    events: Counter[str] = field(default_factory=Counter[str])
+    _threads: dict[int, threading.Thread] = field(default_factory=dict[int, threading.Thread])
 
     def tend(self, pids: Iterable[int]) -> None:
         for pid in pids:
             if _is_stopped(pid) and (pid not in self._threads or not self._threads[pid].is_alive()):
-                draw = self._rng.uniform(*self._draws)
+                draw = self.rng.uniform(*self.draws)
                 self._threads[pid] = threading.Thread(target=self._thaw, args=(pid, draw), daemon=True)
                 self._threads[pid].start()
 
@@ -249,7 +243,7 @@ class Freezer:
             thread.join()
 
     def _thaw(self, pid: int, draw: float) -> None:
-        note = self._folder / f"frozen-{pid}"
+        note = self.folder / f"frozen-{pid}"
         point, _, reference = note.read_text().partition(": ") if note.exists() else ("", "", "")
         note.unlink(missing_ok=True)
         try:
@@ -261,7 +255,7 @@ class Freezer:
     def _wait(self, point: str, reference: str, draw: float) -> str:
         """Wait until the process is to go on; return what happened. `point` is where it stopped by itself."""
         if point and draw >= 0.4:
-            released = self._human.release_in_time(reference)
+            released = self.human.release_in_time(reference)
             return f"{'until released and paid' if released else 'and not released'}: {point}"
         how, (shortest, longest) = ("for a moment", SHORT) if draw < 0.2 else ("beyond the deadline", LONG)
         if not point:
