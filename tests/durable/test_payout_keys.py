@@ -16,14 +16,17 @@ from bodies import envelope, page, refusal, wallet
 from drivers import Drive, Driver, unique_key
 from durable.kit import KEY_CHECK, Service, collect, over_both_clients, pay, pay_all, payout_record, refund, release
 from durable.kit import long_ago as leases_ended
+from events_kit import Watcher
 from journal.constants import ACCEPTED, NOT_SENT, PHONE, REFUSED, UNKNOWN
 from journal.database_kit import execute, store_of
 from journal.kit import begin, draft, found, lease_of, put_collection, state_of
 from journal.records import report
 from momopay import ConfigurationError, Journal, MomoPayError, OutcomeUnknownError
 from momopay.durable import call
+from momopay.events import RetryScheduled
 from momopay.journal.entries import Moment
 from momopay.journal.evidence import payout_key
+from virtual import virtual_client
 
 Trouble = Callable[["KeyedService"], httpx.Response]
 TENANT = "0c9f8a34-5a37-4f5e-8a37-0f1a2b3c4d5e"
@@ -158,6 +161,24 @@ def test_what_follows_a_definite_refusal_is_another_attempt(drive: Drive, journa
     assert service.keys == [payout_key(TENANT, "r", Decimal(10), PHONE, number) for number in numbers]
 
 
+def test_the_pauses_before_a_payout_is_sent_again_grow_until_its_attempts_or_its_time_are_used_up(
+    journal: Journal,
+) -> None:
+    def answer(method: str, path: str) -> tuple[int, Any]:
+        return (500, b"") if method == "POST" else (200, envelope(wallet() if path in KEY_CHECK else page([])))
+
+    client, port = virtual_client(answer, payout_keys=True, max_attempts=4, on_event=(seen := Watcher()))
+    for reference, options, pauses in (("a", {}, [0.5, 1.0, 2.0]), ("b", {"deadline": 2.5}, [0.5, 1.0])):
+        seen.take()
+        port.slept.clear()
+        with pytest.raises(OutcomeUnknownError):
+            pay(journal, reference)(client.with_options(**options))
+        assert port.slept == pauses
+        assert [(each.seconds, each.error) for each in seen.of(RetryScheduled)] == [
+            (each, OutcomeUnknownError) for each in pauses
+        ]
+
+
 def test_a_release_is_no_refusal(drive: Drive, journal: Journal) -> None:
     service, sdk = keyed(drive, made_and_lost)
     with pytest.raises(OutcomeUnknownError):
@@ -168,6 +189,18 @@ def test_a_release_is_no_refusal(drive: Drive, journal: Journal) -> None:
     assert state_of(journal) is NOT_SENT
     assert sdk(pay(journal)).transaction_id == "t-1"
     assert len(service.payments) == 1, "the person was mistaken"
+
+
+def test_a_repeat_has_the_key_of_its_attempt_though_the_tenant_is_known_by_now(
+    drive: Drive, journals: tuple[Journal, Journal], tmp_path: Path
+) -> None:
+    service, sdk = keyed(drive, lost, tenant=None, payout_keys=True, max_attempts=1)
+    with pytest.raises(OutcomeUnknownError):
+        sdk(pay(journals[0]))
+    service.tenant = TENANT
+    with Journal(f"sqlite:///{tmp_path}/one.db") as later:
+        assert sdk(pay(later)).is_new
+    assert service.keys[0] == service.keys[1]
 
 
 @over_both_clients
@@ -252,7 +285,7 @@ def test_a_payout_in_doubt_is_searched_for_and_sent_again_with_its_key(
     is_found = trouble is made_and_lost and not hidden
     assert len(service.keys) == (1 if is_found else 2)
     assert len(set(service.keys)) == len(set(service.bodies)) == 1
-    assert paid.is_new is not is_found
+    assert paid.is_new is (not is_found)
 
 
 @pytest.mark.parametrize(

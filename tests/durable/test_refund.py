@@ -7,13 +7,24 @@ from typing import Any
 import pytest
 
 from drivers import Drive
-from durable.kit import Handler, Shop, over_both_clients, pay, refund, requests, with_each_client_and_database
+from durable.kit import (
+    Handler,
+    Serve,
+    Shop,
+    listed,
+    over_both_clients,
+    pay,
+    refund,
+    requests,
+    with_each_client_and_database,
+)
 from journal.constants import ACCEPTED, COLLECTION, PHONE, REFUSED, UNKNOWN
 from journal.database_kit import execute
 from journal.kit import put, put_collection
 from momopay import (
     DuplicatePayoutError,
     InsufficientFundsError,
+    Journal,
     OutcomeUnknownError,
     RequestValidationError,
     ServerError,
@@ -93,6 +104,16 @@ def test_a_handler_can_tell_a_refund_of_a_part_from_one_of_all(shop: Shop) -> No
     seen: list[Any] = [(each.reference, each.refund_of, each.amount, each.refunded) for each in handler.payments]
     assert seen == [("o-R1", "o", 40, 40), ("o-R2", "o", 1210, 1250)]
     assert shop.pay("salary").refunded == 0
+
+
+@pytest.mark.parametrize(("status", "refunded"), [("SUCCESS", 10), ("PENDING", 0)])
+def test_an_order_that_was_paid_says_what_was_paid_back(
+    serve: Serve, journal: Journal, status: str, refunded: int
+) -> None:
+    put(journal, "r", ACCEPTED, COLLECTION, transaction_id="t-1", status="SUCCESS")
+    put(journal, "r-R1", refund_of="r")
+    execute(journal, f"UPDATE momopay_transactions SET status = '{status}' WHERE transaction_id = 't-1'")
+    assert serve(read=listed(type="STK", status=status)).collect(phone=PHONE).refunded == refunded
 
 
 def test_a_refund_that_is_unresolved_counts_and_one_that_was_refused_does_not(shop: Shop) -> None:

@@ -51,6 +51,7 @@ from journal.kit import found, put, put_collection, state_of
 from momopay import AsyncClient, Journal, JournalError, JournalState, OutcomeUnknownError, RateBudget, Transaction
 from momopay._core.config import Hooks
 from momopay._core.operation import run_sync
+from momopay._core.retry import BASE_BACKOFF
 from momopay._transport.clock import now
 from momopay.durable.access import JournalAccess, check_client
 from momopay.events import RetryScheduled
@@ -113,8 +114,7 @@ def test_an_answer_with_little_more_than_an_id_is_an_acceptance(serve: Serve, ca
 @of_both_kinds
 def test_an_acceptance_of_another_payment_is_not_believed(drive: Drive, url: str, calls: Calls) -> None:
     mismatches: list[dict[str, Any]] = [
-        {"amount": 77},
-        {"phone": "254712345679"},
+        {"amount": 77, "phone": "254712345679"},
         {"reference": "another", "accountReference": "another"},
         {"type": "WALLET_TOPUP"},
         {"transactionId": "t-other"},
@@ -126,6 +126,7 @@ def test_an_acceptance_of_another_payment_is_not_believed(drive: Drive, url: str
             sdk, begun = drive(transport=service.transport), datetime.now(UTC)
             with pytest.raises(OutcomeUnknownError) as caught:
                 sdk(calls.once(journal))
+            assert "phone" not in mismatch or "answered with another amount, phone" in str(caught.value)
             error, entry = caught.value, found(journal)
             assert error.sent_at >= begun, "and not when the service made the other one"
             assert (error.reference, error.amount, error.phone) == (entry.reference, entry.amount, entry.phone)
@@ -196,6 +197,7 @@ def test_a_limit_that_came_after_the_commit_is_searched_for_before_the_next_send
     shop = serve(payout_record(), pages=[[listed()] if executed else []], on_post=limit(status))
     assert shop.pay().is_new is not executed
     assert (shop.state(), shop.entry().attempts) == (ACCEPTED, 1 if executed else 2)
+    assert all(each.seconds <= BASE_BACKOFF for each in shop.seen.of(RetryScheduled))
     assert shop.requests == ["POST /b2c/payouts", "GET /transactions"] + ["POST /b2c/payouts"] * (not executed)
 
 
@@ -212,7 +214,8 @@ def test_a_limit_is_waited_for_if_it_ends_within_the_call(
     if is_sent:
         assert shop.pay().is_new
         assert pause <= time.monotonic() - begun < 9
-        assert [(each.seconds, each.status) for each in shop.seen.of(RetryScheduled)] == [(pause, 429)]
+        (retry,) = shop.seen.of(RetryScheduled)
+        assert (retry.seconds, retry.status, retry.error) == (pause, 429, momopay.RateLimitExceededError)
         assert shop.requests == ["POST /b2c/payouts", "GET /transactions", "POST /b2c/payouts"]
         return
     with pytest.raises(momopay.RateLimitExceededError) as caught:
@@ -260,6 +263,20 @@ def test_a_key_that_may_not_read_the_wallet_may_pay(
 
 
 # The lease, and the rate budget.
+
+
+def test_the_history_of_a_payment_has_the_services_time_once_an_answer_has_shown_it(serve: Serve) -> None:
+    ids = ["t-2", "t-1"]
+
+    def accept() -> httpx.Response:
+        return httpx.Response(201, json=envelope(payout_record(transactionId=ids.pop())))
+
+    shop = serve(on_post=accept, ahead=timedelta(hours=2))
+    for reference in ("first", "r"):
+        shop.pay(reference)
+    history: Any = shop.journal.history("r")
+    assert {each.to for each in history} == {"SENDING", "ACCEPTED", "PENDING"}
+    assert all(each.service_time - each.at > timedelta(hours=1) for each in history)
 
 
 def test_a_lease_outlasts_the_deadline_of_its_call(serve: Serve, journal: Journal) -> None:
@@ -434,8 +451,17 @@ def test_an_interrupt_while_it_is_sent_leaves_the_outcome_unknown(
         shop.pay()
     if undo is not None:
         execute(journal, undo)
-    assert shop.state() is UNKNOWN
+    assert (shop.state(), shop.entry().code) == (UNKNOWN, None)
     assert shop.seen.changes() == ["-> SENDING"] + ["SENDING -> UNKNOWN"] * ("version" in change)
+
+
+def test_an_answer_that_was_lost_is_reported_though_the_journal_is_away(serve: Serve, journal: Journal) -> None:
+    def lose() -> NoReturn:
+        execute(journal, "ALTER TABLE momopay_payments RENAME TO gone")
+        raise httpx.ReadTimeout("lost")
+
+    with pytest.raises(OutcomeUnknownError):
+        serve(on_post=lose).pay()
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])

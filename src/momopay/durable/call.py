@@ -152,7 +152,7 @@ class DurableCall(Generic[BackendT]):
 
     async def _read_blocking(self, entry: JournalEntry) -> Payment | None:
         """Read the paid transaction, else those that block another attempt. Return one that still does, else None."""
-        paid = [each for each in entry.transactions if each.is_paid][:1]
+        paid = [each for each in entry.transactions if each.is_paid]
         blocking: Transaction | None = None
         for known in paid or entry.transactions:
             if not blocks(self._kind, self._stage(known)):

@@ -73,11 +73,7 @@ class Sender:
         self._call.end_by(self._session.backend.now() + seconds)
         self._call.may_have_executed = True  # whatever happens to this request, the first one may have executed
         again = replace(draft, is_resend=True, idempotency_key=read.idempotency_key, key_since=read.key_since)
-        try:
-            return await self.try_to_send(again, read)
-        except errors.MomoPayError as error:
-            error.may_have_executed = True
-            raise
+        return await self.try_to_send(again, read)
 
     async def try_to_send(self, draft: Draft, read: JournalEntry | None) -> Sent | None:
         """Send if the row is unchanged since it was `read`. Return None if it must be read again."""
@@ -141,7 +137,7 @@ class Sender:
             clear_frames(error)
             await self._journal.finish(error, partial(self._store.record_not_sent, lease, draft))
             if isinstance(error, errors.JournalError):
-                error.may_have_executed = not await self._journal.is_free(draft.kind, draft.reference)
+                error.may_have_executed = False  # the caller looks for what an earlier attempt may have done
             raise
         if may_send:
             emit_change(self._session, draft, None if read is None else read.state, JournalState.SENDING)
