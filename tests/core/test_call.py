@@ -155,10 +155,14 @@ def test_a_new_code_on_another_status_is_ambiguous(column: Column, status: int) 
 
 
 def test_an_error_and_an_event_name_the_address_without_its_query() -> None:
-    seen = Watcher()
-    client, _ = reach(raw(404, b"<html>"), on_event=seen)
-    error = failure(client, lambda each: each.transactions.list(q="Jane"))
-    assert "https://api.example/v1/transactions answered HTTP 404" in str(error)
+    client, _ = reach(raw(404, b"<html>"), on_event=(seen := Watcher()))
+    calls: list[tuple[kit.Call, str]] = [
+        (lambda each: each.transactions.list(q="Jane"), "/transactions"),
+        (read_balance, "/wallets/service/balance"),
+        (kit.delete_channel, "/payment-wallet/channels/2d9a4a0e"),
+    ]
+    for call, path in calls:
+        assert f"https://api.example/v1{path} answered HTTP 404" in str(failure(client, call))
     assert seen.of(AttemptEnded)[0].route == "/transactions"
 
 
@@ -335,6 +339,7 @@ def test_a_ban_that_began_while_a_prompt_waited_is_respected(answer: Answer) -> 
 
 @in_turn("policy", [SAFE, replace(AT_MOST_ONCE, retries_on=frozenset({FailureKind.SERVER_ERROR}))])
 def test_no_endpoint_can_repeat_a_post_that_may_have_executed_without_its_key(policy: RetryPolicy) -> None:
+    assert Endpoint("it", "POST", AT_MOST_ONCE, momopay.types.Lane.PAYMENT, None)
     with pytest.raises(ValueError, match="Idempotency-Key"):
         Endpoint("it", "POST", policy, momopay.types.Lane.PAYMENT, None)
 
@@ -355,6 +360,7 @@ def test_an_unknown_outcome_carries_what_to_reconcile_with(column: Column, answe
     assert (error.idempotency_key is not None) == (column is kit.TOP_UP)
     assert str(error).endswith(". Reconcile it before anything is sent again (reference 'INV-42')")
     assert PHONE not in f"{error} {error!r}"
+    assert ".." not in str(error)
 
 
 @columns(kit.TOP_UP, STK, PAYOUT)

@@ -174,6 +174,7 @@ def test_a_second_attempt_and_a_wait_for_the_budget_are_reported() -> None:
     ended = seen.of(CallEnded)[0]
     assert (ended.attempts, ended.seconds, ended.status, ended.request_id) == (2, 5.0, 200, "9f1c")
     assert (ended.may_have_executed, ended.reference) == (False, None)
+    assert [each.seconds for each in seen.of(momopay.events.RetryScheduled)] == [0.0]
     assert [(each.request_id, each.seconds) for each in seen.of(AttemptEnded)] == [("9f1c", 0.0)] * 2
     (waited,) = seen.of(BudgetWaited)
     assert (waited.lane, waited.seconds, waited.error, waited.operation) == ("read", 5.0, None, "wallet.balance")

@@ -168,11 +168,11 @@ def test_the_pauses_before_a_payout_is_sent_again_grow_until_its_attempts_or_its
         return (500, b"") if method == "POST" else (200, envelope(wallet() if path in KEY_CHECK else page([])))
 
     client, port = virtual_client(answer, payout_keys=True, max_attempts=4, on_event=(seen := Watcher()))
-    for reference, options, pauses in (("a", {}, [0.5, 1.0, 2.0]), ("b", {"deadline": 2.5}, [0.5, 1.0])):
+    for reference, deadline, pauses in (("a", 90.0, [0.5, 1.0, 2.0]), ("b", 2.5, [0.5, 1.0])):
         seen.take()
         port.slept.clear()
         with pytest.raises(OutcomeUnknownError):
-            pay(journal, reference)(client.with_options(**options))
+            pay(journal, reference)(client.with_options(deadline=deadline))
         assert port.slept == pauses
         assert [(each.seconds, each.error) for each in seen.of(RetryScheduled)] == [
             (each, OutcomeUnknownError) for each in pauses
