@@ -57,7 +57,8 @@ class SyncSocket(AttemptSocket, httpcore.NetworkBackend, httpcore.NetworkStream)
         if buffer:  # h11 ends a body with nothing more to write
             run_blocking(self._write(buffer))
 
-    close = AttemptSocket.end_response
+    def close(self) -> None:
+        self.end_response()
 
     def start_tls(
         self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None

@@ -267,10 +267,10 @@ def change(connection: Connection, statement: UpdateBase, parameters: Mapping[st
     """Execute a statement that is made only once. Return whether it changed a row, or inserted one."""
     # SQLAlchemy would look up a statement and prepare its parameters at each execution, for as long as that takes.
     compiled = _compiled(statement, connection.dialect, tuple(parameters))
-    values: Any = compiled.construct_params(parameters)
-    if compiled.positiontup is not None:
-        values = tuple(map(values.__getitem__, compiled.positiontup))
-    return connection.exec_driver_sql(compiled.string, values).rowcount > 0
+    values: dict[str, Any] = compiled.construct_params(parameters)
+    order: list[str] | None = compiled.positiontup  # of the values, if the driver takes them by position
+    given: Any = values if order is None else tuple(map(values.__getitem__, order))
+    return connection.exec_driver_sql(compiled.string, given).rowcount > 0
 
 
 @lru_cache(256)

@@ -135,10 +135,10 @@ TOUCH: Final = update(payments).where(IS_ROW).values(revision=PAYMENT.revision +
 
 EVIDENCE: Final = ("status", "result_code", "receipt", "fee", "ended_at", "learned_at_service")
 _has_ended: Final = [bindparam("status") == each for each in TransactionStatus if each.ended_without_success]
-ADD_TRANSACTION: Final = InsertNew(transactions).values(
-    {column.name: bindparam(column.name) for column in TRANSACTION if column.name not in {"learned_at", "checked_at"}}
-    | {"learned_at": case((or_(*_has_ended), Now()))}
-)
+_own: Final[dict[str, Any]] = {
+    column.name: bindparam(column.name) for column in TRANSACTION if column.name not in {"learned_at", "checked_at"}
+}
+ADD_TRANSACTION: Final = InsertNew(transactions).values(_own | {"learned_at": case((or_(*_has_ended), Now()))})
 _IS_NOT_PAID: Final = TRANSACTION.status.is_(None) | (TRANSACTION.status != TransactionStatus.SUCCESS)
 _IS_OPEN: Final = or_(
     TRANSACTION.status.is_(None),
