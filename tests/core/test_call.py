@@ -339,7 +339,7 @@ def test_a_ban_that_began_while_a_prompt_waited_is_respected(answer: Answer) -> 
 
 @in_turn("policy", [SAFE, replace(AT_MOST_ONCE, retries_on=frozenset({FailureKind.SERVER_ERROR}))])
 def test_no_endpoint_can_repeat_a_post_that_may_have_executed_without_its_key(policy: RetryPolicy) -> None:
-    assert Endpoint("it", "POST", AT_MOST_ONCE, momopay.types.Lane.PAYMENT, None)
+    assert Endpoint("it", "POST", AT_MOST_ONCE, momopay.types.Lane.PAYMENT, None).method == "POST"
     with pytest.raises(ValueError, match="Idempotency-Key"):
         Endpoint("it", "POST", policy, momopay.types.Lane.PAYMENT, None)
 
