@@ -52,7 +52,7 @@ def test_a_payment_in_the_journal_is_that_of_the_transaction_that_counts() -> No
     assert known is not None
     assert (known.transaction_id, known.status, known.is_new, known.transaction) == ("t-1", "SUCCESS", False, None)
     assert (known.kind, known.type, known.reference) == (EntryKind.COLLECTION, "STK", "o")
-    assert payment_in(entry_of(state=UNKNOWN)) is payment_in(entry_of("PENDING", state=UNKNOWN)) is None
+    assert payment_in(entry_of(state=UNKNOWN)) is payment_in(entry_of("SUCCESS", state=UNKNOWN)) is None
     assert getattr(payment_in(entry_of(None)), "status", None) == "PENDING"
 
 
