@@ -191,6 +191,18 @@ def test_a_release_is_no_refusal(drive: Drive, journal: Journal) -> None:
     assert len(service.payments) == 1, "the person was mistaken"
 
 
+def test_the_time_to_send_again_begins_with_the_first_request_that_has_the_key(drive: Drive, journal: Journal) -> None:
+    _, sdk = keyed(drive, lost, lost)
+    begun: list[str | None] = []
+    for _ in range(2):
+        with pytest.raises(OutcomeUnknownError):
+            sdk(pay(journal))
+        begun.append(found(journal).key_since)
+        leases_ended(journal)
+        sdk(release(journal))
+    assert begun[0] == begun[1] is not None
+
+
 def test_a_repeat_has_the_key_of_its_attempt_though_the_tenant_is_known_by_now(
     drive: Drive, journals: tuple[Journal, Journal], tmp_path: Path
 ) -> None:
