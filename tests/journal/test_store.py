@@ -342,13 +342,14 @@ def test_a_late_answer_of_an_earlier_attempt_changes_nothing_of_the_later_one(jo
     assert sorted(order(journal).transaction_ids) == ["a", "b"]
 
 
-def test_only_what_is_known_is_changed_where_nothing_may_be_added(journal: Journal) -> None:
+def test_nothing_is_added_where_it_may_not_be(journal: Journal, caplog: pytest.LogCaptureFixture) -> None:
     prompt(journal)
     store = store_of(journal)
     assert store.record(order(journal), CANCELLED, may_add=False)
     assert not store.record(order(journal), report("b", "SUCCESS"), may_add=False)
     assert not store.record(draft("nobody's"), PAID)
     assert statuses_of(order(journal)) == ["a CANCELLED"]
+    assert caplog.records == [], "nothing was paid twice"
 
 
 @pytest.mark.parametrize("state", [SENDING, UNKNOWN, REFUSED])
