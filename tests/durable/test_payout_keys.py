@@ -26,6 +26,7 @@ from momopay.durable import call
 from momopay.events import RetryScheduled
 from momopay.journal.entries import Moment
 from momopay.journal.evidence import payout_key
+from momopay.journal.guards import Mark
 from virtual import virtual_client
 
 Trouble = Callable[["KeyedService"], httpx.Response]
@@ -317,6 +318,17 @@ def test_a_later_process_sends_again_and_its_failures_leave_the_payout_in_doubt(
     service.troubles.clear()
     assert sdk(pay(journal)).transaction_id == "t-1"
     assert len(service.payments) == len(set(service.keys)) == 1
+
+
+def test_a_journal_that_goes_back_before_a_repeat_leaves_the_payout_in_doubt(drive: Drive, journal: Journal) -> None:
+    def lost_later_than_the_journal(service: KeyedService) -> httpx.Response:
+        store_of(journal).watermark.note(Mark(0, 1000))
+        return lost(service)
+
+    _, sdk = keyed(drive, lost_later_than_the_journal, payout_keys=True)
+    with pytest.raises(ConfigurationError, match="went back in time") as caught:
+        sdk(pay(journal))
+    assert caught.value.may_have_executed, "the first request may have arrived"
 
 
 def test_where_the_claim_is_not_true_a_payout_is_made_twice(drive: Drive, journal: Journal) -> None:

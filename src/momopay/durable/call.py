@@ -104,6 +104,7 @@ class DurableCall(Generic[BackendT]):
                 self._call.has_slot = False  # by now it may be too old to send
                 entry = await self._journal.run(self._store.get, self._kind, self._reference)
         except errors.MomoPayError as error:
+            error.may_have_executed = error.may_have_executed or self._call.may_have_executed
             await self._journal.note_earlier_attempts(error, self._kind, self._reference)
             raise
 
