@@ -7,7 +7,7 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Iterable
-from contextlib import nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from typing import Any, ClassVar, TypeVar
 
@@ -85,7 +85,9 @@ class SyncBackend(BaseBackend):
 
     is_async: ClassVar[bool] = False
     _connection_class = SyncConnection
-    _time_limit: ClassVar[Any] = nullcontext  # the sockets keep the deadline
+
+    def _time_limit(self, seconds: float) -> AbstractContextManager[object]:
+        return nullcontext()  # the sockets keep the deadline
 
     async def _close(self, connection: Any) -> None:
         with suppress(Exception):

@@ -126,7 +126,7 @@ class Store(Entries):
             if begun:
                 before, attempt = (None, 1) if read is None else (read.state, read.attempts + 1)
                 begins = [(HistoryKind.BEGUN, before, JournalState.SENDING)]
-                details = {"attempt": attempt, "service_time": service_now and service_now.isoformat()}
+                details = {"attempt": attempt, "service_time": None if service_now is None else service_now.isoformat()}
                 history.add(connection, self.account, draft, begins, **details)
         self.watermark.note(mark)
         if begun and not self.leases.holds(lease):
@@ -349,9 +349,9 @@ class Store(Entries):
         now = datetime.now(UTC).isoformat(timespec="microseconds")
         values = self.values(entry, the_revision=entry.revision, new_released_by=by, now=now)
         values["service_now"] = None if service_now is None else service_now.timestamp()
-        details = {"source": "person", "by_whom": by, "service_time": service_now and service_now.isoformat()}
+        details = {"service_time": None if service_now is None else service_now.isoformat()}
         recorded = (HistoryKind.RELEASED, entry.state, JournalState.NOT_SENT)
-        return self._change(entry, sql.RELEASE[entry.kind], values, recorded, **details)
+        return self._change(entry, sql.RELEASE[entry.kind], values, recorded, source="person", by_whom=by, **details)
 
     def _change(
         self,
