@@ -163,8 +163,12 @@ def test_an_answer_with_the_transaction_of_an_earlier_prompt_is_not_believed(
     assert (shop.state(), shop.entry().transaction_ids, shop.service.sent) == (UNKNOWN, ("t-1",), 1)
 
 
+def initiate_without(_: Journal) -> Call:
+    return initiate("r")
+
+
 @pytest.mark.usefixtures("no_backoff")
-@pytest.mark.parametrize("call", [pay, collect, lambda _: initiate("r")])
+@pytest.mark.parametrize("call", [pay, collect, initiate_without])
 def test_an_unknown_outcome_is_dated_by_the_first_attempt(
     serve: Serve, journal: Journal, call: Callable[[Journal], Call]
 ) -> None:
@@ -538,7 +542,7 @@ def test_a_call_whose_row_was_taken_over_does_not_vouch_for_its_successor(shop: 
 def test_what_fails_while_an_interrupted_call_is_recorded_is_logged_without_its_values(
     journal: Journal, caplog: pytest.LogCaptureFixture
 ) -> None:
-    access = JournalAccess(session_of(virtual_client(lambda *_: (200, b""))[0]), journal, "r")
+    access = JournalAccess(session_of(virtual_client(lambda _method, _path: (200, b""))[0]), journal, "r")
 
     def fail() -> None:
         raise ValueError(PHONE)
@@ -551,7 +555,9 @@ def test_what_fails_while_an_interrupted_call_is_recorded_is_logged_without_its_
 @pytest.mark.parametrize("state", [None, ACCEPTED, UNKNOWN])
 def test_what_a_call_asks_before_it_sends_ends_with_the_call(journal: Journal, state: JournalState | None) -> None:
     """It asks whose the key is, reads what was accepted, or searches for what is unresolved."""
-    client, port = virtual_client(lambda *_: (200, envelope(wallet())), budget=RateBudget(1, 9.0), deadline=90.0)
+    client, port = virtual_client(
+        lambda _method, _path: (200, envelope(wallet())), budget=RateBudget(1, 9.0), deadline=90.0
+    )
     if state is not None:
         client.wallet.balance()
         journal.reconcile_all(client)  # asks whose the key is

@@ -20,7 +20,7 @@ from momopay.models.requests import Search
 from momopay.models.transactions import Transaction, TransactionSummary
 
 if TYPE_CHECKING:  # at run time it needs SQLAlchemy
-    from momopay.journal.queue import Due
+    from momopay.journal.queue import Due, Followed
 
 # Requests of one pass. Fewer of them are for pages, so that some reads by id are left.
 _REQUESTS: Final = 14
@@ -49,7 +49,7 @@ class Plan:
         self._undelivered = {each.transaction.transaction_id: each for each in due.undelivered}
         self._ended_prompts = {each.transaction.transaction_id: each for each in due.ended_prompts}
         not_settled = {each.transaction.transaction_id: each for each in due.not_settled}
-        self.followed = self._ended_prompts | self._undelivered | not_settled
+        self.followed: dict[str, Followed] = self._ended_prompts | self._undelivered | not_settled
         self._unread = set(self.followed)  # ids that no response has shown
         self._unread_before = 0  # how many were left when the last page was asked for
         self._requests = 0
