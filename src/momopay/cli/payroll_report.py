@@ -175,7 +175,7 @@ def show_end(output: Output, run: PayrollRun, plan: Plan, code: int, *, followed
         "rows": {state.lower(): _count(rows) for state, rows in rows_by_state.items()},
         "ends": {state.lower(): _count(rows) for state, rows in rows_by_end.items()},
         "left": list(map(_as_document, left)),
-        "stopped_by": stopped and {"error": type(stopped).__name__, "message": str(stopped)},
+        "stopped_by": None if stopped is None else {"error": type(stopped).__name__, "message": str(stopped)},
         "interrupted": bool(run.signals),
         "exit_code": code,
     }
@@ -218,7 +218,7 @@ def _as_document(outcome: RowOutcome) -> dict[str, object]:
         "phone": outcome.row.phone,
         "amount": outcome.row.amount,
         "state": outcome.state,
-        "status": outcome.payment and outcome.payment.status,
+        "status": None if outcome.payment is None else outcome.payment.status,
         "transaction_id": outcome.transaction_id,
         "code": outcome.code,
         "message": outcome.why,

@@ -215,7 +215,7 @@ def _tables(output: Output, profile: Profile) -> list[object]:
     found = profile.findings.items()
     rows = [{"name": name, "seen": _text(each.seen)} for name, each in found if each.seen is not None]
     unknown = ", ".join(name for name, each in found if each.seen is None)
-    why = f"Unknown: {unknown}. The file says for each what would show it, and for the others what did."
+    why = f"Unknown: {unknown}. With --out, the file says for each what would show it, and for the others what did."
     return [_table(output, rows, {"Found": "name", "Seen": "seen"}), "", why]
 
 
