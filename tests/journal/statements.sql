@@ -295,6 +295,9 @@ WHERE account = :the_account
   AND kind = :the_kind
   AND reference = :the_reference
 
+-- ADD_TRANSACTION
+INSERT INTO momopay_transactions (account, transaction_id, kind, reference, amount, phone, status, result_code, receipt, fee, sent_at, ended_at, learned_at, learned_at_service) VALUES (:account, :transaction_id, :kind, :reference, :amount, :phone, :status, :result_code, :receipt, :fee, :sent_at, :ended_at, CASE WHEN (:status = 'FAILED' OR :status = 'REVERSED' OR :status = 'CANCELLED' OR :status = 'EXPIRED') THEN ((julianday('now') - 2440587.5) * 86400.0) END, :learned_at_service) ON CONFLICT DO NOTHING
+
 -- ADVANCE OPEN
 UPDATE momopay_transactions
 SET status=coalesce(:new_status, status),

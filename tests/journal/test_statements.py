@@ -10,7 +10,7 @@ from pathlib import Path
 from runpy import run_path
 from typing import Any
 
-from sqlalchemy import Delete, Select, Update
+from sqlalchemy import Select, UpdateBase
 from sqlalchemy.dialects import sqlite
 
 from momopay.journal import sqlite as _compiles_now  # noqa: F401  # pyright: ignore[reportUnusedImport]
@@ -34,7 +34,7 @@ def _parts(name: str, value: Any) -> Iterator[str]:
     if hasattr(value, "items"):  # a statement for each kind, state or stage
         for key, each in value.items():
             yield from _parts(f"{name} {getattr(key, 'name', key)}", each)
-    elif isinstance(value, Update | Delete | Select):
+    elif isinstance(value, UpdateBase | Select):
         # Values in place: which states and statuses a statement allows is what the rules decide.
         compiled = value.compile(dialect=sqlite.dialect(paramstyle="named"))
         text = re.sub(r"momopay_(payments|transactions)\.", "", str(compiled))
@@ -44,8 +44,7 @@ def _parts(name: str, value: Any) -> Iterator[str]:
                 text = re.sub(rf":{parameter}\b", known, text)
         text, _, condition = text.replace("\n", " ").partition(" WHERE ")
         text = re.sub(r",? *(SET |, )(?=\w+=)", lambda part: ",\n  " if part[1] == ", " else "\nSET ", text)
-        text = text + "\nWHERE " + condition.replace(" AND ", "\n  AND ")
-        yield f"-- {name}\n{text}"
+        yield f"-- {name}\n{text}" + ("\nWHERE " + condition.replace(" AND ", "\n  AND ") if condition else "")
 
 
 def test_the_statements_are_those_that_were_reviewed() -> None:
