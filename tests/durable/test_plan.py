@@ -94,7 +94,6 @@ def test_a_pass_has_fourteen_requests_for_each_kind_in_turn() -> None:
         ("PENDING", read(0, amount=101), {"differing": ["amount"]}),
         ("SUCCESS", read(0, amount=101), {}),
         ("FAILED", read(0, amount=101), {"differing": ["amount"]}),
-        ("PENDING", shown(1), None),  # another transaction
     ],
 )
 def test_what_a_record_says(known: str, record: TransactionSummary, expected: dict[str, Any] | None) -> None:

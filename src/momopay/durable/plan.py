@@ -84,10 +84,8 @@ class Plan:
         return ids[: _REQUESTS - self._requests]
 
     def find(self, record: TransactionSummary, service_now: datetime | None) -> Finding | None:
-        """Return what a page or a read says about a transaction; None if the pass does not follow it."""
-        followed, is_read = self.followed.get(record.transaction_id), isinstance(record, Transaction)
-        if followed is None:
-            return None
+        """Return what is shown of a transaction that the pass follows; None if a page must not decide, but a read."""
+        followed, is_read = self.followed[record.transaction_id], isinstance(record, Transaction)
         entry, known, differing = followed.entry, followed.transaction, differences(followed.entry, record)
         if differing and not is_read:
             return None  # a page may show a different amount, such as one with the fee, so it is read by id

@@ -231,8 +231,7 @@ class Sweep:
         """Record what a page or a read by id shows."""
         service_now, findings = self._session.clock.service_now_if_known(), list[Finding]()
         for record in records:
-            is_followed = record.transaction_id in self._plan.followed
-            if is_followed and (finding := self._plan.find(record, service_now)):
+            if record.transaction_id in self._plan.followed and (finding := self._plan.find(record, service_now)):
                 findings.append(finding)
             elif isinstance(record, Transaction):
                 self._record_found(record)
