@@ -126,19 +126,15 @@ class JournalAccess:
             self._log(error)
         return any(done)
 
-    async def is_free(self, kind: EntryKind, reference: str) -> bool:
-        """Return whether the journal shows that no attempt may have executed; False if it cannot be read."""
+    async def note_earlier_attempts(self, error: errors.MomoPayError, kind: EntryKind, reference: str) -> None:
+        """Set `may_have_executed` of an error, unless the journal shows that no earlier attempt may have executed."""
 
-        def read() -> bool:
+        def is_free() -> bool:
             entry = self.store.get(kind, reference)
             return entry is None or not may_have_executed(entry)
 
-        return bool(await self.run_or_log(read))
-
-    async def note_earlier_attempts(self, error: errors.MomoPayError, kind: EntryKind, reference: str) -> None:
-        """Set `may_have_executed` of an error if an earlier attempt, or another call's, may have executed."""
         if not error.may_have_executed and not isinstance(error, _ABOUT_THIS_CALL):
-            error.may_have_executed = not await self.is_free(kind, reference)
+            error.may_have_executed = not await self.run_or_log(is_free)
 
     def _bounded(self, least: float, work: Callable[[], T]) -> T:
         # Computed here, because the work may have waited for a thread.
