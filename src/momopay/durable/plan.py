@@ -84,7 +84,7 @@ class Plan:
         return ids[: _REQUESTS - self._requests]
 
     def find(self, record: TransactionSummary, service_now: datetime | None) -> Finding | None:
-        """Return what is shown of a transaction that the pass follows; None if a page must not decide, but a read."""
+        """Return what a page or a read says about a transaction that the pass follows; None to read it by id."""
         followed, is_read = self.followed[record.transaction_id], isinstance(record, Transaction)
         entry, known, differing = followed.entry, followed.transaction, differences(followed.entry, record)
         if differing and not is_read:
