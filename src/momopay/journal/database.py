@@ -266,13 +266,14 @@ def open_database(url: URL, *, create: bool = True) -> Database:
 def change(connection: Connection, statement: UpdateBase, parameters: Mapping[str, object]) -> bool:
     """Execute a statement, a constant without IN, and return whether it changed or inserted a row."""
     # Compiled once: SQLAlchemy's own preparation takes as long as the execution. IN would be expanded at each one.
-    compiled = _compiled(statement, connection.dialect, tuple(parameters))
+    dialect: Any = type(connection.dialect)
+    compiled = _compiled(statement, dialect, tuple(parameters))
     values: dict[str, Any] = compiled.construct_params(parameters)
     order: list[str] | None = compiled.positiontup  # of the values, if the driver takes them by position
     given: Any = values if order is None else tuple(map(values.__getitem__, order))
     return connection.exec_driver_sql(compiled.string, given).rowcount > 0
 
 
-@lru_cache(256)
-def _compiled(statement: UpdateBase, dialect: Dialect, names: tuple[str, ...]) -> Any:
-    return statement.compile(dialect=dialect, column_keys=names)
+@lru_cache(256)  # for all journals of a process, of which each has a dialect of its own
+def _compiled(statement: UpdateBase, dialect: type[Dialect], names: tuple[str, ...]) -> Any:
+    return statement.compile(dialect=dialect(), column_keys=names)
