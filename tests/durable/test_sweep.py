@@ -1,6 +1,7 @@
 """A sweep reaches every end, records it, and stays within its requests."""
 
 import logging
+import random
 from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -122,6 +123,17 @@ def test_what_is_unresolved_is_searched_for_as_far_as_a_pass_reaches(
     drive(transport=service.transport)(sweep(journal))
     assert state_of(journal) is state
     assert service.requests == ["GET /transactions"] * pages
+
+
+@pytest.mark.parametrize("url", ["sqlite", "postgresql"], indirect=True)
+def test_a_text_that_no_index_takes_stops_no_end(drive: Drive, journal: Journal) -> None:
+    put(journal, transaction_id="t-r")
+    put(journal, "s", transaction_id="t-s")
+    rows = [listed(each, transactionId=f"t-{each}", status="SUCCESS") for each in "rs"]
+    rows[0]["momo_receipt"] = random.Random(1).randbytes(4000).hex()
+    report = drive(transport=Service(pages=[rows]).transport)(sweep(journal, Handler()))
+    assert report == SweepReport(settled=2, handled=2)
+    assert found(journal).receipt is None
 
 
 def test_what_was_released_takes_no_others(drive: Drive, journal: Journal, caplog: pytest.LogCaptureFixture) -> None:

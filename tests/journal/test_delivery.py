@@ -1,5 +1,6 @@
 """Records of the service are recorded in the entry that they are about, and each end is delivered once."""
 
+import random
 from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -349,9 +350,10 @@ def test_what_failed_is_handled_when_it_comes_again_to_any_process(journal: Jour
 
 
 @pytest.mark.both_databases
-def test_an_end_whose_reference_cannot_be_kept_is_handled_once(journal: Journal) -> None:
+@pytest.mark.parametrize("reference", ["a\0b", random.Random(1).randbytes(4000).hex()], ids=["NUL", "long"])
+def test_an_end_whose_reference_cannot_be_kept_is_handled_once(journal: Journal, reference: str) -> None:
     for handled in (False, True):
-        assert is_handled(journal, callback("a\0b", "link")) is handled
+        assert is_handled(journal, callback(reference, "link")) is handled
 
 
 @pytest.mark.parametrize("failure", [None, KeyError])

@@ -7,7 +7,7 @@ import pytest
 
 from journal.kit import draft, entry_of
 from journal.records import callback, payout
-from momopay.journal.evidence import Evidence, differences, is_keepable
+from momopay.journal.evidence import Evidence, differences, is_indexable, is_keepable
 
 TEN = datetime(2026, 11, 20, 10, tzinfo=UTC)
 NOW = datetime(2026, 11, 20, 11, tzinfo=UTC)
@@ -36,6 +36,7 @@ def test_what_a_record_does_not_say_is_none_but_the_time_of_an_end() -> None:
         ({"created_at": "9999-12-31T23:59:59-03:00"}, "created_at"),
         ({"result_code": "a\0"}, "result_code"),
         ({"momo_receipt": "a\0b"}, "receipt"),
+        ({"momo_receipt": "é" * 1001}, "receipt"),  # no index of PostgreSQL takes it
         ({"status": "PAID\0"}, "status"),
     ],
 )
@@ -52,6 +53,12 @@ def test_unkeepable_parts_are_left_out(caplog: pytest.LogCaptureFixture, fields:
 @pytest.mark.parametrize(("text", "keepable"), [("é 😀", True), ("", True), ("a\0b", False), ("\ud800", False)])
 def test_which_text_a_database_keeps(text: str, keepable: bool) -> None:
     assert is_keepable(text) is keepable
+    assert is_indexable(text) is keepable
+
+
+def test_what_an_index_takes_is_counted_in_bytes() -> None:
+    assert (is_indexable("é" * 1000), is_indexable("é" * 1000 + "e")) == (True, False)
+    assert is_keepable("é" * 10_000)
 
 
 def test_the_service_has_a_payment_by_its_wire_reference() -> None:

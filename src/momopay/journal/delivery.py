@@ -26,7 +26,7 @@ from momopay.errors import CallbackError, CallbackMismatchError, MomoPayError
 from momopay.journal import history, schema
 from momopay.journal.database import change
 from momopay.journal.entries import UNRESOLVED, EntryKind, HistoryKind, JournalEntry, JournalState
-from momopay.journal.evidence import Evidence, ServiceRecord, differences, is_keepable, reference_of
+from momopay.journal.evidence import Evidence, ServiceRecord, differences, is_indexable, is_keepable, reference_of
 from momopay.journal.leases import Lease
 from momopay.journal.schema import INSERTS, TAKE_LEASE, deliveries
 from momopay.journal.store import Store
@@ -266,7 +266,7 @@ class Deliveries:
         if not lease.is_own:  # a forked child leaves the end to its parent
             return
         details = {"transaction_id": end.transaction_id, "by_whom": lease.id}
-        if not is_keepable(end.reference):  # the service's, of a payment that no entry knows
+        if not is_indexable(end.reference):  # the service's, of a payment that no entry knows
             details["reference"] = ""
         with self._store.database.connection() as connection:
             history.add(connection, self._store.account, end, [(what, None, end.status)], **details)

@@ -32,6 +32,7 @@ _SOURCES: Final = (
     (TransactionSummary, "list"),
     (object, "answer"),
 )
+_MOST_INDEXED: Final = 2000  # bytes; an index of PostgreSQL takes 2,704, the account included
 ServiceRecord: TypeAlias = TransactionSummary | Payout | StkTransaction | CallbackTransaction
 
 
@@ -128,12 +129,17 @@ def is_keepable(text: object) -> bool:
     return "\0" not in text
 
 
+def is_indexable(text: object) -> bool:
+    """Return whether this is text that every database can store in a column with an index."""
+    return is_keepable(text) and len(str(text).encode()) <= _MOST_INDEXED
+
+
 def _kept(record: ServiceRecord) -> dict[str, Any]:
     """Return the texts of a record, and its times in UTC, without what it lacks and what cannot be stored."""
     kept, faulty = dict[str, Any](), list[str]()
     for name in ("status", "result_code", "receipt"):
         value = getattr(record, name, None)  # only some records have a result code
-        if value is not None and is_keepable(str(value)):
+        if value is not None and (is_indexable if name == "receipt" else is_keepable)(str(value)):
             kept[name] = str(value)
         elif value is not None:
             faulty.append(name)
