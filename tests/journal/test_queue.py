@@ -1,9 +1,11 @@
 """What a sweep reads, searches for and delivers."""
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from functools import partial
+from threading import Thread
 
 import pytest
 
@@ -11,7 +13,7 @@ from journal.constants import ACCEPTED, COLLECTION, ENDED_AT, PAYOUT, REFUSED, U
 from journal.database_kit import execute, store_of
 from journal.kit import entry_of, found, names, put, put_collection
 from journal.records import callback, payout, report
-from momopay import EntryKind, Journal, JournalState
+from momopay import EntryKind, Journal, JournalState, MomoPayError
 from momopay.journal.journal import internals
 from momopay.journal.queue import Followed, Queue
 
@@ -99,6 +101,31 @@ def test_a_prompt_that_ended_without_success_is_read_once_more(journal: Journal)
     assert (first.is_due(None), first.learned_at_service) == (True, ENDED_AT), "known of for ten minutes"
     queue.mark_checked(["o-0", "o-3"])
     assert ids(queue.due().ended_prompts) == {"o-1"}
+
+
+@pytest.mark.both_databases
+def test_two_sweeps_that_mark_the_same_prompts_do_not_wait_for_each_other(journal: Journal) -> None:
+    """Whatever order their pages had; nor does one that records what has changed."""
+    entry = put_collection(journal, statuses=["CANCELLED"] * 9)
+    marks, failures = [f"o-{number}" for number in range(9)], list[Exception]()
+
+    def repeat(work: Callable[[], object]) -> None:
+        try:
+            for _ in range(20):
+                work()
+        except MomoPayError as error:
+            failures.append(error)
+
+    def read() -> None:
+        store_of(journal).record_reads([(entry, report(each, "FAILED")) for each in reversed(marks)])
+
+    works = [partial(queue_of(journal).mark_checked, ids) for ids in (marks, marks[::-1])]
+    threads = [Thread(target=repeat, args=(work,)) for work in (*works, read)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from journal.constants import ACCEPTED, COLLECTION, NO_TIMES, NOT_SENT, PHONE, REFUSED, SENDING, UNKNOWN
-from journal.database_kit import execute, just_before, store_of
+from journal.database_kit import before_each, execute, just_before, store_of
 from journal.kit import begin, dated, fill, found, lease_of, put, put_collection, record, state_of
 from journal.records import callback
 from momopay import ConfigurationError, Journal, JournalError, RequestValidationError
@@ -150,6 +150,18 @@ def test_what_is_sent_again_meanwhile_keeps_its_phone(journal: Journal) -> None:
     with just_before("BEGIN", journal, send_again):
         assert journal.anonymise(before=NOON + timedelta(days=1)) == 0
     assert found(journal, "a").phone == PHONE
+
+
+def test_rows_are_locked_as_a_sweep_locks_them(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the database's order of texts, which is not Python's. SQLite executes it to no effect."""
+    monkeypatch.setattr(store_of(journal).database, "locks_rows", True)
+    for reference in "aB":
+        dated(journal, reference, NOON, status="SUCCESS")
+    seen = list[str]()
+    with before_each(seen.append, journal):
+        assert journal.anonymise(before=NOON + timedelta(days=1)) == 2
+    (locks,) = (each for each in seen if each.startswith("SELECT momopay_payments.revision"))
+    assert "ORDER BY momopay_payments.reference" in locks
 
 
 def test_an_empty_secret_is_refused_a_short_one_is_logged(journal: Journal, caplog: pytest.LogCaptureFixture) -> None:

@@ -93,7 +93,9 @@ class Queue:
 
     def mark_checked(self, transaction_ids: Iterable[str]) -> None:
         """Record that prompts that ended without success were read again."""
-        of_each = [{"the_account": self._store.account, "the_transaction_id": each} for each in transaction_ids]
+        # In order, so that two sweeps that mark the same prompts never wait for each other.
+        ids = sorted(transaction_ids)
+        of_each = [{"the_account": self._store.account, "the_transaction_id": each} for each in ids]
         with self._database.transaction() as connection:
             change = update(schema.transactions).where(IS_TRANSACTION)
             connection.execute(change.values(checked_at=datetime.now(UTC).isoformat()), of_each)

@@ -10,7 +10,6 @@ import hmac
 import os
 from contextlib import suppress
 from datetime import datetime
-from operator import attrgetter
 from pathlib import Path
 from typing import Final
 from uuid import uuid4
@@ -100,10 +99,10 @@ def anonymise(store: Store, before: datetime, secret: bytes | None) -> int:
         with store.database.transaction() as connection:
             if connection.dialect.name == "sqlite":  # which otherwise leaves the phones in free pages
                 connection.exec_driver_sql("PRAGMA secure_delete=ON").close()
-            # In the order in which a sweep locks rows, so that neither waits for the other in a circle.
-            for entry in sorted(page, key=attrgetter("kind", "reference")):
-                if not entry.is_anonymised and _ended_before(entry, before):
-                    changed += _anonymise(connection, store, entry, secret)
+            due = [each for each in page if not each.is_anonymised and _ended_before(each, before)]
+            # As a sweep does, whatever order of texts the database has: so neither waits for the other in a circle.
+            store.lock_all(connection, due)
+            changed += sum(_anonymise(connection, store, each, secret) for each in due)
     with store.database.connection() as connection:
         if connection.dialect.name == "sqlite":  # and in the WAL, unless a reader prevents it
             connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)").close()

@@ -222,15 +222,12 @@ class Store(Entries):
         locked: dict[tuple[EntryKind, str, str], _Match] = {}
         with self.database.transaction() as connection:
             # Apart by kind, as SQLite uses no index for pairs of kind and reference.
-            for kind in sorted({entry.kind for entry, _ in found}):
-                references = {entry.reference for entry, _ in found if entry.kind is kind}
-                if self.database.locks_rows:
-                    lock = {"the_account": self.account, "the_kind": kind, "references": list(references)}
-                    connection.execute(sql.LOCK_SOME, lock)
+            for kind, references in self.lock_all(connection, (entry for entry, _ in found)).items():
                 for before in self.entries(connection, PAYMENT.kind == kind, PAYMENT.reference.in_(references)):
                     for known in before.transactions:
                         locked[kind, before.reference, known.transaction_id] = _Match(before, known)
-            for entry, evidence in found:
+            # In order, as `Queue.mark_checked` locks transactions whose payments it does not lock.
+            for entry, evidence in sorted(found, key=lambda read: read[1].transaction_id):
                 match = locked.get((entry.kind, entry.reference, evidence.transaction_id))
                 if match is not None and (remedy := self._write(connection, match, evidence, None)):
                     remedies.append((entry, remedy))
@@ -367,6 +364,16 @@ class Store(Entries):
             if is_changed:
                 history.add(connection, self.account, entry, [recorded], **details)
             return is_changed
+
+    def lock_all(self, connection: Connection, entries: Iterable[JournalEntry]) -> Mapping[EntryKind, set[str]]:
+        """Lock the rows of entries, in the database's own order. Return the references by kind."""
+        references_of: dict[EntryKind, set[str]] = {}
+        for each in entries:
+            references_of.setdefault(each.kind, set()).add(each.reference)
+        for kind in sorted(references_of) if self.database.locks_rows else ():
+            lock = {"the_account": self.account, "the_kind": kind, "references": list(references_of[kind])}
+            connection.execute(sql.LOCK_SOME, lock)
+        return references_of
 
     def _locked(self, connection: Connection, values: Mapping[str, Any]) -> JournalEntry | None:
         """Return an entry that nobody else can change until the transaction ends."""
