@@ -451,6 +451,26 @@ def test_what_was_recorded_without_a_handler_is_delivered_later(shop: Shop, reco
     assert handler.ends == [("r", "SUCCESS")]
 
 
+def test_the_end_of_a_refund_has_what_was_refunded_when_its_handler_is_called(shop: Shop) -> None:
+    """Handlers take their time, and another refund may come back meanwhile."""
+    shop.settle(shop.collect("o", amount=100))
+    shop.sweep()
+    refunds = {reference: shop.refund("o", amount=50, reference=reference) for reference in ("o-R1", "o-R2")}
+    shop.later(HOUR)
+    seen = list[Any]()
+
+    def handle(payment: Payment) -> None:
+        if payment.refund_of is None:
+            return
+        seen.append(payment.refunded)
+        (other,) = refunds.keys() - {payment.reference}
+        id_of = refunds[other].transaction_id
+        execute(shop.journal, f"UPDATE momopay_transactions SET status = 'REVERSED' WHERE transaction_id = '{id_of}'")
+
+    assert shop.sweep(handle).handled == 3
+    assert seen == [100, 50]
+
+
 def test_what_the_pass_did_not_read_is_left_to_the_next_one(drive: Drive, journal: Journal) -> None:
     """Callbacks bring another end of what it read, and an end of what it did not follow."""
     put(journal, "r", ACCEPTED, COLLECTION, transaction_id="t-r")

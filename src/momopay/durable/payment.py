@@ -39,8 +39,8 @@ class Payment(MaskedModel):
         metadata: Your own JSON object, as the journal has it.
         refund_of: For a refund, the reference of the collection that it pays back.
         refunded: KES that were paid back of a collection so far, refunds under way included. A refund has it, too: the
-            collection was paid back as a whole once this is as much as was collected. A sweep reads it before it calls
-            the handler for the first end.
+            collection was paid back as a whole once this is as much as was collected. Of a collection, a sweep reads it
+            before it calls the handler for the first end.
         transaction: The service's record, unchanged; None if no request was needed.
     """
 

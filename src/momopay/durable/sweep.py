@@ -272,6 +272,9 @@ class Sweep:
                 continue  # the next pass reads it
             payment = payment_of(each.entry, transaction_from(record), refunded=refunded)
             try:
+                if each.entry.refund_of is not None:  # other refunds of the order may have begun or ended meanwhile
+                    now_refunded = await self._session.backend.in_thread(self._parts.store.refunded, each.entry)
+                    payment = payment.model_copy(update={"refunded": now_refunded})
                 self._handled += await handle(partial(self._held, payment))
             except Exception as error:  # noqa: BLE001  whatever a handler raises, the other ends are delivered
                 self._failed += 1
