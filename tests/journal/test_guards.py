@@ -230,6 +230,14 @@ def test_what_went_back_since_the_check_is_refused_when_a_payment_begins(journal
 # Several processes
 
 
+@pytest.mark.both_databases
+def test_a_journal_without_its_row_is_a_journal_error(journal: Journal) -> None:
+    put(journal)
+    execute(journal, "DELETE FROM momopay_journal")
+    with pytest.raises(JournalError, match="lost"):
+        store_of(journal).open_call(HERE, PAYOUT, "r")
+
+
 def test_a_payment_elsewhere_during_the_check_is_no_step_back(journal: Journal, other: Journal) -> None:
     put(journal)
     for pays in (lambda: put(other, "elsewhere"), lambda: in_threads(1, lambda: put(journal, "in a thread"))):

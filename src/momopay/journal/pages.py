@@ -122,6 +122,8 @@ class Entries:
         """Return how far the journal came, and the entry of a reference, or None, both by one statement."""
         key = {"the_account": self.account, "the_kind": kind, "the_reference": reference}
         rows, ended = self.leases.read(connection, sql.ENTRY_AND_MARK, _SENDING, key)
+        if not rows:
+            raise JournalError("the journal's database has lost its table momopay_journal, or what was in it")
         entry = None if rows[0]["reference"] is None else _entries_in(rows, ended)[0]
         return Mark(rows[0]["restored"], rows[0]["sequence"]), entry
 
