@@ -16,9 +16,12 @@ from campaign.clocks import A_DAY, SKEWS, Clock, own_time, settle_near
 from campaign.herd import Child, Freezer, Herd, Human
 from campaign.judge import Finding, Order, Verdict, Word, judge
 from campaign.orders import asking, heard, orders_of
-from campaign.settings import DEADLINE, LANES, TIMEOUT, Result, Settings, read_log, repeated
+from campaign.settings import DEADLINE, LANES, SPEED, TIMEOUT, Result, Settings, read_log, repeated
 from campaign.storm import LIST_CATCHES_UP, Troubles, Witness
 from momopay import Client, EntryKind, Journal, JournalEntry, JournalError, JournalState, OutcomeUnknownError
+from momopay._transport import clock
+from momopay.journal.entries import Moment
+from momopay.journal.rules import seconds_to_resend
 from postgresql import PostgresqlServer
 
 STORM = 0.7
@@ -73,8 +76,7 @@ class Parent:
             self.service.storm.calm = True
             self.calm_down()
             if self.plan.keys == "honoured":
-                self.ask(self.patient, [entry.reference for entry in self.journal.unresolved()])
-                self.details["payouts that need a person"] = len(self.journal.unresolved())
+                self._send_again()
             verdict = self.judged()
             self.details["in doubt when the storm ended"] = verdict.left_unknown
             for part in self.parts:
@@ -174,6 +176,18 @@ class Parent:
 
         with ThreadPoolExecutor(LANES) as pool:
             list(pool.map(ask, list(references)))
+
+    def _send_again(self) -> None:
+        """Send again what is in doubt, and count what needs a person although its key may still be sent.
+
+        On a machine that was too busy, the service's fifteen minutes are over.
+        """
+        self.ask(self.patient, [entry.reference for entry in self.journal.unresolved()])
+        left, now = self.journal.unresolved(), time.monotonic()
+        moment = Moment(clock.machine(), clock.now(), self.service.epoch + now * SPEED)
+        late = [each for each in left if each.key_since is not None and seconds_to_resend(each, moment) <= 0]
+        self.details["payouts that need a person"] = len(left) - len(late)
+        self.details["payouts whose keys became too old"] = len(late)
 
     def settle_by_eye(self) -> None:
         """Ask for what is in doubt, and settle what only looks similar."""
