@@ -5,6 +5,8 @@ from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs
+from uuid import UUID
 
 import pytest
 
@@ -20,6 +22,7 @@ from durable.kit import (
     initiate,
     listed,
     over_both_clients,
+    payout_record,
     requests,
 )
 from journal.constants import ACCEPTED, COLLECTION, PHONE, REFUSED, UNKNOWN
@@ -102,6 +105,8 @@ def test_every_difference_of_a_collection_is_found(shop: Shop) -> None:
     shown = {each.reference: each.theirs for each in report.differences}
     assert (shown["LOST"], shown["CHEAP"], shown["DREAM"]) == ("SUCCESS 500", "SUCCESS 5", "nothing")
     assert {each.ours for each in report.differences if each.reference in {"DREAM", "CHEAP"}} == {"PAID 500"}
+    (twice,) = (each for each in report.differences if each.reference == "TWICE")
+    assert (twice.theirs, len({UUID(each) for each in twice.transactions.split()})) == ("SUCCESS 500, SUCCESS 500", 2)
     assert remedies(report) == {
         "LOST": "paid and not shipped: ship",
         "OTHER": "paid and not shipped: ship",
@@ -126,6 +131,7 @@ def test_what_was_paid_otherwise_than_the_journal_asked_is_found(shop: Shop) -> 
     stray(shop, "MINE")
     order(shop, "THEIRS", BY_HAND)
     stray(shop, "THEIRS")
+    put(shop.journal, "THEIRS", REFUSED)  # a payout, which is not asked about
     shop.later(120)
     orders = booked(MINE="PAID", THEIRS="PAID")
     assert {name: remedy.partition(":")[0] for name, remedy in remedies(reconcile(shop, orders=orders)).items()} == {
@@ -133,6 +139,15 @@ def test_what_was_paid_otherwise_than_the_journal_asked_is_found(shop: Shop) -> 
         "THEIRS": "paid from another phone than we asked, or not by our prompt",
     }
     assert shop.state("MINE") is ACCEPTED
+
+
+def test_a_payment_that_another_entry_has_is_a_difference_of_its_own_reference(serve: Serve, journal: Journal) -> None:
+    """After a broken response, an entry may have the id of another payment."""
+    put(journal, "another", ACCEPTED, COLLECTION, transaction_id="t-1")
+    put(journal, "r", REFUSED, COLLECTION)
+    shop = serve(pages=[[listed(type="STK", status="SUCCESS")]])
+    remedy = "paid from another phone than we asked, or not by our prompt: find out"
+    assert remedies(reconcile(shop, orders=[BookedOrder("r", 10, "PAID")])) == {"r": remedy}
 
 
 # Proposals: which unpaid order a payment that nobody knows may be of.
@@ -189,23 +204,38 @@ def test_an_order_is_proposed_by_phone_or_amount_within_a_day(
 def test_the_orders_that_fit_best_are_proposed_and_not_all_that_cost_the_same(serve: Serve, journal: Journal) -> None:
     for number in range(5):
         put(journal, f"r{number}", REFUSED, COLLECTION)
-        then = ago(timedelta(hours=number + 1))
+        then = ago(timedelta(hours=5 - number))
         change = f"phone = '{OTHER_PHONE}', created_at = '{then}', sent_at = '{then}'"
         execute(journal, f"UPDATE momopay_payments SET {change} WHERE reference = 'r{number}'")
     shop = serve(pages=[[listed("LINK", type="STK", status="SUCCESS")]])
-    nearest = [f"perhaps of r{number}: it has the same amount" for number in range(3)]
+    nearest = [f"perhaps of r{number}: it has the same amount" for number in (4, 3, 2)]
     assert proposals(shop) == {"LINK": "; ".join(nearest)}
     put(journal, "same phone", REFUSED, COLLECTION)
     assert proposals(shop) == {"LINK": "perhaps of same phone: it has the same phone and amount"}
 
 
-def test_the_books_alone_have_an_order_to_propose(serve: Serve) -> None:
+def test_the_books_alone_have_an_order_to_propose(serve: Serve, journal: Journal) -> None:
+    put(journal, "MINE", REFUSED)  # a payout, which is not asked about
     orders = [BookedOrder("MINE", 10, "PAID"), BookedOrder("DEAR", 11, "PAID")]
     orders.append(BookedOrder("GIVEN-UP", Decimal("10.00"), "FAILED"))
     found = proposals(serve(pages=[[listed("LINK", type="STK", status="SUCCESS")]]), *orders)
     assert found["MINE"] == "perhaps paid by t-1: it has the same amount"
     fitting = [f"perhaps of {each}: it has the same amount" for each in ("GIVEN-UP", "MINE")]
     assert sorted(found["LINK"].split("; ")) == fitting
+    found = proposals(serve(pages=[[listed(accountReference=None, type="STK", status="SUCCESS")]]), *orders)
+    assert sorted(found[""].split("; ")) == fitting, "a payment without a reference"
+
+
+def test_an_order_is_proposed_by_the_time_at_which_it_was_sent_last(serve: Serve, journal: Journal) -> None:
+    """Though it was begun a week before, and unless it was paid."""
+    shop = serve(pages=[[listed("LINK", type="STK", status="SUCCESS")]])
+    assert proposals(shop) == {}
+    put(journal, "PAID", ACCEPTED, COLLECTION, transaction_id="t-2", status="SUCCESS")
+    execute(journal, f"UPDATE momopay_payments SET created_at = '{ago(timedelta(days=30))}'")
+    assert proposals(shop, BookedOrder("PAID", 10, "PAID")) == {}
+    put(journal, "AGAIN", REFUSED, COLLECTION)
+    execute(journal, f"UPDATE momopay_payments SET created_at = '{ago(timedelta(days=10))}' WHERE reference = 'AGAIN'")
+    assert proposals(shop) == {"LINK": "perhaps of AGAIN: it has the same phone and amount"}
 
 
 def test_fees_that_the_service_does_not_show_are_counted(shop: Shop) -> None:
@@ -243,7 +273,7 @@ def test_the_services_clock_counts(serve: Serve, journal: Journal) -> None:
     shop = serve(pages=[rows], ahead=-age)
     for _ in range(2):
         report = reconcile(shop)
-        assert (report.transactions, report.open) == (2, 1)
+        assert (report.transactions, report.open, report.without_fee) == (2, 1, 0)
     assert shop.seen.changes() == ["-> ACCEPTED SUCCESS", "ACCEPTED -> ACCEPTED PROCESSING"]
     assert shop.state("o", COLLECTION) is ACCEPTED
 
@@ -256,6 +286,7 @@ def test_what_became_of_an_order_on_another_day_counts(shop: Shop) -> None:
     reconcile(shop)
     order(shop, "OPEN", BY_HAND)
     put(shop.journal, "UNKNOWN", UNKNOWN, COLLECTION, amount=500)
+    put(shop.journal, "OPEN", REFUSED)  # a payout, which is not asked about
     for state in ("PAID", "WAITING"):
         orders = booked(SHIPPED="PAID", FORGOTTEN="WAITING", OPEN=state, UNKNOWN=state)
         *open_orders, unresolved = reconcile(shop, day=today(shop) + timedelta(days=1), orders=orders).differences
@@ -264,7 +295,8 @@ def test_what_became_of_an_order_on_another_day_counts(shop: Shop) -> None:
             "OPEN": "it may still be paid: check again tomorrow",
             "UNKNOWN": "it may still be paid: check again tomorrow",
         }
-        assert (unresolved.reference, unresolved.kind) == ("UNKNOWN", "unresolved")
+        remedy = "it may have been paid: look into the account console, then release what was not paid"
+        assert unresolved == Difference("UNKNOWN", "UNKNOWN 500", "nothing", remedy, "", "unresolved")
 
 
 def test_an_order_that_was_paid_back_is_not_to_be_shipped(shop: Shop) -> None:
@@ -331,7 +363,19 @@ def test_every_difference_of_a_payout_is_found(shop: Shop) -> None:
     assert not report.agrees
     assert shop.state("WATER") is ACCEPTED
     assert "WATER" not in remedies(reconcile(shop))
-    assert reconcile(shop, day=today(shop) - timedelta(days=9)).agrees, "what is unresolved began later"
+    empty = reconcile(shop, day=today(shop) - timedelta(days=9))
+    assert empty.agrees, "what is unresolved began later"
+    assert {repr(each) for each in (empty.collected, empty.fees)} == {"Decimal('0')"}
+
+
+@pytest.mark.parametrize(("refund_of", "what"), [(None, "pay"), ("o", "refund")])
+def test_a_payout_that_failed_is_to_be_paid_again_only_once_its_money_is_back(
+    serve: Serve, journal: Journal, refund_of: str | None, what: str
+) -> None:
+    put_collection(journal, amount=10)
+    put(journal, refund_of=refund_of, transaction_id="t-1")
+    report = reconcile(serve(pages=[[listed(status="FAILED")]]))
+    assert remedies(report) == {"r": f"it failed: once it is REVERSED, {what} under a new reference"}
 
 
 @pytest.mark.parametrize(("status", "why"), [("CANCELLED", "it was cancelled:"), ("REVERSED", "the money came back:")])
@@ -340,8 +384,9 @@ def test_a_refund_that_was_not_paid_is_a_difference_until_it_is_paid(
 ) -> None:
     put_collection(journal, amount=10)
     shop = serve(pages=[[listed(transactionId="t-r", status=status)]])
-    for reference, expected in (("r", [f"{why} refund under a new reference"]), ("r-2", [])):
-        put(journal, reference, amount=10, refund_of="o", transaction_id=f"t-{reference}")
+    remedy = f"{why} refund under a new reference"
+    for reference, amount, expected in (("r", 10, [remedy]), ("r-2", 9, [remedy]), ("r-3", 1, [])):
+        put(journal, reference, amount=amount, refund_of="o", transaction_id=f"t-{reference}")
         assert [each.remedy for each in reconcile(shop).differences if each.reference == "r"] == expected
 
 
@@ -367,9 +412,10 @@ def test_a_record_that_cannot_be_read_is_a_difference(shop: Shop) -> None:
     for identity, status in (("unreadable", "FAILED"), ("another", None)):
         put(shop.journal, "r", ACCEPTED, COLLECTION, transaction_id=identity, status=status)
     shop.sandbox.fail_next("GET", "/transactions/{id}", Fault.error_before_commit, times=4)
+    remedy = "the service's record of it cannot be read: look into the account console"
     first, second = reconcile(shop).differences
-    assert first.remedy == "the service's record of it cannot be read: look into the account console"
-    assert first.transactions == second.transactions == "unreadable another"
+    assert first == Difference("r", "ACCEPTED 10", "nothing", remedy, "unreadable another", "unreadable")
+    assert second.transactions == "unreadable another"
 
 
 def test_all_that_the_list_does_not_show_is_read(shop: Shop) -> None:
@@ -377,6 +423,36 @@ def test_all_that_the_list_does_not_show_is_read(shop: Shop) -> None:
     execute(shop.journal, "UPDATE momopay_journal SET sequence = 0")  # it may have gone back in time
     reconcile(shop, day=date(2026, 11, 20))
     assert len(requests(shop.sandbox)) == 1 + 120
+    (query,) = (parse_qs(each.query) for each in shop.sandbox.requests if each.path == "/transactions")
+    assert query == {"limit": ["100"], "from": ["2026-11-20T00:00:00+03:00"], "to": ["2026-11-21T00:00:00+03:00"]}
+
+
+@pytest.mark.parametrize(("time", "transactions"), [("21T00:00:00", 1), ("22T00:00:00", 0)])
+def test_an_item_that_cannot_be_read_is_read_by_its_id(
+    serve: Serve, journal: Journal, time: str, transactions: int
+) -> None:
+    """The service's record has the time, and the journal has the type."""
+    put(journal, "r", ACCEPTED, transaction_id="t-1")
+    execute(journal, "UPDATE momopay_payments SET sent_at = '2026-11-21T10:00', created_at = '2026-11-21T10:00'")
+    execute(journal, "UPDATE momopay_transactions SET sent_at = '2026-11-21T10:00'")
+    record = payout_record(status="SUCCESS", type=None, createdAt=f"2026-11-{time}+03:00")
+    report = reconcile(serve(pages=[[listed(amount="?")]], read=record), day=date(2026, 11, 21))
+    assert (report.transactions, report.unread) == (transactions, 0)
+    assert report.paid_out == 10 * transactions
+
+
+def test_each_item_that_cannot_be_read_is_a_difference(serve: Serve) -> None:
+    """Of two pages, of which the second shows one of the first again."""
+    bad, nameless = listed("bad", amount="?"), listed("", transactionId=7, phone=None)
+    report = reconcile(serve(pages=[[bad, nameless], [bad, nameless, nameless]]))
+    assert (report.transactions, report.unread) == (0, 4)
+    amount = "cannot be read (amount: Input should be a valid decimal): look into the account console"
+    string = "Input should be a valid string"
+    others = f"cannot be read (transactionId: {string}; phone: {string}): look into the account console"
+    assert report.differences == (
+        Difference("bad", "nothing", "an item of the list", amount, "t-1", "unread_item"),
+        *[Difference("", "nothing", "an item of the list", others, "", "unread_item")] * 3,
+    )
 
 
 def test_a_day_is_that_of_nairobi_unless_said_otherwise(shop: Shop) -> None:
@@ -424,8 +500,13 @@ def test_the_differences_are_written_as_csv_without_formulas(tmp_path: Path, ref
 
 def test_orders_are_read_from_csv(tmp_path: Path) -> None:
     path = tmp_path / "orders.csv"
-    path.write_text("\ufeffreference,amount,state\nA, 500.50 ,paid\nB,5,WAITING\n", encoding="utf-8")
-    assert BookedOrder.read_csv(path) == [BookedOrder("A", Decimal("500.50"), "PAID"), BookedOrder("B", 5, "WAITING")]
+    for end in ("\n", "\r\n", "\r"):
+        lines = ["\ufeffreference,amount,state", "A, 500.50 ,paid", '"B\r\nC",5,WAITING', ""]
+        path.write_bytes(end.join(lines).encode())
+        assert BookedOrder.read_csv(path) == [
+            BookedOrder("A", Decimal("500.50"), "PAID"),
+            BookedOrder("B\r\nC", 5, "WAITING"),
+        ]
 
 
 NAMES = b"reference,amount,state\n"
@@ -443,25 +524,30 @@ NAMES = b"reference,amount,state\n"
 def test_a_line_that_is_no_order_is_named(tmp_path: Path, text: bytes, problem: str) -> None:
     path = tmp_path / "orders.csv"
     path.write_bytes(text)
-    with pytest.raises(RequestValidationError, match=problem):
+    with pytest.raises(RequestValidationError, match=problem) as caught:
         BookedOrder.read_csv(path)
+    assert caught.value.fields.keys() == {"orders"}
 
 
 @pytest.mark.parametrize(
-    ("day", "last_day", "at_fault"),
+    ("day", "last_day", "problems"),
     [
-        ("2026-11-20", None, {"day"}),
-        (datetime(2026, 11, 20, tzinfo=UTC), DAY, {"day"}),
-        (DAY, 5, {"last_day"}),
-        (DAY, DAY - timedelta(days=1), {"last_day"}),
-        (date(1969, 12, 31), None, {"day"}),
-        (DAY, date.max, {"last_day"}),
+        ("2026-11-20", None, {"day": "must be a date without a time"}),
+        (datetime(2026, 11, 20, tzinfo=UTC), DAY, {"day": "must be a date without a time"}),
+        (DAY, 5, {"last_day": "must be a date without a time"}),
+        (DAY, DAY - timedelta(days=1), {"last_day": "is before the first day"}),
+        (date(1969, 12, 31), None, {"day": "must be in the years 1970 to 9998"}),
+        (DAY, date.max, {"last_day": "must be in the years 1970 to 9998"}),
     ],
 )
-def test_what_is_no_day_is_refused(day: Any, last_day: Any, at_fault: set[str]) -> None:
+def test_what_is_no_day_is_refused(day: Any, last_day: Any, problems: dict[str, str]) -> None:
     with pytest.raises(RequestValidationError) as caught:
         day_bounds(day, last_day, utc=False)
-    assert caught.value.fields.keys() == at_fault
+    assert caught.value.fields == problems
+
+
+def test_a_day_may_be_the_first_and_the_last() -> None:
+    assert day_bounds(DAY, DAY, utc=True) == day_bounds(DAY, None, utc=True)
 
 
 @pytest.mark.parametrize("missing", ["0001-01-01T00:00:00Z", "1970-01-01T00:00:00Z"])
@@ -483,5 +569,8 @@ def test_midnight_is_of_the_day_that_begins(serve: Serve, day: int, transactions
 )
 def test_what_is_no_order_is_refused(amount: Any, state: Any) -> None:
     """Its amount would differ from every payment, or its state be taken for another one."""
-    with pytest.raises(RequestValidationError):
+    with pytest.raises(RequestValidationError) as caught:
         BookedOrder("A", amount, state)
+    assert caught.value.fields.keys() == {"amount" if state == "PAID" else "state"}
+    assert "None" not in str(caught.value)
+    assert BookedOrder("A", 0, "PAID").amount == 0
