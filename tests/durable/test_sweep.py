@@ -74,7 +74,7 @@ def test_all_ends_are_recorded_by_one_request(shop: Shop) -> None:
     assert requests(shop.sandbox)[-2:] == [cancelled, "GET /transactions"]  # it is known why
 
 
-def test_a_lost_answer_and_a_lost_callback_are_found(shop: Shop) -> None:
+def test_a_lost_answer_and_a_lost_callback_are_found(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
     long = "ORDER-1 of a long name"
     for calls, call in ((PAYOUTS, pay(shop.journal)), (ORDERS, collect(shop.journal, long, phone=PHONE))):
         calls.fail_next(shop.sandbox, Fault.error_after_commit)
@@ -85,6 +85,25 @@ def test_a_lost_answer_and_a_lost_callback_are_found(shop: Shop) -> None:
     assert shop.sweep(Handler()) == SweepReport(settled=2, unknown=1, handled=2)
     assert [shop.entry(each).state for each in ("r", long, "never made")] == [ACCEPTED, ACCEPTED, UNKNOWN]
     assert [shop.entry(each).status for each in ("r", long)] == ["SUCCESS", "SUCCESS"]
+    assert "never made" not in caplog.text  # it is normal, so no warning
+
+
+def test_items_that_cannot_be_read_are_counted_once(drive: Drive, journal: Journal) -> None:
+    for each in "pqrs":
+        put(journal, each)
+    broken = ["no item", "no item", {"transactionId": "x", "amount": "?"}]
+    p, q, r, s = (listed(each, transactionId=f"t-{each}") for each in "pqrs")
+    service = Service(pages=[[p, q, *broken], [r, s, *broken]])
+    assert drive(transport=service.transport)(sweep(journal)) == SweepReport(open=4, unread=5)
+
+
+def test_a_prompt_is_read_once_more_by_the_services_clock(drive: Drive, journal: Journal) -> None:
+    put(journal, "r", ACCEPTED, COLLECTION, transaction_id="t-1", status="CANCELLED")
+    earlier = ago(timedelta(minutes=11))
+    execute(journal, f"UPDATE momopay_transactions SET learned_at_service = '{earlier}', ended_at = '{earlier}'")
+    service = Service(read=listed(type="STK", status="CANCELLED", age=timedelta(minutes=11)), ahead=timedelta(0))
+    drive(transport=service.transport)(sweep(journal))
+    assert service.requests == ["GET /transactions", "GET /transactions/t-1"]
 
 
 # How many requests a pass makes.
@@ -146,6 +165,58 @@ def test_what_was_released_takes_no_others(drive: Drive, journal: Journal, caplo
     drive(transport=Service(pages=[rows]).transport)(sweep(journal))
     assert [found(journal, each).transaction_ids for each in ("r", "s", "looks alike")] == [(), ("t-1",), ()]
     assert "'looks alike' was released, and may have been made: a transaction has its reference" in caplog.text
+
+
+def test_the_transaction_of_another_order_is_no_match(
+    drive: Drive, journal: Journal, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Two orders share a reference."""
+    put(journal, "s", ACCEPTED, COLLECTION, transaction_id="t-1", status="SUCCESS")
+    put(journal, "r", UNKNOWN, COLLECTION)
+    execute(journal, "UPDATE momopay_payments SET wire_reference = 'METER'")
+    with caplog.at_level(logging.INFO):
+        drive(transport=Service(pages=[[listed("METER", type="STK", status="SUCCESS")]]).transport)(sweep(journal))
+    assert [found(journal, each).transaction_ids for each in "rs"] == [(), ("t-1",)]
+    assert "transactions fit" not in caplog.text
+
+
+def test_a_released_payment_is_searched_for_until_its_time_by_the_services_clock(
+    drive: Drive, journal: Journal
+) -> None:
+    put(journal, "r", JournalState.NOT_SENT)
+    after = (datetime.now(UTC) - timedelta(minutes=1)).timestamp()
+    execute(journal, f"UPDATE momopay_payments SET search_after = {after}")
+    for ahead, is_left in ((timedelta(hours=-1), True), (timedelta(0), False)):
+        drive(transport=Service(ahead=ahead).transport)(sweep(journal))
+        ((left,),) = execute(journal, "SELECT search_after FROM momopay_payments")
+        assert (left is not None) is is_left
+
+
+def test_an_item_that_cannot_be_read_is_read_by_id_whatever_else_is_searched_for(
+    drive: Drive, journal: Journal
+) -> None:
+    for each in "qrs":
+        put(journal, each, UNKNOWN)
+    service = Service(pages=[[listed(transactionId="t-9", phone=None)]], read=listed(transactionId="t-9"))
+    drive(transport=service.transport)(sweep(journal))
+    assert [state_of(journal, each) for each in "qrs"] == [UNKNOWN, ACCEPTED, UNKNOWN]
+
+
+def test_a_lost_prompt_that_failed_is_read_by_id_for_the_reason(
+    drive: Drive, journal: Journal, caplog: pytest.LogCaptureFixture
+) -> None:
+    put(journal, "r", UNKNOWN, COLLECTION)
+    put(journal, "never made", JournalState.NOT_SENT, COLLECTION)
+    execute(journal, "UPDATE momopay_payments SET search_after = 0 WHERE state = 'NOT_SENT'")
+    shown = listed(type="STK", status="CANCELLED")
+    service, seen, handler = Service(pages=[[shown]], read={**shown, "resultCode": "1032"}), Watcher(), Handler()
+    with caplog.at_level(logging.INFO):
+        drive(transport=service.transport, on_event=seen)(sweep(journal, handler))
+    assert service.requests == ["GET /transactions", "GET /transactions/t-1"]
+    assert (seen.changes(), handler.ends) == (["UNKNOWN -> ACCEPTED CANCELLED"], [("r", "CANCELLED")])
+    assert "stays unknown" not in caplog.text
+    assert "was released" not in caplog.text
+    assert (found(journal).result_code, handler.payments[0].result_code) == ("1032", "1032")
 
 
 # Records that are not what they seem.
@@ -390,6 +461,31 @@ def test_the_first_handler_gets_ends_without_a_time_and_no_old_ones(
     put(journal, transaction_id="t-1")
     service = Service(read=listed(status="SUCCESS", updatedAt=ended))
     assert drive(transport=service.transport)(sweep(journal, Handler())) == SweepReport(settled=1, handled=handled)
+
+
+def test_an_end_is_delivered_with_what_of_its_order_was_refunded(drive: Drive, journal: Journal) -> None:
+    put(journal, "r", ACCEPTED, COLLECTION, transaction_id="t-1", status="SUCCESS")
+    put(journal, "back", refund_of="r", amount=4, transaction_id="t-2", status="SUCCESS")
+    execute(journal, f"UPDATE momopay_transactions SET ended_at = '{ago(timedelta(0))}'")
+    back = listed("back", amount=4, transactionId="t-2", status="SUCCESS")
+    service, handler = Service(pages=[[listed(type="STK", status="SUCCESS"), back]]), Handler()
+    drive(transport=service.transport)(sweep(journal, handler))
+    assert {each.reference: each.refunded for each in handler.payments} == {"r": 4, "back": 4}
+
+
+@pytest.mark.parametrize("shown", ["r", "s"])
+def test_an_end_that_is_not_shown_stops_no_other(drive: Drive, journal: Journal, shown: str) -> None:
+    for each in "rs":
+        put(journal, each, transaction_id=f"t-{each}", status="SUCCESS")
+    execute(journal, f"UPDATE momopay_transactions SET ended_at = '{ago(timedelta(0))}'")
+
+    def unknown(request: httpx.Request) -> httpx.Response | None:
+        is_read = "/transactions/" in request.url.path
+        return httpx.Response(404, json=refusal("TRANSACTION_NOT_FOUND")) if is_read else None
+
+    rows = [listed(shown, transactionId=f"t-{shown}", status="SUCCESS")]
+    service = Service(pages=[rows], instead=unknown)
+    assert drive(transport=service.transport)(sweep(journal, Handler())).handled == 1
 
 
 def test_each_end_is_delivered_once(shop: Shop) -> None:

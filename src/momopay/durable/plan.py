@@ -51,7 +51,7 @@ class Plan:
         not_settled = {each.transaction.transaction_id: each for each in due.not_settled}
         self.followed: dict[str, Followed] = self._ended_prompts | self._undelivered | not_settled
         self._unread = set(self.followed)  # ids that no response has shown
-        self._unread_before = 0  # how many were left when the last page was asked for
+        self._unread_before: int  # how many were left when the last page was asked for
         self._requests = 0
         self._without_code = set[str]()  # ids that a page showed, to be read by id for the result code
         self.may_be_searched: set[str] = set()  # ids of unread items that may be an unresolved payment
@@ -104,6 +104,13 @@ class Plan:
             self.followed[record.transaction_id] = replace(followed, transaction=kept)
         self.note_end(record, needs_code=has_changed or is_undelivered)
         return Finding(entry, record, (), has_changed, evidence, is_checked)
+
+    def follow(self, entry: JournalEntry) -> None:
+        """Follow the transactions that a search found of an entry, so that a read by id says why one failed."""
+        from momopay.journal.queue import Followed  # noqa: PLC0415  it needs SQLAlchemy
+
+        for each in entry.transactions:
+            self.followed.setdefault(each.transaction_id, Followed(entry, each))
 
     def note_end(self, record: TransactionSummary, *, needs_code: bool) -> None:
         """Note what was read: a page does not show why a payment failed, so that is then read by id."""

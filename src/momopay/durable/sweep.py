@@ -226,6 +226,8 @@ class Sweep:
             self._settled += has_settled(entry.kind.transaction_type, record.status)
             self._plan.note_end(record, needs_code=True)
             self._shown[record.transaction_id] = record
+        if made and (kept := self._parts.store.get(entry.kind, entry.reference)) is not None:
+            self._plan.follow(kept)
 
     def _record(self, records: Iterable[TransactionSummary]) -> None:
         """Record what a page or a read by id shows."""
