@@ -116,5 +116,6 @@ def test_why_it_failed_is_read_by_id_once() -> None:
     assert plan.reads(None) == ["t-0"]
     found = plan.find(read(0, "CANCELLED"), None)
     assert found is not None
-    assert (found.has_changed, found.evidence is not None) == (False, True)
+    assert found.evidence is not None
+    assert (found.has_changed, found.evidence.source) == (False, "sweep")
     assert plan.reads(None) == []

@@ -5,16 +5,18 @@ import json
 import logging
 import threading
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
 from unicodedata import normalize
 
+import httpx
 import pytest
 
 import momopay
-from bodies import transaction
+from bodies import envelope, refusal, transaction
 from drivers import KEY
 from durable import receiving
 from durable.receiving import (
@@ -88,6 +90,13 @@ def test_the_id_of_a_callback_writes_no_line_of_the_log(caplog: pytest.LogCaptur
     assert "x\\nCRITICAL 2547*****678" in caplog.text
 
 
+@pytest.mark.parametrize(("code", "status"), [("INVALID_UUID", 403), ("INVALID_REQUEST", 503)])
+def test_an_id_of_a_form_that_the_service_never_makes_is_a_forgery(code: str, status: int) -> None:
+    service = ConfirmingService()
+    service.transport = httpx.MockTransport(lambda _: httpx.Response(400, json=refusal(code)))
+    assert blocking(CallbackHandler(), None, None, service=service)("", BODY) == status
+
+
 # Record, then handle
 
 
@@ -125,17 +134,19 @@ def test_an_end_whose_handler_failed_is_recorded_and_comes_again(
 def test_what_a_handler_gets_is_the_payment_as_the_journal_has_it_now(way: Receive, journal: Journal) -> None:
     put(journal, "INV-1", kind=EntryKind.COLLECTION, amount=10, transaction_id="the-id")
     execute(journal, "UPDATE momopay_payments SET metadata = '{\"cart\": 7}'")
-    handler, service = CallbackHandler(), ConfirmingService()
+    handler, service = CallbackHandler(RuntimeError("refund it")), ConfirmingService()
     receive = way(handler, None, journal, service=service)
     order = callback_body("INV-1", type="STK", momo_receipt="QK12", transaction_fee=3)
+    assert receive("", json.dumps(order).encode()) == 500
+    put(journal, "INV-1-R1", refund_of="INV-1", amount=4, transaction_id="back")
     assert receive("", json.dumps(order).encode()) == 200
-    (paid,) = handler.calls
+    before, paid = handler.calls
+    assert [before.receipt, before.fee] == ["QK12", 3]
     shown: Any = paid.kind, paid.reference, paid.is_paid, paid.amount, paid.receipt, paid.fee, paid.metadata
     assert shown == (EntryKind.COLLECTION, "INV-1", True, 10, "QK12", 3, {"cart": 7})
-    assert [paid.is_new, paid.refund_of, paid.refunded] == [False, None, 0]
+    assert [paid.is_new, paid.refund_of, before.refunded, paid.refunded] == [False, None, 0, 4]
     assert paid.transaction is not None
     assert paid.transaction.transaction_id == "the-id"
-    put(journal, "INV-1-R1", refund_of="INV-1", amount=4, transaction_id="back")
     assert receive("", json.dumps(callback_body("INV-1-R1", "back", amount=4)).encode()) == 200
     refund = handler.calls[-1]
     assert (refund.kind, refund.reference, refund.refund_of) == (EntryKind.PAYOUT, "INV-1-R1", "INV-1")
@@ -153,6 +164,9 @@ def test_an_end_that_no_entry_knows_is_handled_once(way: Receive, journal: Journ
     assert (paid.kind, paid.reference, paid.metadata, paid.receipt) == (EntryKind.COLLECTION, "METER-1", None, "QK12")
     assert journal.get("METER-1") is None
     assert [(each.kind, each.what) for each in journal.history("METER-1")] == [(EntryKind.COLLECTION, "delivered")]
+    put(journal, "METER-1", kind=EntryKind.COLLECTION, transaction_id="link")  # an entry that learns of it late
+    assert (receive("", body), len(handler.calls)) == (200, 1)
+    assert found(journal, "METER-1", EntryKind.COLLECTION).status == "SUCCESS"
 
 
 def test_without_a_journal_each_delivery_is_handled() -> None:
@@ -160,6 +174,19 @@ def test_without_a_journal_each_delivery_is_handled() -> None:
     receive = blocking(handler, None, None)
     assert [receive("", BODY) for _ in range(2)] == [200, 200]
     assert handler.ends == ["the-id SUCCESS"] * 2
+
+
+@pytest.mark.parametrize("by", ["record", "callback"])
+def test_what_a_handler_gets_without_a_journal(by: str) -> None:
+    handler, service = CallbackHandler(), ConfirmingService()
+    record = transaction("the-id", "CANCELLED", type="B2C", amount=10, phone=None, accountReference=None)
+    service.records["the-id"] = record | ({"resultCode": "1032"} if by == "record" else {})
+    stated = callback_body(status="CANCELLED", external_reference=None, phone_number=None)
+    stated["transaction"] |= {"result_code": "1032"} if by == "callback" else {}
+    assert blocking(handler, None, None, service=service)("", json.dumps(stated).encode()) == 200
+    (ended,) = handler.calls
+    shown: Any = ended.kind, ended.reference, ended.amount, ended.phone, ended.status, ended.result_code
+    assert shown == (EntryKind.PAYOUT, "", 10, "", "CANCELLED", "1032")
 
 
 @each_way
@@ -210,8 +237,9 @@ def order_body(reference: str | None) -> dict[str, Any]:
 
 def test_a_url_signed_for_an_order_admits_the_reference_that_the_service_has_alone(journal: Journal) -> None:
     """The order's own reference is too long for the service, which has a token in its place."""
+    put(journal, LONG)  # a payout may have the reference of an order
     put_collection(journal, LONG, 10, ["PENDING"])
-    execute(journal, "UPDATE momopay_payments SET wire_reference = 'J2PX4MQ7KD5A'")
+    execute(journal, "UPDATE momopay_payments SET wire_reference = 'J2PX4MQ7KD5A' WHERE kind = 'COLLECTION'")
     of_payout = callback_body("J2PX4MQ7KD5A", put(journal, "J2PX4MQ7KD5A").transaction_id or "")
     for body in (of_payout, *map(order_body, ("J2PX4MQ7KD5B", "SAL-1", "", None))):
         for query in (LONG_QUERY, OTHERS):  # the other one is of no order
@@ -282,6 +310,17 @@ def test_a_receipt_is_kept_if_a_sweep_handled_the_end_first(journal: Journal) ->
     for receipt, signer in (("forged", None), ("QK12", SIGNER), ("another", SIGNER)):  # without one, it adds nothing
         assert received(callback_body("SAL-1", momo_receipt=receipt), signer, journal) == (200, [])
     assert found(journal, "SAL-1").receipt == "QK12"
+
+
+def test_when_an_end_was_learned_is_recorded_by_the_services_clock(journal: Journal) -> None:
+    put(journal, "SAL-1", transaction_id="the-id")
+    service, ahead = ConfirmingService(), datetime.now(UTC) + timedelta(hours=1)
+    answer = envelope(transaction("the-id", "SUCCESS", type="B2C", amount=10, accountReference="SAL-1"))
+    dated = {"date": format_datetime(ahead, usegmt=True)}
+    service.transport = httpx.MockTransport(lambda _: httpx.Response(200, json=answer, headers=dated))
+    assert blocking(CallbackHandler(), SIGNER, journal, service=service)(QUERY, BODY) == 200
+    ((learned,),) = execute(journal, "SELECT learned_at_service FROM momopay_transactions")
+    assert abs(datetime.fromisoformat(learned) - ahead) < timedelta(minutes=1)
 
 
 # Handlers, and their cancellation
@@ -411,6 +450,7 @@ def seen() -> Watcher:
 @pytest.mark.parametrize("known", [None, CALLBACK.transaction_id], ids=["unknown", "accepted"])
 def test_the_events_of_a_callback(way: Receive, journal: Journal, seen: Watcher, known: str | None) -> None:
     put(journal, "SAL-1", before := ACCEPTED if known else UNKNOWN, transaction_id=known)
+    put(journal, "SAL-1", kind=EntryKind.COLLECTION)
     receive = way(CallbackHandler(), SIGNER, journal, seen)
     assert receive(QUERY, BODY) == 200
     changed, received = seen.events
@@ -471,6 +511,7 @@ def test_no_phone_is_shown_that_a_forger_states(seen: Watcher) -> None:
     forged = json.dumps(callback_body(PHONE, PHONE, PHONE)).encode()
     service = ConfirmingService()
     assert blocking(CallbackHandler(), None, None, seen, service)("", forged) == 200  # no end: not handled
+    assert [each.outcome for each in seen.of(CallbackReceived)] == ["accepted"]
     service.records[PHONE] = transaction(PHONE, "SUCCESS", amount=7)
     assert blocking(CallbackHandler(), None, None, seen, service)("", forged) == 503
     event = seen.of(CallbackReceived)[-1]

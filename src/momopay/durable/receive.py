@@ -107,8 +107,7 @@ class Receiver:
         self._signer = signer
         self._observers = observers
         self._callback: Callback | None = None
-        self._is_delivering = False
-        self._is_duplicate = False
+        self._is_delivering = self._is_duplicate = False
 
     async def receive(self, url: str, body: bytes) -> HTTPStatus:
         """Return the status to respond with, after the handler has run."""
