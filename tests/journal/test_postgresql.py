@@ -225,7 +225,8 @@ def test_a_right_that_is_missing_is_named_and_nothing_is_created(database: str) 
 
 def backends(url: str) -> list[int]:
     """Return the processes that serve the connections to a database."""
-    of_others = "datname = current_database() AND pid <> pg_backend_pid()"
+    # Not the server's own workers, which come and go.
+    of_others = "datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
     with connect_to(url) as connection:
         rows = connection.execute(f"SELECT pid FROM pg_stat_activity WHERE {of_others} ORDER BY pid".encode())
         return [int(row[0]) for row in rows]
