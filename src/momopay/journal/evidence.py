@@ -139,7 +139,8 @@ def _kept(record: ServiceRecord) -> dict[str, Any]:
     kept, faulty = dict[str, Any](), list[str]()
     for name in ("status", "result_code", "receipt"):
         value = getattr(record, name, None)  # only some records have a result code
-        if value is not None and (is_indexable if name == "receipt" else is_keepable)(str(value)):
+        fits = is_indexable if name == "receipt" else is_keepable  # by receipts there is an index
+        if value is not None and fits(str(value)):
             kept[name] = str(value)
         elif value is not None:
             faulty.append(name)

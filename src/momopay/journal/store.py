@@ -370,9 +370,10 @@ class Store(Entries):
         references_of: dict[EntryKind, set[str]] = {}
         for each in entries:
             references_of.setdefault(each.kind, set()).add(each.reference)
-        for kind in sorted(references_of) if self.database.locks_rows else ():
-            lock = {"the_account": self.account, "the_kind": kind, "references": list(references_of[kind])}
-            connection.execute(sql.LOCK_SOME, lock)
+        if self.database.locks_rows:
+            for kind, references in sorted(references_of.items()):
+                lock = {"the_account": self.account, "the_kind": kind, "references": list(references)}
+                connection.execute(sql.LOCK_SOME, lock)
         return references_of
 
     def _locked(self, connection: Connection, values: Mapping[str, Any]) -> JournalEntry | None:
