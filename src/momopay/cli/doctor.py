@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 import momopay
+from momopay._core.wiring import NO_JOURNAL
 from momopay._redaction import key_mode
 from momopay.cli.exit_codes import MISSING_EXTRA, ExitCode, remedy_of
 from momopay.cli.options import ADDRESS_REMEDY, KEY_REMEDY, AccountOptions, find_key
@@ -89,7 +90,9 @@ def _checks(options: AccountOptions) -> Iterator[Check]:
         client = None
         if can_send and key_check.verdict == "ok":
             # One attempt, because a retry would hide a failure.
-            opened = momopay.Client(key, base_url=base_url, timeout=_TIMEOUT, deadline=_TIMEOUT, max_attempts=1)
+            opened = momopay.Client(
+                key, base_url=base_url, timeout=_TIMEOUT, deadline=_TIMEOUT, max_attempts=1, journal=NO_JOURNAL
+            )
             client = stack.enter_context(opened)
         if client is None or broken:
             yield from _skipped(("wallet", "channels", "list"), *broken)
@@ -113,7 +116,7 @@ def _key(key: str, base_url: str) -> Check:
     if not key:
         return Check("key", "fail", "not set", KEY_REMEDY)
     try:
-        momopay.Client(key, base_url=base_url).close()  # checks the key and the address together
+        momopay.Client(key, base_url=base_url, journal=NO_JOURNAL).close()  # checks the key and the address together
     except ConfigurationError as error:
         return Check("key", "fail", error.message, KEY_REMEDY)
     if not key.split("_", 2)[2]:

@@ -10,6 +10,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, overload
 
+from momopay._core.journal_url import check_url
 from momopay._redaction import clears_frames, redacted_repr
 from momopay.errors import ConfigurationError, RequestValidationError
 from momopay.journal.activity import ActivityDay
@@ -325,6 +326,8 @@ class Internals:
     """The objects behind a journal. They are in a class of their own so that editors do not offer them."""
 
     def __init__(self, url: str, account: str, *, create: bool) -> None:
+        if isinstance(url, str | PathLike):  # Django passes a URL of SQLAlchemy
+            check_url(url)
         try:  # the only imports of the optional libraries
             from sqlalchemy import make_url
             from sqlalchemy.exc import ArgumentError

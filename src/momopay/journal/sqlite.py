@@ -22,6 +22,7 @@ from sqlalchemy.exc import OperationalError, SQLAlchemyError
 from sqlalchemy.ext.compiler import compiles
 from typing_extensions import override
 
+from momopay._core.journal_url import check_sqlite
 from momopay.errors import ConfigurationError, JournalError
 from momopay.journal.database import Database, problem_of, seconds_left
 from momopay.journal.schema import Now, has_tables
@@ -50,10 +51,8 @@ class SqliteDatabase(Database):
 
     def __init__(self, url: URL, *, create: bool) -> None:
         self._locks: list[FileIO] = []  # several if threads registered at the same time, or the file was deleted
-        if not url.database or url.database == ":memory:" or url.query:
-            raise ConfigurationError(
-                'a journal needs a file that outlives the process, and a URL without options: "sqlite:///payouts.db"'
-            )
+        check_sqlite(url.database, has_options=bool(url.query))
+        assert url.database is not None  # noqa: S101  for type checkers
         try:
             url.database.encode()
             self._path = Path(url.database).resolve()  # a symbolic link leads to the same folder
