@@ -43,13 +43,18 @@ def check_url(url: object) -> None:
     if found is None:
         raise _without_scheme(url)
     name = found[1]
-    if name not in SQLITE | POSTGRESQL:
-        raise ConfigurationError(_of_another(name))
+    check_name(name)
     if name in SQLITE:
         path, question_mark, _options = url[found.end() :].partition("?")
         if path and not path.startswith("/"):
             raise ConfigurationError(f"the URL of a SQLite file has three slashes: write {_sqlite(path)}")
         check_sqlite(path[1:], has_options=bool(question_mark))
+
+
+def check_name(name: str) -> None:
+    """Raise ConfigurationError unless this names a database that a journal can be in, by a driver that it uses."""
+    if name not in SQLITE | POSTGRESQL:
+        raise ConfigurationError(_of_another(name))
 
 
 def check_sqlite(path: str | None, *, has_options: bool) -> None:

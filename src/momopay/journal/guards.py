@@ -23,7 +23,7 @@ from sqlalchemy import ColumnElement, Connection, and_, delete, func, select, up
 
 from momopay._core.config import KeyIdentity
 from momopay.errors import ConfigurationError, JournalError
-from momopay.journal.database import Database, bounded, change
+from momopay.journal.database import OpenDatabase, bounded, change
 from momopay.journal.schema import INSERTS, accounts, journal, keys, metadata, payments
 
 logger: logging.Logger = logging.getLogger("momopay")
@@ -37,7 +37,7 @@ _LINE: Final = 80  # bytes of the line in the file: a constant, so that one writ
 class Accounts:
     """What one namespace of the journal is bound to."""
 
-    def __init__(self, database: Database, account: str) -> None:
+    def __init__(self, database: OpenDatabase, account: str) -> None:
         self._database = database
         self._account = account
         # The value is the tenant, "" if a response did not show it, None if it is not known yet. The entries stay true,
@@ -51,6 +51,7 @@ class Accounts:
         Raise ConfigurationError if the namespace is bound to another mode, host or tenant.
         """
         if identity not in self._checked:
+            self._database.shared.check_writable()
             new = {"account": self._account, "mode": identity.mode, "host": identity.host, "tenant_id": None}
             change(connection, INSERTS[accounts], {**new, "bound_at": datetime.now(UTC).isoformat()})
             bound = self.bound(connection)
@@ -128,9 +129,9 @@ class Mark(NamedTuple):
 class Watermark:
     """The highest mark that was seen of one journal."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: OpenDatabase) -> None:
         self._database = database
-        folder = database.folder
+        folder = database.shared.folder
         self._file: Path | None = None if folder is None else folder / "sequence"
         self._highest = Mark()
         # By the count of restores at which it went back: why. It stays refused even if others raise the number again.

@@ -370,7 +370,7 @@ class Store(Entries):
         references_of: dict[EntryKind, set[str]] = {}
         for each in entries:
             references_of.setdefault(each.kind, set()).add(each.reference)
-        if self.database.locks_rows:
+        if self.database.shared.locks_rows:
             for kind, references in sorted(references_of.items()):
                 lock = {"the_account": self.account, "the_kind": kind, "references": list(references)}
                 connection.execute(sql.LOCK_SOME, lock)
@@ -378,7 +378,7 @@ class Store(Entries):
 
     def _locked(self, connection: Connection, values: Mapping[str, Any]) -> JournalEntry | None:
         """Return an entry that nobody else can change until the transaction ends."""
-        if self.database.locks_rows:
+        if self.database.shared.locks_rows:
             connection.execute(sql.LOCK, values)
         return self.entry(connection, values["the_kind"], values["the_reference"])
 
