@@ -36,7 +36,7 @@ from momopay._core.wiring import load
 from momopay._fork import renew_in_child
 from momopay._redaction import clear_frames
 from momopay.errors import ConfigurationError, JournalError
-from momopay.journal.schema import set_up
+from momopay.journal.upgrade import set_up
 
 LONGEST_WAIT: Final = 30.0
 """The default limit of one use of the database, in seconds."""

@@ -24,7 +24,7 @@ from sqlalchemy import ColumnElement, Connection, and_, delete, func, select, up
 from momopay._core.config import KeyIdentity
 from momopay.errors import ConfigurationError, JournalError
 from momopay.journal.database import Database, bounded, change
-from momopay.journal.schema import INSERTS, accounts, journal, keys, metadata, payments
+from momopay.journal.schema import INSERTS, accounts, journal, keys, metadata, payments, versions
 
 logger: logging.Logger = logging.getLogger("momopay")
 
@@ -198,7 +198,7 @@ class Watermark:
             if "live" in connection.scalars(select(accounts.c.mode)):
                 raise ConfigurationError("the journal is of a live key, and what it forgot could be paid again")
             for table in metadata.sorted_tables:
-                if table is not journal:  # which says of what version the tables are
+                if table not in {journal, versions}:  # which say of what version the tables are
                     connection.execute(delete(table))
         self._highest, self._refusals = Mark(), {}
         if self._file is not None:

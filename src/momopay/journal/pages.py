@@ -254,12 +254,13 @@ class Entries:
             except ConfigurationError as error:
                 went_back = str(error)
             bound = self.accounts.bound(connection)
+            version: int = connection.execute(select(schema.journal.c.version)).scalar_one()
             states = select(PAYMENT.kind, PAYMENT.state, func.count()).group_by(PAYMENT.kind, PAYMENT.state)
             counts = connection.execute(states.where(self._is_payment)).all()
         not_settled, unresolved = self.unfinished()
         return JournalCheck(
             account=self.account,
-            version=schema.VERSION,
+            version=version,
             mode=bound.get("mode"),
             host=bound.get("host"),
             tenant_id=bound.get("tenant_id"),

@@ -24,7 +24,8 @@ from typing_extensions import override
 
 from momopay.errors import ConfigurationError, JournalError
 from momopay.journal.database import Database, problem_of, seconds_left
-from momopay.journal.schema import Now, has_tables
+from momopay.journal.schema import Now
+from momopay.journal.upgrade import NoJournalError, version_in
 
 if sys.platform == "win32":
     import msvcrt
@@ -120,7 +121,7 @@ class SqliteDatabase(Database):
             if self._path.is_file() and self._path.stat().st_nlink > 1:  # before it is opened under this name
                 raise self._second_name(_HARD_LINK)
             with self.connection(for_setup=True) as connection:
-                is_new = not has_tables(connection, self.table_names)
+                is_new = not version_in(connection, self.table_names)
                 if is_new and had_journal:
                     raise self._lost("has no journal any more")
                 if is_new and not self.may_create:
@@ -201,7 +202,7 @@ class SqliteDatabase(Database):
             ) from error
 
     def _no_journal(self) -> ConfigurationError:
-        return ConfigurationError(
+        return NoJournalError(
             f"{self._path} is no journal, and create=False creates none: check the path, or leave create out"
         )
 

@@ -2,7 +2,7 @@
 
 The databases of a version were written by the code of that version, before the next one changed a table:
 
-    python -m journal.versions.every_state 1 sqlite:///new.db > journal/versions/1.sqlite.sql
+    python -m journal.versions.every_state sqlite:///new.db > journal/versions/1.sqlite.sql
 
 runs in `tests`, on a database that is new. They are never written again: a later momopay could not.
 """
@@ -19,14 +19,15 @@ from typing import Any, Final
 
 from sqlalchemy import select
 
-from journal.constants import ACCEPTED, COLLECTION, NOT_SENT, PAYOUT, PHONE, REFUSED, UNKNOWN
+from journal.constants import ACCEPTED, COLLECTION, NOT_SENT, PAYOUT, REFUSED, UNKNOWN
 from journal.database_kit import execute, store_of
 from journal.kit import begin, draft, found, lease_of, put, record
 from journal.records import callback, report
 from momopay import Journal, TransactionStatus
 from momopay._core.config import KeyIdentity
 from momopay.journal.journal import internals
-from momopay.journal.schema import definitions, metadata
+from momopay.journal.schema import metadata
+from momopay.journal.upgrade import VERSION, statements
 
 KEYS: Final = {  # by account
     "default": (KeyIdentity("test", "api.example", "1" * 64), KeyIdentity("test", "api.example", "2" * 64)),
@@ -135,13 +136,13 @@ def as_sql(url: str) -> Iterator[str]:
     """Yield the statements that make a journal's tables, and then its rows."""
     with Journal(url, create=False) as journal, store_of(journal).database.connection() as connection:
         dialect = connection.dialect.name
-        yield from definitions(dialect)
-        yield "DELETE FROM momopay_journal"
+        made_by = [each for number in range(1, VERSION + 1) for each in statements(number, dialect)]
+        yield from (each for each in made_by if each.split()[0] not in {"INSERT", "UPDATE"})
         for table in metadata.sorted_tables:
             names = ", ".join(table.columns.keys())
             rows = connection.execute(select(table).order_by(*table.primary_key.columns)).all()
             values = ",\n".join(f"({', '.join(map(_literal, row))})" for row in rows)
-            yield f"INSERT INTO {table.name} ({names}) VALUES\n{values}"  # noqa: S608  no parameters in a file
+            yield f"INSERT INTO {table.name} ({names}) VALUES\n{values}"
         if dialect == "postgresql":
             yield "SELECT setval('momopay_history_number_seq', (SELECT max(number) FROM momopay_history))"
 
@@ -153,8 +154,9 @@ def _literal(value: Any) -> str:
 
 
 if __name__ == "__main__":
-    version, database = sys.argv[1:]
+    (database,) = sys.argv[1:]
     fill(database)
-    print(f"-- A journal of version {version}, with payments in every state: see every_state.py.\n")
+    sys.stdout.write(f"-- A journal of version {VERSION}, with payments in every state: see every_state.py.\n\n")
     for statement in as_sql(database):
-        print("\n".join(line.rstrip() for line in statement.strip().splitlines() if line.strip()) + ";")
+        lines = (line.rstrip() for line in statement.strip().splitlines())
+        sys.stdout.write("\n".join(filter(None, lines)) + ";\n")

@@ -49,7 +49,8 @@ def create_tables(connection: Any) -> None:
             cursor.execute("PRAGMA journal_mode=WAL")  # now, while nobody else uses the file
         with transaction.atomic(using=connection.alias):
             has_journal = "momopay_journal" in connection.introspection.table_names(cursor)  # made by `Journal`
-            for statement in [*(() if has_journal else load("journal.schema.definitions")(connection.vendor)), view]:
+            made = [] if has_journal else load("journal.upgrade.creation")(connection.vendor)
+            for statement in [*made, view]:
                 cursor.execute(statement)
 
 
