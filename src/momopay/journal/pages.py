@@ -35,6 +35,7 @@ from momopay.journal.guards import Accounts, Mark, Watermark
 from momopay.journal.leases import LeaseHolder
 from momopay.journal.rules import Refundable, refunded
 from momopay.journal.schema import PAYMENT, TRANSACTION
+from momopay.journal.structure import differing_indexes
 from momopay.models.enums import TransactionStatus
 
 _PAGE: Final = 500  # rows; databases limit the parameters of a statement
@@ -257,6 +258,7 @@ class Entries:
             version: int = connection.execute(select(schema.journal.c.version)).scalar_one()
             states = select(PAYMENT.kind, PAYMENT.state, func.count()).group_by(PAYMENT.kind, PAYMENT.state)
             counts = connection.execute(states.where(self._is_payment)).all()
+            differing = tuple(sorted(differing_indexes(connection)))
         not_settled, unresolved = self.unfinished()
         return JournalCheck(
             account=self.account,
@@ -269,6 +271,7 @@ class Entries:
             not_settled=not_settled,
             paid_twice=tuple(entry.reference for entry in self._paid_twice()),
             went_back=went_back,
+            differing=differing,
         )
 
     def _paid_twice(self) -> Iterator[JournalEntry]:
