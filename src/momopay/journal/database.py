@@ -147,6 +147,7 @@ class Database(ABC):
     table_names: ClassVar[str]  # the SQL that lists the existing tables and views
     locks_rows: ClassVar[bool] = True  # by SELECT ... FOR UPDATE
     folder: Path | None = None  # a folder that all processes share, if there is one
+    setup_seconds: float = LONGEST_WAIT  # the limit of creating or upgrading the tables
 
     def __init__(self, url: URL, *, create: bool) -> None:
         self._url = url

@@ -93,7 +93,7 @@ class PostgresqlDatabase(Database):
     @override
     @contextmanager
     def connect_for_setup(self) -> Generator[Connection]:
-        with self.connection(begin=True, for_setup=True) as connection:
+        with self.connection(seconds=self.setup_seconds, begin=True, for_setup=True) as connection:
             connection.execute(select(func.pg_advisory_xact_lock(_SETUP_LOCK)))
             yield connection
 

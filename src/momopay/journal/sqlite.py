@@ -128,7 +128,7 @@ class SqliteDatabase(Database):
                     raise self._no_journal()
                 self._folder.mkdir(mode=0o700, exist_ok=True)
                 self._switch_to_wal(connection)
-            with self.connection(begin=True, for_setup=True) as connection:
+            with self.connection(seconds=self.setup_seconds, begin=True, for_setup=True) as connection:
                 yield connection
             if not self._marker.exists():
                 self._marker.write_text(_MARKER_TEXT.format(name=self._path.name))

@@ -75,7 +75,11 @@ def _fill_account(journal: Journal) -> None:
 
 
 def _payouts(journal: Journal) -> None:
-    key = {"idempotency_key": "mp-0123456789abcdef", "key_since": '["m", 12.5, 1767600000.0]', "amount": 45}
+    key: dict[str, Any] = {
+        "idempotency_key": "mp-0123456789abcdef",
+        "key_since": '["m", 12.5, 1767600000.0]',
+        "amount": 45,
+    }
     with lease_of(journal) as lease:
         assert begin(journal, lease, "with a key", metadata={"shop": "Kilimani", "n": [1, 2.5]}, **key)
         record(journal, lease, UNKNOWN, "with a key")
@@ -100,8 +104,10 @@ def _orders(journal: Journal) -> None:
         put(journal, "twice", ACCEPTED, COLLECTION, transaction_id=f"twice {number}", status="CANCELLED")
     for number in range(2):
         assert store.record(found(journal, "twice"), report(f"twice {number}", "SUCCESS", source="sweep"))
-    for reference, amount, status in (("order-R1", 40, "SUCCESS"), ("order-R2", 60, "REVERSED"), ("order-R3", 5, None)):
-        put(journal, reference, amount=amount, refund_of="order", status=status)
+    refunds: list[tuple[str, int, str | None]]
+    refunds = [("order-R1", 40, "SUCCESS"), ("order-R2", 60, "REVERSED"), ("order-R3", 5, None)]
+    for reference, amount, last in refunds:
+        put(journal, reference, amount=amount, refund_of="order", status=last)
 
 
 def _deliveries(journal: Journal) -> None:
@@ -117,7 +123,7 @@ def _deliveries(journal: Journal) -> None:
 
 
 def _anonymised(journal: Journal) -> None:
-    for reference, secret in (("without a phone", None), ("with a hash", "0123456789abcdef")):
+    for reference, secret in {"without a phone": None, "with a hash": "0123456789abcdef"}.items():
         put(journal, reference, transaction_id=f"t-{reference}", status="SUCCESS")
         where = f"WHERE reference = '{reference}'"
         execute(journal, f"UPDATE momopay_payments SET created_at = '{_LONG_AGO}', sent_at = '{_LONG_AGO}' {where}")

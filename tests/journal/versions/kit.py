@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -15,7 +15,7 @@ EARLIER: Final = range(1, VERSION)
 
 
 @contextmanager
-def connected(url: str) -> Iterator[Connection]:
+def connected(url: str) -> Generator[Connection]:
     """Yield a connection to a database that does not know of a journal. Each statement commits by itself."""
     engine = create_engine(make_url(url), isolation_level="AUTOCOMMIT")
     try:

@@ -43,10 +43,10 @@ def bring_tables_to(connection: Any, version: int) -> None:
 def create_tables(connection: Any) -> None:
     """Make in a database what the migrations make, for a test that does not run them."""
     for name in sorted(each.name for each in iter_modules(migrations.__path__)):
-        operations = import_module(f"{migrations.__name__}.{name}").Migration.operations
-        for operation in operations:
+        for operation in import_module(f"{migrations.__name__}.{name}").Migration.operations:
             if isinstance(operation, RunPython):
-                operation.code(apps, SimpleNamespace(connection=connection))
+                make: Any = operation.code
+                make(apps, SimpleNamespace(connection=connection))
 
 
 class Payment(models.Model):
