@@ -40,7 +40,7 @@ from momopay._core.wiring import load
 from momopay._fork import renew_in_child
 from momopay._redaction import clear_frames
 from momopay.errors import ConfigurationError, JournalError
-from momopay.journal.schema import set_up
+from momopay.journal.upgrade import set_up
 
 LONGEST_WAIT: Final = 30.0
 """The default limit of one use of the database, in seconds."""
@@ -160,6 +160,7 @@ class Database(ABC):
     table_names: ClassVar[str]  # the SQL that lists the existing tables and views
     locks_rows: ClassVar[bool] = True  # by SELECT ... FOR UPDATE
     folder: Path | None = None  # a folder that all processes share, if there is one
+    setup_seconds: float = LONGEST_WAIT  # the limit of creating or upgrading the tables
 
     def __init__(self, url: URL) -> None:
         self._url = url
@@ -261,19 +262,25 @@ class Database(ABC):
 
     def _set_up(self, *, create: bool, is_rehearsal: bool = False) -> None:
         # Threads that come here at the same time wait for each other in the database.
+        with self.opening(create=create) as connection:
+            set_up(connection, self.table_names, create=create)
+            if is_rehearsal:
+                raise _RehearsalOverError
+        self._is_set_up = True
+        _used.add(self._key)
+
+    @contextmanager
+    def opening(self, *, create: bool) -> Generator[Connection]:
+        """Yield what `connect_for_setup` does. Raise ConfigurationError if the database cannot be used."""
         try:
             with self.connect_for_setup(create=create) as connection:
-                set_up(connection, self.table_names, create=create)
-                if is_rehearsal:
-                    raise _RehearsalOverError
+                yield connection
         except JournalError as error:
             # Once this process has used the database, a failure is an outage, of which a payment may have been part.
             refusal = None if self._key in _used else self.explain(error)
             if refusal is None:
                 raise
             raise refusal from error
-        self._is_set_up = True
-        _used.add(self._key)
 
     @property
     def _key(self) -> str:

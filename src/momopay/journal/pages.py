@@ -35,6 +35,7 @@ from momopay.journal.guards import Accounts, Mark, Watermark
 from momopay.journal.leases import LeaseHolder
 from momopay.journal.rules import Refundable, refunded
 from momopay.journal.schema import PAYMENT, TRANSACTION
+from momopay.journal.structure import differing_indexes
 from momopay.models.enums import TransactionStatus
 
 _PAGE: Final = 500  # rows; databases limit the parameters of a statement
@@ -53,7 +54,7 @@ class Entries:
         self.account = account
         self.leases: LeaseHolder = LeaseHolder(database)
         self.accounts: Accounts = Accounts(database, account)
-        self.watermark: Watermark = Watermark(database)
+        self.watermark: Watermark = Watermark(database, account)
         self._is_payment = PAYMENT.account == account
         self._is_transaction = TRANSACTION.account == account
 
@@ -254,20 +255,23 @@ class Entries:
             except ConfigurationError as error:
                 went_back = str(error)
             bound = self.accounts.bound(connection)
+            version: int = connection.execute(select(schema.journal.c.version)).scalar_one()
             states = select(PAYMENT.kind, PAYMENT.state, func.count()).group_by(PAYMENT.kind, PAYMENT.state)
             counts = connection.execute(states.where(self._is_payment)).all()
+            differing = tuple(sorted(differing_indexes(connection)))
         not_settled, unresolved = self.unfinished()
         return JournalCheck(
             account=self.account,
-            version=schema.VERSION,
-            mode=bound.get("mode"),
-            host=bound.get("host"),
+            version=version,
+            mode=bound.get("mode") or None,
+            host=bound.get("host") or None,
             tenant_id=bound.get("tenant_id"),
             counts={(EntryKind(kind), JournalState(state)): number for kind, state, number in counts},
             unresolved=tuple(entry.reference for entry in unresolved),
             not_settled=not_settled,
             paid_twice=tuple(entry.reference for entry in self._paid_twice()),
             went_back=went_back,
+            differing=differing,
         )
 
     def _paid_twice(self) -> Iterator[JournalEntry]:

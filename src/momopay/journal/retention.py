@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 from uuid import uuid4
 
-from sqlalchemy import URL, Connection, bindparam, create_engine, insert, select, update
+from sqlalchemy import URL, Connection, bindparam, create_engine, delete, insert, select, update
 
 from momopay.errors import RequestValidationError
 from momopay.journal import history
@@ -23,6 +23,7 @@ from momopay.journal.entries import ANONYMISED, MAY_BE_SENT, HistoryKind, Journa
 from momopay.journal.schema import PAYMENT, metadata, payments, transactions
 from momopay.journal.statements import AS_READ, IS_ROW, IS_TRANSACTION
 from momopay.journal.store import Store
+from momopay.journal.upgrade import upgrade
 
 _LONGEST_BACKUP: Final = 3600.0  # seconds
 _ROWS_AT_ONCE: Final = 1000  # rows of a table that are copied by one statement
@@ -71,9 +72,10 @@ def _export(source: Connection, path: Path) -> None:
         with engine.connect() as copy:
             copy.exec_driver_sql("PRAGMA journal_mode=MEMORY").close()  # no second file; `back_up` syncs the copy
             copy.exec_driver_sql("BEGIN")
-            metadata.create_all(copy)
+            upgrade(copy, 0)
             with source.begin():
                 for table in metadata.sorted_tables:
+                    copy.execute(delete(table))  # the versions of the copy, which are the source's
                     rows = source.execute(select(table)).mappings()
                     for page in rows.partitions(_ROWS_AT_ONCE):
                         copy.execute(insert(table), [dict(row) for row in page])

@@ -25,7 +25,8 @@ from typing_extensions import override
 from momopay._core.journal_url import check_sqlite
 from momopay.errors import ConfigurationError, JournalError
 from momopay.journal.database import Database, problem_of, seconds_left
-from momopay.journal.schema import Now, has_tables
+from momopay.journal.schema import Now
+from momopay.journal.upgrade import NoJournalError, version_in
 
 if sys.platform == "win32":
     import msvcrt
@@ -119,14 +120,14 @@ class SqliteDatabase(Database):
             if self._path.is_file() and self._path.stat().st_nlink > 1:  # before it is opened under this name
                 raise self._second_name(_HARD_LINK)
             with self.connection(for_setup=True) as connection:
-                is_new = not has_tables(connection, self.table_names)
+                is_new = not version_in(connection, self.table_names)
                 if is_new and had_journal:
                     raise self._lost("has no journal any more")
                 if is_new and not create:
                     raise self._no_journal()
                 self._folder.mkdir(mode=0o700, exist_ok=True)
                 self._switch_to_wal(connection)
-            with self.connection(begin=True, for_setup=True) as connection:
+            with self.connection(seconds=self.setup_seconds, begin=True, for_setup=True) as connection:
                 yield connection
             if not self._marker.exists():
                 self._marker.write_text(_MARKER_TEXT.format(name=self._path.name))
@@ -200,7 +201,7 @@ class SqliteDatabase(Database):
             ) from error
 
     def _no_journal(self) -> ConfigurationError:
-        return ConfigurationError(
+        return NoJournalError(
             f"{self._path} is no journal, and create=False creates none: check the path, or leave create out"
         )
 
