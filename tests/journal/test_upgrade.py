@@ -270,7 +270,10 @@ def test_a_newer_journal_is_used_only_if_it_allows_that(journal: Journal, url: s
             execute(journal, "DELETE FROM momopay_versions WHERE version = 99")
             execute(journal, f"INSERT INTO momopay_versions VALUES (99, {oldest_writer}, '2027-01-01')")
         for create in (True, False):
-            with another_process(url, create=create) as later, pytest.raises(ConfigurationError, match="version 99") as caught:
+            with (
+                another_process(url, create=create) as later,
+                pytest.raises(ConfigurationError, match="version 99") as caught,
+            ):
                 later.get("r")
             assert "Update momopay on this machine" in str(caught.value)
             assert not caught.value.may_have_executed

@@ -190,7 +190,9 @@ class Watermark:
         row = connection.execute(_RAISE, self._account).one_or_none()
         if row is None:
             self._insert(connection)
-            row = connection.execute(_RAISE, self._account).one()
+            row = connection.execute(_RAISE, self._account).one_or_none()
+            if row is None:
+                raise JournalError("the journal's database neither took the account's row nor shows one")
         mark = Mark(*row)
         if mark <= self._highest:  # equal: before this payment was counted, it was behind by one
             raise self._gone_back(connection, mark, self._highest)
