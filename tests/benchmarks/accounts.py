@@ -65,8 +65,8 @@ def _milliseconds(url: str, number: int, processes: int, seconds: float) -> floa
             payer.stdin.flush()
         for payer in payers:
             shown, _ = payer.communicate(timeout=PATIENCE)
-            made, taken = shown.split()
-            results.append((int(made), float(taken)))
+            payments, taken = shown.split()
+            results.append((int(payments), float(taken)))
     made = sum(each for each, _ in results)
     sys.stderr.write(f"  {number} x {processes}: {made / seconds:.1f} payments a second\n")
     return median(taken for _, taken in results)

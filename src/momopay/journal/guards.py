@@ -30,8 +30,9 @@ from sqlalchemy import ColumnElement, Connection, and_, bindparam, delete, func,
 
 from momopay._core.config import KeyIdentity
 from momopay.errors import ConfigurationError, JournalError
-from momopay.journal.database import OpenDatabase, bounded, change, defer
+from momopay.journal.database import bounded, change, defer
 from momopay.journal.schema import INSERTS, accounts, journal, keys, metadata, payments, versions
+from momopay.journal.sharing import OpenDatabase
 
 logger: logging.Logger = logging.getLogger("momopay")
 

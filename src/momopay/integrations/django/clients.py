@@ -152,7 +152,7 @@ class AsyncShopClient(AsyncClient):
 def _open_journal() -> Journal:
     try:
         # From parts, because in the text of a URL a "?" would end the path.
-        journal = Journal(load("journal.database.URL").create(**journal_address()), create=False)
+        journal = Journal(load("journal.sharing.URL").create(**journal_address()), create=False)
         store = internals(journal).store
         # If the database cannot be reached or is locked, the call that needs it raises the error.
         with suppress(JournalError), store.bounded(TIMEOUT), store.database.connection():
