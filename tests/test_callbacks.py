@@ -118,8 +118,9 @@ def test_what_is_not_a_callback_is_refused_and_not_shown(body: Any) -> None:
 
 def test_a_callback_without_its_id_is_refused() -> None:
     refused({**PAYLOAD, "transaction": {key: value for key, value in STATED.items() if key != "id"}})
-    for unusable in (None, "", "  ", ".", 7, True, [], {}, [ID], "x" * 256):
-        refused(payload(id=unusable))
+    unusable: list[Any] = [None, "", "  ", ".", 7, True, [], {}, [ID], "x" * 256]
+    for each in unusable:
+        refused(payload(id=each))
 
 
 def test_an_id_is_enough() -> None:
