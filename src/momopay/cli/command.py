@@ -15,6 +15,7 @@ import sys
 import traceback
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import fields
 from functools import wraps
 from inspect import cleandoc
@@ -35,8 +36,22 @@ DEBUG: Final = "momopay.debug"  # the key in the context's `meta` for whether --
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 
-def command(app: typer.Typer, name: str | None = None, **settings: Any) -> Callable[[FunctionT], FunctionT]:
-    """Return a decorator that registers a command of `app`. The function returns the exit status; None means 0."""
+# What did not happen if the command is interrupted now; "" if that is not known, or goes without saying.
+_UNTOUCHED: Final[ContextVar[str]] = ContextVar("untouched", default="")
+
+
+def consented() -> None:
+    """Note that somebody agreed: from now on, an interrupted command may have done what it asked about."""
+    _UNTOUCHED.set("")
+
+
+def command(
+    app: typer.Typer, name: str | None = None, *, untouched: str = "", **settings: Any
+) -> Callable[[FunctionT], FunctionT]:
+    """Return a decorator that registers a command of `app`. The function returns the exit status; None means 0.
+
+    `untouched` is what an interrupt says until `consented` is called, such as "Nothing was sent."
+    """
 
     def register(function: FunctionT) -> FunctionT:
         signature = inspect.signature(function, eval_str=True)
@@ -46,6 +61,7 @@ def command(app: typer.Typer, name: str | None = None, **settings: Any) -> Calla
 
         @wraps(function)
         def run(**given: Any) -> None:
+            _UNTOUCHED.set(untouched)
             if code := function(first.annotation(**{each: given.pop(each) for each in names}), **given):
                 raise typer.Exit(code)
 
@@ -159,7 +175,7 @@ def on_signals(handle: Callable[[int, FrameType | None], None], *numbers: int) -
 
 
 def _interrupted() -> ExitCode:
-    typer.echo("Interrupted.", err=True)
+    typer.echo(" ".join(["Interrupted.", _UNTOUCHED.get()]).rstrip(), err=True)
     return ExitCode.INTERRUPTED
 
 
@@ -218,8 +234,8 @@ def _report(error: MomoPayError, *, as_json: bool) -> None:
     """Write an error and its remedy to stderr."""
     if not as_json:
         console = stderr()
-        console.print(Text.assemble(("Error: ", "bold red"), plain(error)), soft_wrap=True)
-        console.print(Text.assemble(("What to do: ", "bold"), plain(remedy_of(error))), soft_wrap=True)
+        console.show(Text.assemble(("Error: ", "bold red"), plain(error)))
+        console.show(Text.assemble(("What to do: ", "bold"), plain(remedy_of(error))))
         return
     # Programs read these names, which the guide documents.
     document: dict[str, object] = {

@@ -35,26 +35,37 @@ _PHONE_FIELDS: Final = frozenset({"phone", "phone_number"})
 _NUMBERS: Final = frozenset({"KES", "Line", "Attempts", "Rows"})
 _ID_COLUMNS: Final = frozenset({"Transaction", "Channel"})
 _UUID_WIDTH: Final = 36
-_NARROWEST: Final = 80  # columns
+_TABLES_FROM: Final = 80  # columns; below, a table shows each record as lines
+_NARROWEST: Final = 20
 # --timezone sets it before other options are parsed. None is the zone of this machine.
 _ZONE: Final[ContextVar[tzinfo | None]] = ContextVar("zone", default=None)
 _AT_THE_EDGE: Final = (OverflowError, ValueError, OSError)  # of the calendar, by the zone and the system
 
 
-class _Console(Console):
+class ShownConsole(Console):
+    """A console that wraps sentences at words."""
+
     def on_broken_pipe(self) -> None:
         """Raise an error that `Command` handles; rich would exit with 1."""
         raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
 
+    def show(self, shown: object, style: str | None = None) -> None:
+        """Print a sentence, a text or a table.
 
-def stdout(*, stderr: bool = False) -> Console:
-    """Return the console for results. A narrow terminal wraps the lines of a table, in which cells would be cut off."""
-    console = _Console(stderr=stderr, highlight=False, markup=False, emoji=False)
+        People read sentences that end at words. Programs that search a pipe get each on one line.
+        """
+        is_wrapped = self.is_terminal or self.width < _TABLES_FROM or not isinstance(shown, str | Text)
+        self.print(shown, style=style, soft_wrap=not is_wrapped)
+
+
+def stdout(*, stderr: bool = False) -> ShownConsole:
+    """Return the console for results."""
+    console = ShownConsole(stderr=stderr, highlight=False, markup=False, emoji=False)
     console.width = max(console.width, _NARROWEST)
     return console
 
 
-def stderr() -> Console:
+def stderr() -> ShownConsole:
     """Return the console for everything else."""
     return stdout(stderr=True)
 
@@ -78,6 +89,11 @@ def use_timezone(name: str | None) -> str | None:
     return name
 
 
+def use_zone(zone: tzinfo) -> None:
+    """Set the zone of all times of this command."""
+    _ZONE.set(zone)
+
+
 def zone() -> tzinfo | None:
     """Return the zone of all times of this command; None is that of this machine."""
     return _ZONE.get()
@@ -90,10 +106,18 @@ def local(when: datetime) -> datetime:
     return when
 
 
+def day_of(text: str, zone: tzinfo | None) -> date | None:
+    """Return the date that ``today`` or ``yesterday`` is in a zone; None for any other text."""
+    ago = {"today": 0, "yesterday": 1}.get(text.strip().lower())
+    return None if ago is None else datetime.now(UTC).astimezone(zone).date() - timedelta(days=ago)
+
+
 def moment_of(text: str) -> datetime:
     """Parse a time. A date means its beginning; a time without a zone is in the zone of this command."""
     try:
-        parsed, zone = datetime.fromisoformat(text), _ZONE.get()
+        zone = _ZONE.get()
+        day = day_of(text, zone)
+        parsed = datetime.fromisoformat(text if day is None else day.isoformat())
         if parsed.tzinfo is None:
             parsed = parsed.astimezone() if zone is None else parsed.replace(tzinfo=zone)
         parsed.astimezone(UTC)  # raises at the edge of the calendar
@@ -107,8 +131,9 @@ def moment_of(text: str) -> datetime:
 def end_of(text: str) -> datetime:
     """Parse a time like `moment_of`, except that a date means its last moment: people mean the whole day."""
     begin = moment_of(text)
+    is_day = len(text) <= len("2026-11-30")  # also today and yesterday
     # A millisecond is the smallest step that every ISO 8601 parser reads.
-    return begin if len(text) > len("2026-11-30") else begin + timedelta(days=1, milliseconds=-1)
+    return begin + timedelta(days=1, milliseconds=-1) if is_day else begin
 
 
 def moment(when: datetime) -> str:
@@ -144,7 +169,7 @@ class Output:
             return
         console = stdout()
         for each in shown:
-            console.print(each, soft_wrap=isinstance(each, str))
+            console.show(each)
 
     def record(self, document: Any, *hidden: str) -> None:
         """Show one record as JSON, or for people as a line for each field that has a value and is not `hidden`."""
@@ -172,7 +197,10 @@ class Output:
         return count
 
     def table(self, items: Iterable[object], columns: Columns, title: str | None = None) -> Table:
-        """Return a table of records. A cell shows each field of its column on a line of its own."""
+        """Return a table of records. A cell shows each field of its column on a line of its own.
+
+        On a narrow terminal, each record is shown as lines: the heading of a column, then its cell.
+        """
 
         def cell(item: object, names: str) -> Text:
             found = ((name, _field(item, name)) for name in names.split())
@@ -183,6 +211,10 @@ class Output:
                 if value not in (None, "")
             )
 
+        if stdout().width < _TABLES_FROM:
+            return _stacked(
+                ([(heading, cell(item, names)) for heading, names in columns.items()] for item in items), title
+            )
         made = Table(
             box=SIMPLE_HEAD, show_edge=False, pad_edge=False, title=title, title_justify="left", title_style="bold"
         )
@@ -201,7 +233,7 @@ class Output:
 
     def note(self, text: str | Text | Table) -> None:
         """Write something that is not a result to stderr."""
-        stderr().print(text, soft_wrap=not isinstance(text, Table))
+        stderr().show(text)
 
     def phone(self, phone: str) -> str:
         """Return a phone, masked unless phones are shown."""
@@ -256,6 +288,23 @@ class Output:
                 return self.phone(value) if name in _PHONE_FIELDS else self.text(value)
             case _:
                 return value
+
+
+def _stacked(records: Iterable[Iterable[tuple[str, Text]]], title: str | None) -> Table:
+    """Return records as lines of headings and cells, with an empty line between two of them."""
+    made = Table.grid(padding=(0, 2))
+    made.title, made.title_justify, made.title_style = title, "left", "bold"
+    made.add_column(style="bold")
+    made.add_column(overflow="fold")
+    for number, record in enumerate(records):
+        if number:
+            made.add_row()
+        for heading, cell in record:
+            if cell.plain:
+                made.add_row(heading, cell)
+    if not made.row_count:
+        made.add_row("", "nothing")
+    return made
 
 
 def _field(item: object, name: str) -> object:

@@ -6,7 +6,7 @@ import builtins
 import logging
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
-from datetime import date, datetime
+from datetime import date, datetime, tzinfo
 from decimal import Decimal
 from functools import partial
 from http import HTTPStatus
@@ -326,6 +326,7 @@ class Transactions(Resource[BackendT]):
         last_day: date | None = None,
         orders: Iterable[BookedOrder] | None = None,
         utc: bool = False,
+        zone: tzinfo | None = None,
         journal: Journal | None = None,
     ) -> DayReport:
         """Compare one or several days of the service's list with the journal and, if given, with your own orders.
@@ -335,10 +336,11 @@ class Transactions(Resource[BackendT]):
         payment. Reconcile a day after it is over: the list may lag. See the service page, "GET /transactions".
 
         Args:
-            day: A date in Nairobi (UTC+3).
+            day: A date in Nairobi (UTC+3), or in `zone`.
             last_day: The last of several days, such as the end of a month.
             orders: Your orders of these days. Without them, a collection that is not in the journal is a difference.
             utc: Whether the days are in UTC.
+            zone: The time zone of the days, such as ``ZoneInfo("Africa/Lagos")``. By default that of Nairobi.
             journal: The account's journal, by default the client's. It may have gone back in time.
 
         Returns:
@@ -348,7 +350,9 @@ class Transactions(Resource[BackendT]):
             RequestValidationError: Not a date, or the last day is before the first.
         """
         journal = journal_for(self._session, journal)
-        return await reconcile_days(self._session, journal, day=day, last_day=last_day, orders=orders, utc=utc)
+        return await reconcile_days(
+            self._session, journal, day=day, last_day=last_day, orders=orders, utc=utc, zone=zone
+        )
 
     @operation
     async def sweep(

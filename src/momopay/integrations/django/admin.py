@@ -6,7 +6,6 @@ payment. Phones are shown whole, because people who may view payments search by 
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable
 from datetime import datetime
 from decimal import Decimal
@@ -31,6 +30,7 @@ from momopay.integrations.django.clients import client, database, link, the_jour
 from momopay.integrations.django.models import Payment
 from momopay.integrations.django.views import send_end, without_transaction
 from momopay.journal.journal import internals
+from momopay.spreadsheets.writer import write_csv
 
 if TYPE_CHECKING:
     _Model = admin.ModelAdmin[Payment]
@@ -128,11 +128,10 @@ class PaymentAdmin(_Model):
             raise PermissionDenied
         response = HttpResponse(content_type="text/csv; charset=utf-8")
         response["Content-Disposition"] = 'attachment; filename="payments.csv"'
-        writer, names = csv.writer(response), self.list_display
-        writer.writerow(names)
-        for payment in self.get_changelist_instance(request).queryset.iterator():
-            values = [getattr(payment, name) for name in names]
-            writer.writerow([_local(each) if isinstance(each, datetime) else each for each in values])
+        payments = self.get_changelist_instance(request).queryset.iterator()
+        rows = ([getattr(each, name) for name in self.list_display] for each in payments)
+        shown = ([_local(each) if isinstance(each, datetime) else each for each in row] for row in rows)
+        write_csv(response, self.list_display, shown)
         return response
 
     def activity_view(self, request: HttpRequest) -> HttpResponse:
