@@ -241,7 +241,7 @@ def test_a_report_is_whole_after_the_run_that_continues_another(payroll: Payroll
     options = ("--yes", "--wait", "--every", "0.1", "--report", str(payroll.report))
 
     def rows() -> list[dict[str, str]]:
-        return [*csv.DictReader(payroll.report.read_text().splitlines())]
+        return [*csv.DictReader(payroll.report.read_text("utf-8-sig").splitlines())]
 
     assert payroll.run("--yes", "--report", str(payroll.report)).code == 5
     first, refused, _ = rows()
@@ -301,9 +301,9 @@ def test_another_spelling_of_a_reference_is_paid_only_if_that_is_confirmed(payro
     for options in (["--yes"], ["--dry-run"]):
         refused = payroll.run(*options)
         assert refused.prints(2, "3 sal 1 reference sal 1 looks like SAL-1")
-        assert refused.says(2, "--allow-similar")
+        assert refused.says(2, "--similar")
     assert payroll.sandbox.requests == []
-    assert (payroll.run("--yes", "--allow-similar").code, payroll.paid) == (0, {"SAL-1": 1, "sal 1": 1})
+    assert (payroll.run("--yes", "--similar").code, payroll.paid) == (0, {"SAL-1": 1, "sal 1": 1})
 
 
 def test_another_spelling_in_the_journal_is_found_for_every_row_of_a_long_file(payroll: PayrollShell) -> None:

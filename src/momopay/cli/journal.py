@@ -266,7 +266,7 @@ def _days(text: str) -> tuple[date, date]:
         return date.fromisoformat(text), date.fromisoformat(text)
     except (ValueError, OverflowError):
         kind = "month" if is_month else "date"
-        example = "2026-11-30, 2026-11, today or yesterday"
+        example = "2026-11-30 or 2026-11, today or yesterday"
         raise typer.BadParameter(f"{plain(text) or repr(text)} is not a {kind}, such as {example}") from None
 
 
@@ -321,9 +321,9 @@ def _orders(output: Output, path: Path, sheet: str | None) -> list[momopay.types
     from momopay.spreadsheets.rows import read_orders  # loads pydantic
 
     try:
-        rows, notes = read_file(path, lambda: read_orders(path, sheet))
+        rows, notes = read_file(f"--orders {path}", lambda: read_orders(path, sheet))
     except FaultyFileError as error:
-        raise show_faults(output, error) from error
+        raise show_faults(output, error, "--orders: ") from error
     for note in notes:
         output.note(f"Warning: {plain(note)}")
     return [momopay.types.BookedOrder(each.reference, each.amount, cast("Any", each.state)) for each in rows]

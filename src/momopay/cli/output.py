@@ -35,8 +35,10 @@ _PHONE_FIELDS: Final = frozenset({"phone", "phone_number"})
 _NUMBERS: Final = frozenset({"KES", "Line", "Attempts", "Rows"})
 _ID_COLUMNS: Final = frozenset({"Transaction", "Channel"})
 _UUID_WIDTH: Final = 36
-_TABLES_FROM: Final = 80  # columns; below, a table shows each record as lines
-_NARROWEST: Final = 20
+TABLES_FROM: Final = 80
+"""The columns from which there are tables; below, each record is shown as lines."""
+_HEADINGS_BESIDE_FROM: Final = 60  # below, an id does not fit beside its heading
+_NARROWEST: Final = _UUID_WIDTH  # an id is copied into the next command, so it is never broken
 # --timezone sets it before other options are parsed. None is the zone of this machine.
 _ZONE: Final[ContextVar[tzinfo | None]] = ContextVar("zone", default=None)
 _AT_THE_EDGE: Final = (OverflowError, ValueError, OSError)  # of the calendar, by the zone and the system
@@ -52,9 +54,9 @@ class ShownConsole(Console):
     def show(self, shown: object, style: str | None = None) -> None:
         """Print a sentence, a text or a table.
 
-        People read sentences that end at words. Programs that search a pipe get each on one line.
+        For people, the lines of a sentence end at words. Programs that search a pipe get it on one line.
         """
-        is_wrapped = self.is_terminal or self.width < _TABLES_FROM or not isinstance(shown, str | Text)
+        is_wrapped = self.file.isatty() or self.width < TABLES_FROM or not isinstance(shown, str | Text)
         self.print(shown, style=style, soft_wrap=not is_wrapped)
 
 
@@ -115,9 +117,7 @@ def day_of(text: str, zone: tzinfo | None) -> date | None:
 def moment_of(text: str) -> datetime:
     """Parse a time. A date means its beginning; a time without a zone is in the zone of this command."""
     try:
-        zone = _ZONE.get()
-        day = day_of(text, zone)
-        parsed = datetime.fromisoformat(text if day is None else day.isoformat())
+        parsed, zone = datetime.fromisoformat(text), _ZONE.get()
         if parsed.tzinfo is None:
             parsed = parsed.astimezone() if zone is None else parsed.replace(tzinfo=zone)
         parsed.astimezone(UTC)  # raises at the edge of the calendar
@@ -131,9 +131,8 @@ def moment_of(text: str) -> datetime:
 def end_of(text: str) -> datetime:
     """Parse a time like `moment_of`, except that a date means its last moment: people mean the whole day."""
     begin = moment_of(text)
-    is_day = len(text) <= len("2026-11-30")  # also today and yesterday
     # A millisecond is the smallest step that every ISO 8601 parser reads.
-    return begin + timedelta(days=1, milliseconds=-1) if is_day else begin
+    return begin if len(text) > len("2026-11-30") else begin + timedelta(days=1, milliseconds=-1)
 
 
 def moment(when: datetime) -> str:
@@ -211,7 +210,7 @@ class Output:
                 if value not in (None, "")
             )
 
-        if stdout().width < _TABLES_FROM:
+        if stdout().width < TABLES_FROM:
             return _stacked(
                 ([(heading, cell(item, names)) for heading, names in columns.items()] for item in items), title
             )
@@ -292,18 +291,26 @@ class Output:
 
 def _stacked(records: Iterable[Iterable[tuple[str, Text]]], title: str | None) -> Table:
     """Return records as lines of headings and cells, with an empty line between two of them."""
+    is_beside = stdout().width >= _HEADINGS_BESIDE_FROM
     made = Table.grid(padding=(0, 2))
     made.title, made.title_justify, made.title_style = title, "left", "bold"
-    made.add_column(style="bold")
+    made.min_width = min(len(title or ""), stdout().width)  # else the title would be broken to the width of the cells
+    if is_beside:
+        made.add_column()
     made.add_column(overflow="fold")
     for number, record in enumerate(records):
         if number:
             made.add_row()
-        for heading, cell in record:
-            if cell.plain:
+        for name, cell in record:
+            heading = Text(name, "bold")
+            if not name:  # the cell names the record
+                made.add_row(cell)
+            elif cell.plain and is_beside:
                 made.add_row(heading, cell)
+            elif cell.plain:
+                made.add_row(Text("\n").join([heading, cell]))
     if not made.row_count:
-        made.add_row("", "nothing")
+        made.add_row("Nothing")
     return made
 
 

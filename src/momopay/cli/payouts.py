@@ -84,9 +84,8 @@ def run(
     confirm_live: ConfirmLive = None,
     report: Annotated[Path | None, Option(metavar="FILE", help="Write what happened to every row, as CSV.")] = None,
     sheet: Annotated[str | None, sheet_option("FILE")] = None,
-    similar: Annotated[
-        bool, Option("--similar", "--allow-similar", help="Pay also what looks like another payout.")
-    ] = False,
+    similar: Annotated[bool, flag("--similar", "Pay also what looks like another payout.")] = False,
+    allow_similar: Annotated[bool, Option("--allow-similar", hidden=True)] = False,  # its name before
     max_total: Annotated[Decimal | None, kes_option("--max-total", "Send nothing if the file comes to more.")] = None,
     max_each: Annotated[Decimal | None, kes_option("--max-each", "Send nothing if a row is for more.")] = None,
     wait: Wait = False,
@@ -113,6 +112,7 @@ def run(
     """
     from momopay.durable.pay_all import PayoutLimits  # loads pydantic
 
+    similar = similar or allow_similar
     output = Output(options.as_json, (options.show_phones or options.as_json) and not mask_phones)
     try:
         payroll = read_payroll(file, sheet)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from momopay.cli.exit_codes import CommandError
+from momopay.cli.output import plain
 
 if TYPE_CHECKING:
     from momopay.spreadsheets.rows import PayoutFile, PayoutRow
@@ -40,12 +41,12 @@ def read_payroll(path: Path, sheet: str | None = None) -> PayoutFile:
     """Read a payroll file; raise FaultyFileError with all of its faults, or CommandError if it cannot be read."""
     from momopay.spreadsheets.rows import read_payouts  # loads pydantic
 
-    return read_file(path, lambda: read_payouts(path, sheet))
+    return read_file(path.name, lambda: read_payouts(path, sheet))
 
 
-def read_file(path: Path, read: Callable[[], T]) -> T:
+def read_file(name: str, read: Callable[[], T]) -> T:
     """Return what a function reads of a file; raise CommandError if the file cannot be read."""
     try:
         return read()
     except OSError as error:
-        raise CommandError(f"{path.name} cannot be read: {error.strerror}", remedy="check the file") from error
+        raise CommandError(f"{plain(name)} cannot be read: {error.strerror}", remedy="check the file") from error

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 _LARGEST_SHOWN = 5
 _REASON_WIDTH = 120
+_BAR_FROM = 80  # columns; the numbers matter more
 _BAR_WIDTH = 6  # makes the whole progress bar fit on 80 columns, even for 10,000 rows and KES 100,000,000
 _PAYOUTS_A_MINUTE: Final = 58  # what a RateBudget uses of the 60 requests that the service allows
 RELEASE_HINT = "look into the account console; only if it was certainly not paid, `momopay payouts release REFERENCE`"
@@ -64,14 +65,14 @@ _MEANINGS: Final[dict[int, str]] = {
 _FINE: Final = frozenset({"ACCEPTED", "SUCCESS"})  # rows that need no action
 
 
-def show_faults(output: Output, error: FaultyFileError) -> CommandError:
-    """Show what is wrong with a file; return the error with which the command ends."""
+def show_faults(output: Output, error: FaultyFileError, option: str = "") -> CommandError:
+    """Show what is wrong with a file; return the error with which the command ends, with the name of the option."""
     documents = [{**vars(fault), "value": _shown_value(output, fault)} for fault in error.faults]
     shown: list[object] = [output.table(documents[:_MOST_FAULTS], _FAULTS)]
     if len(documents) > _MOST_FAULTS:
         shown.append(f"And {len(documents) - _MOST_FAULTS:,} more faults: --json shows all of them.")
     output.result({"event": "faults", "faults": documents}, *shown)
-    return CommandError(error.summary, remedy=error.remedy)
+    return CommandError(f"{option}{error.summary}", remedy=error.remedy)
 
 
 def _shown_value(output: Output, fault: FileFault) -> str:
@@ -151,7 +152,8 @@ def progress_bar(output: Output) -> Progress:
     console = stderr()
     is_hidden = output.as_json or not console.is_terminal
     amounts = TextColumn("KES {task.fields[paid]:,} of {task.fields[due]:,}")
-    columns = (BarColumn(bar_width=_BAR_WIDTH), MofNCompleteColumn(), amounts, Left())
+    bar = [BarColumn(bar_width=_BAR_WIDTH)] if console.width >= _BAR_FROM else []
+    columns = (*bar, MofNCompleteColumn(), amounts, Left())
     return Progress(TextColumn("{task.description}"), *columns, console=console, disable=is_hidden, transient=True)
 
 

@@ -87,19 +87,25 @@ def find_paid_lately(
 
     That is the same file under new references, and not a run that goes on: what the file itself has is no other
     reference. Times are the journal's. Nothing is returned for fewer than three payouts, or if one of them is new.
+    What was paid and came back is neither: if the rest was paid, the rest must not be paid again.
     """
-    if journal is None or len(payouts) < FEWEST or not to_pay:
+    if journal is None or len(payouts) < FEWEST:
         return {}
     own, since = {each.reference for each in payouts}, (now or datetime.now(UTC)) - RECENT
     paid: dict[tuple[str, Decimal], str] = {}
+    came_back: set[tuple[str, Decimal]] = set()
     for entry in _to_phones(journal, to_pay):
-        may_be_paid = entry.state in _MAY_BE_PAID and entry.status not in _NOT_PAID
         sent_at = max([entry.sent_at, *(each.sent_at for each in entry.transactions)])  # of the attempt that counts
-        if may_be_paid and entry.reference not in own and sent_at >= since:
+        if entry.reference in own or sent_at < since or entry.state not in _MAY_BE_PAID:
+            continue
+        if entry.status in _NOT_PAID:
+            came_back.add((entry.phone, entry.amount))
+        else:
             paid[entry.phone, entry.amount] = entry.reference
-    found = {each.reference: paid.get((each.phone, each.amount)) for each in to_pay}
-    others = {reference: other for reference, other in found.items() if other is not None}
-    return others if len(others) == len(found) else {}
+    pairs = {each.reference: (each.phone, each.amount) for each in to_pay}
+    others = {reference: paid[pair] for reference, pair in pairs.items() if pair in paid}
+    is_all = all(pair in paid or pair in came_back for pair in pairs.values())
+    return others if is_all else {}
 
 
 def _to_phones(journal: Journal, payouts: Iterable[Payee]) -> Iterable[JournalEntry]:

@@ -78,7 +78,8 @@ def spellings_of(reference: str) -> Spellings:
         marked = "".join(_SEPARATOR if _separates(each) else each for each in variant).strip(_SEPARATOR)
         tokens = [str(int(each)) if each.isdecimal() else each for each in _TOKEN.findall(marked)]
         is_ |= {("tokens", *tokens), ("tokens", *_with_months(tokens))}
-        joined = ("joined", _ZEROS.sub("", marked.replace(_SEPARATOR, "")))
+        # Again, because a separator may have kept a letter and its accent apart.
+        joined = ("joined", _ZEROS.sub("", normalize("NFKC", marked.replace(_SEPARATOR, ""))))
         like.add(joined)
         # 1-11 and 11-1 are two numbers each. Only what has no separator in a number may be either of them.
         if not _SPLIT_NUMBER.search(marked):

@@ -25,9 +25,11 @@ _SHORT_FORM: Final = re.compile(r"[+-]?[0-9](?:[.,][0-9]+)?[Ee][+-]?[0-9]{1,3}")
 _LOST_DIGITS: Final = re.compile(r"[0-9][.,][0-9]{2,}[Ee]\+[0-9]{2,3}")
 _LOST_ZERO: Final = re.compile(r"[17][0-9]{8}")
 _WITH_DECIMALS: Final = re.compile(r"\+?[0-9]{9,12}[.,]0+")
+_MONTH: Final = "(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]{0,6}"
 _DATE: Final = re.compile(
-    r"[0-9]{1,4}[-/.][0-9]{1,2}[-/.][0-9]{1,4}(?:[ T][0-9:.]+)?|[0-9]{1,2}[-/ ][A-Za-z]{3}(?:[-/ ][0-9]{2,4})?"
-    r"|[A-Za-z]{3}[-/ ][0-9]{2,4}|[0-9]{1,2}[-/][0-9]{1,2}"
+    r"(?i)[0-9]{4}[-/.][0-9]{1,2}[-/.][0-9]{1,2}(?:[ T][0-9:.]+)?|[0-9]{1,2}[-/][0-9]{1,2}(?:[-/][0-9]{2,4})?"
+    rf"|[0-9]{{1,2}}\.[0-9]{{1,2}}\.[0-9]{{4}}|[0-9]{{1,2}}[-/ ]{_MONTH}(?:[-/ ][0-9]{{2,4}})?"
+    rf"|{_MONTH}[-/ ][0-9]{{2,4}}"
 )
 _DATE_AND_TIME: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[ T]00:00(?::00)?(?:\.0+)?")
 # #REF!, #VALEUR!, #¿NOMBRE? and the like of any language, those without a mark at their end, and LibreOffice's.

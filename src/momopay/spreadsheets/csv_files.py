@@ -42,7 +42,7 @@ def csv_records(content: bytes, required: Collection[str], faults: list[FileFaul
     lines = _lines(text)
     first = 0
     separator = None
-    if lines and (named := _NAMED_SEPARATOR.fullmatch(lines[0].strip())):
+    if lines and (named := _NAMED_SEPARATOR.fullmatch(lines[0].rstrip("\r\n"))):
         separator, first = named[1], 1
         if separator not in {*_SEPARATORS, "|"}:
             faults.append(FileFault(1, "", f"names {separator!r} as the separator", "use a comma, semicolon or tab"))

@@ -80,6 +80,8 @@ def read_payouts(path: str | PathLike[str], sheet: str | None = None) -> PayoutF
         OSError: The file cannot be read.
     """
     table = read_table(path, _PAYOUTS, _OPTIONAL, sheet)
+    if not table.rows and not table.faults:  # unlike a day without orders
+        table.faults.append(FileFault(table.header, "", "nothing follows the header", "write the rows below it"))
     rows = _made(table, _payout)
     return PayoutFile(rows, table.ignored, table.notes, table.name, table.sha256)
 
@@ -111,8 +113,6 @@ def _made(table: Table, make: Callable[[Row, list[FileFault]], RowT | None]) -> 
         each = make(row, faults)
         if each is not None:
             made.append(each)
-    if not table.rows and not faults:
-        faults.append(FileFault(table.header, "", "nothing follows the header", "write the rows below it"))
     if faults:
         raise of_file(table.name, faults)
     return made
@@ -195,6 +195,6 @@ def _with_remedy(message: str) -> Problem:
 
 
 def _add(row: Row, found: dict[str, Problem], faults: list[FileFault]) -> None:
-    for name, (problem, remedy) in found.items():
-        value = row.cells[name].text if name in row.cells else ""
-        faults.append(FileFault(row.line, name, problem, remedy, row.reference, value))
+    for name, cell in row.cells.items():  # in the order of the file's columns
+        if name in found:
+            faults.append(FileFault(row.line, name, *found[name], row.reference, cell.text))

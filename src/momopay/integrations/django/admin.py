@@ -39,6 +39,10 @@ else:
 
 
 _DAYS: Final = 30  # that the chart shows
+_NOT_FOUND: Final = (
+    "No payment here has this reference, phone or receipt. A receipt is missing if its callback was lost or is yet to"
+    " come, and of what was paid without this journal: search by the customer's phone."
+)
 _CHARTS: Final = {"wide": 960, "narrow": 350}  # in pixels; the style sheet shows one of them
 
 
@@ -86,6 +90,23 @@ class PaymentAdmin(_Model):
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         """Return the payments of the database that has the journal."""
         return super().get_queryset(request).using(database()).defer("search_text")  # slow, and no column
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
+    ) -> tuple[QuerySet[Any], bool]:
+        """Search by reference, phone or receipt; the latter in any case and spacing, or within a customer's message."""
+        found, may_repeat = super().get_search_results(request, queryset, search_term)
+        if not search_term.strip() or found.exists():
+            return found, may_repeat
+        try:
+            entry = the_journal().by_receipt(search_term)
+        except MomoPayError as error:
+            self.message_user(request, str(error), messages.ERROR)
+            return found, may_repeat
+        if entry is None:
+            self.message_user(request, _NOT_FOUND, messages.INFO)
+            return found, may_repeat
+        return queryset.filter(kind=entry.kind, reference=entry.reference), may_repeat
 
     def get_urls(self) -> list[Any]:
         """Return the pages of the admin, the chart and the CSV file included."""
