@@ -425,7 +425,7 @@ FAULTY = {
     "A-1,0712345678,\uff11\uff12\uff10,x\n": "has digits that are",
     "A-1,0712345678,KES 45,x\n": "2 A-1 amount KES 45 has a currency",
     "A-1,#REF!,100,x\n": "2 A-1 phone #REF! is an error",
-    "A-1,2.54712E+11,100,x\n": "2 A-1 phone 2.54******+11 was shortened",
+    "A-1,2.54712E+11,100,x\n": "2 A-1 phone 2.54712E+11 was shortened",
     "A-1,254712345678.0,100,x\n": "was made a number with decimals",
     "A-1,712345678,100,x\n": "is without its leading 0",
     "A\u200b1,0712345678,100,x\n": "U+200B ZERO WIDTH SPACE",
@@ -445,7 +445,7 @@ def test_no_row_is_guessed(payroll: PayrollShell, row: str) -> None:
             done = payroll.run(*options, COLUMNS="200")
             assert done.says(2, "nothing was sent")
             line = "2 " if text.startswith(row) else "5 "
-            assert FAULTY[row].removeprefix("2 ").replace("******", "*****") in done.words, done.words
+            assert FAULTY[row].removeprefix("2 ") in done.words, done.words
             assert done.words.partition("─ ")[2].startswith(line)
     assert (payroll.sandbox.ledger, payroll.sandbox.requests) == ([], [])
 

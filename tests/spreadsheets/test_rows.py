@@ -58,7 +58,7 @@ def test_all_faults_are_listed_at_once(tmp_path: Path) -> None:
     assert [each.line for each in found] == sorted(each.line for each in found)
     by_place = {(each.line, each.column): each for each in found}
     assert by_place[4, "phone"].value == "712345678"
-    assert "leading 0" in by_place[4, "phone"].remedy
+    assert "with the 0" in by_place[4, "phone"].remedy
     assert "line 2" in by_place[3, "reference"].problem
     assert "U+200B ZERO WIDTH SPACE" in by_place[13, "reference"].problem
     assert all(each.reference for each in found if each.line != 9)

@@ -106,7 +106,7 @@ def phone_problem(text: str) -> Problem | None:
     if _WITH_DECIMALS.fullmatch(text):
         return "was made a number with decimals by a spreadsheet", f"write {re.split('[.,]', text)[0]}: {AS_TEXT}"
     if _LOST_ZERO.fullmatch(re.sub("[ ()-]", "", text)):
-        return "is without its leading 0", f"a spreadsheet may have dropped the leading 0: {AS_TEXT}"
+        return "is without its leading 0", f"write it with the 0: {AS_TEXT}"
     if _DATE.fullmatch(text):
         return "was made a date by a spreadsheet", AS_TEXT
     return _spoiled(_trimmed(text))

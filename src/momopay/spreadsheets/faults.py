@@ -37,7 +37,7 @@ class FileFault:
     @property
     def masked_value(self) -> str:
         """The value, with a phone masked: a malformed one is not recognised in a text, but by its column."""
-        is_phone = self.column == "phone" and len(self.value) >= _SHORTEST_PHONE
+        is_phone = self.column == "phone" and sum(map(str.isdigit, self.value)) >= _SHORTEST_PHONE
         return mask_phone(self.value) if is_phone else self.value
 
 
