@@ -241,10 +241,13 @@ def test_a_url_signed_for_an_order_admits_the_reference_that_the_service_has_alo
     put_collection(journal, LONG, 10, ["PENDING"])
     execute(journal, "UPDATE momopay_payments SET wire_reference = 'J2PX4MQ7KD5A' WHERE kind = 'COLLECTION'")
     of_payout = callback_body("J2PX4MQ7KD5A", put(journal, "J2PX4MQ7KD5A").transaction_id or "")
-    for body in (of_payout, *map(order_body, ("J2PX4MQ7KD5B", "SAL-1", "", None))):
+    for body in (of_payout, *map(order_body, ("J2PX4MQ7KD5B", "SAL-1"))):
         for query in (LONG_QUERY, OTHERS):  # the other one is of no order
             assert received(body, SIGNER, journal, query=query) == (403, [])
-    assert received(order_body("J2PX4MQ7KD5A"), SIGNER, journal, query=LONG_QUERY) == (200, [f"{LONG}-0 SUCCESS"])
+    for gap in ("", None):
+        assert received(order_body(gap), SIGNER, journal, query=OTHERS) == (403, [])
+    handled = [received(order_body(each), SIGNER, journal, query=LONG_QUERY) for each in (None, "J2PX4MQ7KD5A", "")]
+    assert handled == [(200, [f"{LONG}-0 SUCCESS"]), (200, []), (200, [])]
 
 
 @each_way

@@ -87,6 +87,12 @@ class Entries:
         first = next((key for key in wanted if any(key in keys for keys in known)), None)
         return [entry for entry, keys in zip(found, known, strict=True) if first in keys]
 
+    def by_reference(self, reference: str) -> list[JournalEntry]:
+        """Return the entries of a reference: a payout, an order, or both."""
+        # With all kinds, because the key of the table has the kind before the reference.
+        is_named = PAYMENT.kind.in_(list(EntryKind)), PAYMENT.reference == reference
+        return self.select(*is_named) if is_keepable(reference) else []
+
     def by_wire_reference(self, wire_reference: str) -> list[JournalEntry]:
         """Return the entries that the service knows by a reference."""
         return self.select(PAYMENT.wire_reference == wire_reference) if is_keepable(wire_reference) else []

@@ -385,7 +385,8 @@ class Transactions(Resource[BackendT]):
         share a page of the list. With an `AsyncClient`, call it from the client's own event loop, without ``await``.
         """
         # A failure makes the wait read by id. Nothing else depends on the status.
-        failed = isinstance(callback, Callback) and callback.transaction.status.ended_without_success
+        stated = callback.status if isinstance(callback, Callback) else None
+        failed = stated is not None and stated.ended_without_success
         self._poll_loops.waits.notify(transaction_id_of(callback), failed=failed)
 
     def _start_wait(

@@ -12,7 +12,7 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.csrf import csrf_exempt
 
 from momopay import AsyncClient, CallbackSigner, Client, Payment
-from momopay._core.config import is_async
+from momopay._core.config import check_handler, is_async
 from momopay.durable.payment import AsyncPaymentHandler, PaymentHandler
 from momopay.events import Event
 from momopay.integrations.django.clients import options, payment_ended, signer, the_client
@@ -34,6 +34,7 @@ def callback_endpoint(
     of an ``async def`` is async. For any other handler, the transaction of ATOMIC_REQUESTS commits before the journal
     records that the end was delivered.
     """
+    check_handler(handler)
     # A transaction around the whole view would commit after that. If the commit failed, the callback would not come
     # again. So the transaction is around the handler only.
     wrapped = handler if is_async(handler) else _atomic(handler)
