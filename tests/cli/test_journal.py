@@ -9,7 +9,7 @@ from datetime import datetime, timedelta, tzinfo
 from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
@@ -241,8 +241,8 @@ def test_days_are_of_nairobi_or_of_the_zone(
 
     class Fixed(datetime):
         @classmethod
-        def now(cls, tz: tzinfo | None = None) -> datetime:
-            return datetime.fromisoformat(now).astimezone(tz)
+        def now(cls, tz: tzinfo | None = None) -> Self:
+            return cls.fromisoformat(now).astimezone(tz)
 
     monkeypatch.setattr("momopay.cli.output.datetime", Fixed)
     options = [] if zone is None else ["--timezone", zone]

@@ -502,7 +502,8 @@ def test_a_report_opens_in_a_spreadsheet_and_runs_nothing(payroll: PayrollShell)
     (row,) = csv.DictReader(payroll.report.read_text("utf-8-sig").splitlines())
     assert (row["description"], row["name"], row["amount"]) == ("'=1+1", "'@Jo", "1000")
     (sent,) = [request for request in payroll.sandbox.requests if request.method == "POST"]
-    assert sent.json["description"] == "=1+1", "what is sent is what was written"
+    body: Any = sent.json
+    assert body["description"] == "=1+1", "what is sent is what was written"
 
 
 def test_an_interrupt_before_anything_was_sent_says_so(payroll: PayrollShell, momopay: Shell) -> None:

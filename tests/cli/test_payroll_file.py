@@ -13,7 +13,7 @@ from momopay.spreadsheets.rows import PayoutRow
 def test_payouts_and_phones_are_counted_apart() -> None:
     rows = [PayoutRow(line, f"SAL-{line}", f"25471234567{line // 2}", Decimal(10), None) for line in range(3)]
     assert (people(rows), people(rows[:2])) == ("3 payouts to 2 phones", "2 payouts to 1 phone")
-    assert (people(rows[:1]), total(rows)) == ("1 payout to 1 phone", 30)
+    assert (people(rows[:1]), total(rows)) == ("1 payout to 1 phone", Decimal(30))
 
 
 def test_rows_that_may_be_duplicates(tmp_path: Path) -> None:

@@ -69,6 +69,7 @@ def test_what_is_cut_off_in_the_middle_of_a_character_is_refused(tmp_path: Path)
         ('A,0712345678,100,"Nov\nB,0712345679,200,back"\nC,0712345670,x,\n', 2, [(4, "amount")]),
         ('A,0712345678,100,"Nov\nB,0712345679,200\nC,0712345670,300,"Dec"\n', 2, [(3, "")]),
         ('A,0712345678,100,"Nov\nB,0712345679,200,"Dec"\nC,0712345670,300,\n', 2, []),
+        ('A,0712345678,100,"Nov\nB,0712345679"\n', 2, [(3, "")]),
     ],
 )
 def test_a_quote_that_is_not_closed_is_found_where_it_is(

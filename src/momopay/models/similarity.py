@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
+from itertools import combinations
 from typing import Final, TypeAlias
 from unicodedata import category, normalize
 
@@ -21,11 +22,13 @@ from momopay.models.arguments import is_hidden
 _MINUS: Final = "\N{MINUS SIGN}"  # the one dash that is in another category than Pd
 _MARKS: Final = frozenset("_./\\#,'`\N{RIGHT SINGLE QUOTATION MARK}\N{LEFT SINGLE QUOTATION MARK}")
 _SEPARATOR: Final = "-"  # what each of them is replaced by
-_SPLIT_NUMBER: Final = re.compile(r"\d-+\d")
+_SPLIT_NUMBER: Final = re.compile(r"(?<=\d)-+(?=\d)")
+_MOST_SPLITS: Final = 6
 _TOKEN: Final = re.compile(r"\d+|[^\d-]+")
 _ZEROS: Final = re.compile(r"(?<!\d)0+(?=\d)")
 _DECIMAL_ZEROS: Final = re.compile(r"(?<=\d)(?:\.0+|,0{1,2})$")
 _THOUSANDS: Final = re.compile(r"\d{1,3}(?:[,' ]\d{3})+(?:\.\d+)?")
+_DOTTED: Final = re.compile(r"[1-9]\d{0,2}(?:\.\d{3})+", re.ASCII)
 _NUMBER: Final = re.compile(r"\d{1,30}(?:\.\d{1,30})?(?:e[+-]?\d{1,2})?", re.ASCII)
 # English and Swahili, in which spreadsheets of this country name a month.
 _NAMES: Final = (
@@ -79,15 +82,16 @@ def spellings_of(reference: str) -> Spellings:
         tokens = [str(int(each)) if each.isdecimal() else each for each in _TOKEN.findall(marked)]
         is_ |= {("tokens", *tokens), ("tokens", *_with_months(tokens))}
         # Again, because a separator may have kept a letter and its accent apart.
-        joined = ("joined", _ZEROS.sub("", normalize("NFKC", marked.replace(_SEPARATOR, ""))))
-        like.add(joined)
-        # 1-11 and 11-1 are two numbers each. Only what has no separator in a number may be either of them.
-        if not _SPLIT_NUMBER.search(marked):
-            is_.add(joined)
+        joined = _ZEROS.sub("", normalize("NFKC", marked.replace(_SEPARATOR, "")))
+        splits = _splits_of(marked)
+        is_.add(("joined", joined, splits))
+        like |= {("joined", joined, fewer) for fewer in _fewer(splits)}
     whole = text.strip("'` #")
     plain = re.sub("[,' ]", "", whole) if _THOUSANDS.fullmatch(whole) else whole
     if _NUMBER.fullmatch(plain):
         is_.add(("number", Decimal(plain).normalize()))
+    if _DOTTED.fullmatch(whole):
+        like.add(("number", Decimal(whole.replace(".", "")).normalize()))
     dates, readings = _dates_in(whole)
     return Spellings(frozenset(is_ | dates), frozenset(is_ | like | dates | readings))
 
@@ -97,6 +101,22 @@ def _folded(reference: str) -> str:
     visible = "".join(each for each in reference if not is_hidden(each))
     folded = normalize("NFKC", normalize("NFKC", visible).casefold())
     return "".join("-" if category(each) == "Pd" or each == _MINUS else each for each in folded).strip()
+
+
+def _splits_of(marked: str) -> frozenset[int]:
+    """Return where separators split numbers, as places in the text without separators.
+
+    1-11 and 11-1 have the same digits and are two numbers each. So a reference is another one's only if it is split at
+    some of the same places: 1-11 may have become 111, and not 11-1.
+    """
+    return frozenset(len(marked[: found.start()].replace(_SEPARATOR, "")) for found in _SPLIT_NUMBER.finditer(marked))
+
+
+def _fewer(splits: frozenset[int]) -> Iterator[frozenset[int]]:
+    """Yield every part of the splits; of very many, the whole and none."""
+    sizes = range(len(splits) + 1) if len(splits) <= _MOST_SPLITS else (0, len(splits))
+    for size in sizes:
+        yield from map(frozenset, combinations(splits, size))
 
 
 def _separates(character: str) -> bool:

@@ -120,10 +120,9 @@ def _records(lines: Sequence[str], first: int, separator: str, faults: list[File
             for cells in reader:
                 swallowed = _swallowed(cells, separator)
                 if swallowed:
-                    problem = "has a quotation mark that is not closed, and takes in lines that follow"
-                    faults.append(
-                        FileFault(begins + 1, "", problem, 'close it, or write "" for a mark', value=swallowed)
-                    )
+                    problem = "has a quotation mark that takes in lines that follow"
+                    remedy = "close it where the cell ends, or remove the line break in the cell"
+                    faults.append(FileFault(begins + 1, "", problem, remedy, value=swallowed))
                     broken += 1
                     break  # the lines that it took in are read as rows
                 if any(each.strip() for each in cells):
@@ -146,10 +145,10 @@ def _from(lines: Sequence[str], first: int) -> Iterator[str]:
 
 
 def _swallowed(cells: Sequence[str], separator: str) -> str:
-    """Return the line, within a cell, that looks like a row of its own; "" if there is none."""
+    """Return the line, after a line break within a cell, that looks like a row; "" if there is none."""
     for cell in cells:
         _, *more = _LINE.split(cell)
         for each in more:
-            if each.count(separator) > 1:
+            if separator in each:
                 return each.strip()
     return ""

@@ -9,6 +9,7 @@ from hashlib import sha256
 from os import PathLike
 from pathlib import Path
 from typing import Final
+from unicodedata import normalize
 
 from momopay.errors import RequestValidationError
 from momopay.spreadsheets.cells import Cell, hidden_in
@@ -26,9 +27,11 @@ _OTHERS: Final = (
 )
 _HTML: Final = re.compile(rb"\s*(?:\xef\xbb\xbf)?\s*<(?:!doctype|html|table|\?xml|head|meta)", re.IGNORECASE)
 _SAVE: Final = "save it as .xlsx without a password, or as CSV UTF-8"
-# 45,250 that fills two cells: an amount of 45 and the next column 250.
+# 45,250 that fills two cells: an amount of 45 and the next column 250, perhaps with what people write after an amount.
 _BEFORE_COMMA: Final = re.compile("[0-9]{1,3}")
-_AFTER_COMMA: Final = re.compile(r"[0-9]{3}(?:\.[0-9]{1,2})?")
+_AFTER_COMMA: Final = re.compile(
+    r"[\W_]*([0-9]{3}(?:\.[0-9]+)?)[\W_]*(?:kes|ksh?s?|shs?|shillings?|only|bob)?[\W_]*", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True)
@@ -147,8 +150,9 @@ def _rows(
             continue
         amount = places["amount"]
         following = cells[amount + 1].text if amount + 1 < len(cells) else ""
-        if _BEFORE_COMMA.fullmatch(cells[amount].text) and _AFTER_COMMA.fullmatch(following):
-            both = f"{cells[amount].text},{following}"
+        rest = _AFTER_COMMA.fullmatch(normalize("NFKC", following))
+        if rest is not None and _BEFORE_COMMA.fullmatch(cells[amount].text):
+            both = f"{cells[amount].text},{rest[1]}"
             problem = f"is followed by {following}: {both} may have been split at its comma"
             remedy = f"write {both.replace(',', '')} if it is that; if not, put words into the next column"
             faults.append(FileFault(record.line, "amount", problem, remedy, reference, cells[amount].text))
