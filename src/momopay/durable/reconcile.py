@@ -72,7 +72,7 @@ class DayReport:
     def write_csv(self, path: str | PathLike[str]) -> None:
         """Write the differences to a CSV file, as spreadsheets read it: a header, then one line for each."""
         with Path(path).open("w", newline="", encoding="utf-8") as file:
-            write_csv(file, [each.name for each in fields(Difference)], map(astuple, self.differences))
+            write_csv(file, [each.name for each in fields(Difference)], (astuple(each) for each in self.differences))
 
 
 def day_bounds(

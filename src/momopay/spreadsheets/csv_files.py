@@ -104,7 +104,7 @@ def _separator(lines: Sequence[str], required: Collection[str]) -> str:
     header = next((each for each in lines if each.strip(" \t\r\n,;")), "")
 
     def names(separator: str) -> tuple[int, int]:
-        found = next(csv.reader([header.rstrip("\r\n")], delimiter=separator), [])
+        found = next(csv.reader([header.rstrip("\r\n")], delimiter=separator), list[str]())
         return len({each.strip().casefold() for each in found} & {*required}), len(found)
 
     return max(_SEPARATORS, key=names)

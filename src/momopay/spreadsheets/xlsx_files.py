@@ -201,5 +201,5 @@ def _notes(sheet: Worksheet, records: Sequence[Record]) -> Iterator[str]:
 def _is_hidden(sheet: Worksheet, row: int, *, all_hidden: bool) -> bool:
     if row not in sheet.row_dimensions:
         return all_hidden
-    found = sheet.row_dimensions[row]
-    return bool(found.hidden) or found.height == 0
+    found: Any = sheet.row_dimensions[row]
+    return bool(found.hidden or found.height == 0)
