@@ -14,7 +14,7 @@ from rich.table import Table
 
 from cli.kit import NORMALISED, PHONE, Shell
 from in_turn import in_turn
-from momopay.cli.output import Output, end_of, local, moment, moment_of, use_timezone
+from momopay.cli.output import Output, end_of, in_lines, local, moment, moment_of, use_timezone
 from momopay.sandbox import Sandbox
 from patience import LONGEST
 
@@ -203,3 +203,11 @@ def test_dates_and_times_of_a_command_are_of_its_zone(momopay: Shell, sandbox: S
     assert momopay("transactions", "list", "--from", "2026-01-01", *nairobi, "--to", "2026-01-31").code == 0
     query = parse_qs(sandbox.requests[-1].query)
     assert (query["from"], query["to"]) == (["2026-01-01T00:00:00+03:00"], ["2026-01-31T23:59:59.999000+03:00"])
+
+
+@pytest.mark.parametrize(("columns", "lines"), [("40", 3), ("60", 2), ("80", 1)])
+def test_a_question_leaves_room_for_the_answer(monkeypatch: pytest.MonkeyPatch, columns: str, lines: int) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    asked = in_lines("Pay KES 46,500.50 in 3 payouts to 3 phones now? The journal is new, so nobody counts.")
+    assert asked.count("\n") == lines - 1
+    assert all(len(f"{line} [y/N]: y") <= int(columns) for line in asked.splitlines() if lines > 1)

@@ -33,7 +33,7 @@ from momopay.cli.options import (
     time_option,
     word_option,
 )
-from momopay.cli.output import Output, day_of, kes, moment, plain, stderr, use_zone, zone
+from momopay.cli.output import Output, day_of, in_lines, kes, moment, plain, stderr, use_zone, zone
 from momopay.cli.payroll_file import read_file
 from momopay.cli.payroll_report import show_faults
 from momopay.errors import ConfigurationError, InvalidApiKeyError, MomoPayError
@@ -160,7 +160,7 @@ def anonymise(
             if not is_interactive():
                 raise CommandError("nobody is there to answer", remedy="give --yes; nothing was changed")
             question = f"Phones and metadata of what ended before {moment(before)} will be {what} for ever. Go on?"
-            if not typer.confirm(question, err=True):
+            if not typer.confirm(in_lines(question), err=True):
                 raise CommandError("not confirmed, nothing was changed", remedy="", code=ExitCode.REFUSED)
         consented()
         changed = journal.anonymise(before=before, secret=secret)

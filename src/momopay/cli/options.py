@@ -22,7 +22,7 @@ import momopay
 from momopay._redaction import key_mode
 from momopay.cli.command import consented
 from momopay.cli.exit_codes import CommandError, ExitCode
-from momopay.cli.output import Output, end_of, kes, moment_of, plain, stderr, use_timezone
+from momopay.cli.output import Output, end_of, in_lines, kes, moment_of, plain, stderr, use_timezone
 from momopay.errors import RequestValidationError
 from momopay.money import parse_amount
 from momopay.phones import normalise_phone
@@ -341,10 +341,10 @@ class Confirmation:
         try:
             if self._is_live:
                 stderr().show("This is a live key: real money will move.", "bold red")
-                typed: str = typer.prompt(f"{question} Type {to_type} to go on", err=True)
+                typed: str = typer.prompt(in_lines(f"{question} Type {to_type} to go on"), err=True)
                 agreed = typed.strip() == to_type
             else:
-                agreed = typer.confirm(question, err=True)
+                agreed = typer.confirm(in_lines(question), err=True)
         except (typer.Abort, RuntimeError):  # RuntimeError: stdin was closed before the start
             if is_interactive():
                 raise

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from decimal import Decimal
 from pathlib import Path
+from textwrap import fill
 from typing import Any, Final, TextIO, TypeAlias, cast
 from zoneinfo import ZoneInfo
 
@@ -37,6 +38,7 @@ _ID_COLUMNS: Final = frozenset({"Transaction", "Channel"})
 _UUID_WIDTH: Final = 36
 TABLES_FROM: Final = 80
 """The columns from which there are tables; below, each record is shown as lines."""
+_ANSWER: Final = 9  # columns, for " [y/N]: " and the answer
 _HEADINGS_BESIDE_FROM: Final = 60  # below, an id does not fit beside its heading
 _NARROWEST: Final = _UUID_WIDTH  # an id is copied into the next command, so it is never broken
 # --timezone sets it before other options are parsed. None is the zone of this machine.
@@ -56,8 +58,12 @@ class ShownConsole(Console):
 
         For people, the lines of a sentence end at words. Programs that search a pipe get it on one line.
         """
-        is_wrapped = self.file.isatty() or self.width < TABLES_FROM or not isinstance(shown, str | Text)
-        self.print(shown, style=style, soft_wrap=not is_wrapped)
+        self.print(shown, style=style, soft_wrap=isinstance(shown, str | Text) and not self.wraps)
+
+    @property
+    def wraps(self) -> bool:
+        """Whether a person reads it, so that lines end at words."""
+        return self.file.isatty() or self.width < TABLES_FROM
 
 
 def stdout(*, stderr: bool = False) -> ShownConsole:
@@ -70,6 +76,12 @@ def stdout(*, stderr: bool = False) -> ShownConsole:
 def stderr() -> ShownConsole:
     """Return the console for everything else."""
     return stdout(stderr=True)
+
+
+def in_lines(text: str) -> str:
+    """Return a question whose lines end at words, with room for the answer."""
+    console = stderr()
+    return fill(text, console.width - _ANSWER, break_on_hyphens=False) if console.wraps else text
 
 
 def plain(text: object) -> str:
