@@ -13,7 +13,7 @@ import pytest
 from openpyxl import Workbook
 from openpyxl.utils import get_column_letter
 
-from momopay import ConfigurationError, PayoutItem
+from momopay import PayoutItem
 from momopay.spreadsheets import xlsx_files
 from momopay.spreadsheets.rows import read_payouts
 from momopay.types import BookedOrder, FileFault
@@ -328,5 +328,5 @@ def test_a_bomb_is_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 def test_without_the_extra_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = save(tmp_path, book(HEADER, GOOD))
     monkeypatch.setitem(sys.modules, "openpyxl", None)
-    with pytest.raises(ConfigurationError, match=r"pip install 'momopay\[excel\]'"):
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'momopay\[excel\]'"):
         PayoutItem.read(path)

@@ -160,7 +160,7 @@ class PayoutItem:
         Raises:
             FaultyFileError: Anything is wrong with the file. The one error has every fault, with its line, column,
                 value and remedy.
-            ConfigurationError: An .xlsx file without the extra ``excel``.
+            ModuleNotFoundError: An .xlsx file without the extra ``excel``.
             OSError: The file cannot be read.
         """
         file = read_payouts(path, sheet)

@@ -16,7 +16,6 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any, Final
 from zipfile import BadZipFile, ZipFile
 
-from momopay.errors import ConfigurationError
 from momopay.spreadsheets.cells import AS_TEXT, Cell, Problem
 from momopay.spreadsheets.csv_files import Record
 from momopay.spreadsheets.faults import FileFault
@@ -60,9 +59,8 @@ def _books(content: bytes, faults: list[FileFault]) -> tuple[Workbook, Workbook]
     try:
         from openpyxl import load_workbook  # noqa: PLC0415  of an extra
     except ModuleNotFoundError as missing:
-        raise ConfigurationError(
-            "an .xlsx file needs an extra: pip install 'momopay[excel]' or save the file as CSV UTF-8. Nothing was sent"
-        ) from missing
+        remedy = "an .xlsx file needs an extra: pip install 'momopay[excel]', or save the file as CSV UTF-8"
+        raise ModuleNotFoundError(remedy, name=missing.name) from missing
     try:
         with ZipFile(BytesIO(content)) as archive:
             names = {each.filename for each in archive.infolist()}
