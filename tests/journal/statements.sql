@@ -321,8 +321,8 @@ SET status=coalesce(:new_status, status),
   receipt=coalesce(:new_receipt, receipt),
   fee=coalesce(:new_fee, fee),
   ended_at=coalesce(:new_ended_at, ended_at),
-  learned_at=CASE WHEN (:new_status = 'REVERSED' AND (status IS NULL OR status != 'REVERSED')) THEN ((julianday('now') - 2440587.5) * 86400.0) ELSE coalesce(learned_at, ((julianday('now') - 2440587.5) * 86400.0)) END,
-  learned_at_service=coalesce(:new_learned_at_service, learned_at_service)
+  learned_at=CASE WHEN (status IS NULL OR status != 'SUCCESS' AND status != 'FAILED' AND status != 'REVERSED' AND status != 'CANCELLED' AND status != 'EXPIRED' OR :new_status = 'REVERSED' AND (status IS NULL OR status != 'REVERSED')) THEN ((julianday('now') - 2440587.5) * 86400.0) ELSE coalesce(learned_at, ((julianday('now') - 2440587.5) * 86400.0)) END,
+  learned_at_service=CASE WHEN (status IS NULL OR status != 'SUCCESS' AND status != 'FAILED' AND status != 'REVERSED' AND status != 'CANCELLED' AND status != 'EXPIRED' OR :new_status = 'REVERSED' AND (status IS NULL OR status != 'REVERSED')) THEN :new_learned_at_service ELSE coalesce(learned_at_service, :new_learned_at_service) END
 WHERE account = :the_account
   AND transaction_id = :the_transaction_id
   AND (status IS NULL OR status != 'SUCCESS')

@@ -150,9 +150,12 @@ _shown: Final = {name: _new(name, TRANSACTION) for name in EVIDENCE}
 _added: Final = {name: func.coalesce(new, TRANSACTION[name]) for name, new in _shown.items()}
 # The code of an acceptance is not that of an end.
 _code_of_end: Final = case((_IS_OPEN, _shown["result_code"]), else_=_added["result_code"])
-# A deliverer has 30 days from then on. REVERSED after FAILED is another end.
-_learned_at: Final = case(
-    (and_(_is_reversal, _IS_NOT_REVERSED), Now()), else_=func.coalesce(TRANSACTION.learned_at, Now())
+# REVERSED after FAILED is another end. Of the same end the first time counts: reading it again is not learning it.
+_is_new_end: Final = or_(_IS_OPEN, and_(_is_reversal, _IS_NOT_REVERSED))
+_learned_at: Final = case((_is_new_end, Now()), else_=func.coalesce(TRANSACTION.learned_at, Now()))
+_learned_at_service: Final = case(
+    (_is_new_end, _shown["learned_at_service"]),
+    else_=func.coalesce(TRANSACTION.learned_at_service, _shown["learned_at_service"]),
 )
 # By the stage that the evidence shows. None takes a transaction back to an earlier stage: a page that was read before
 # an end may be recorded after it, and the callback for FAILED may come again after REVERSED.
@@ -160,7 +163,9 @@ ADVANCE: Final[Mapping[Stage, Update]] = {
     Stage.OPEN: update(transactions).where(IS_TRANSACTION, _IS_OPEN).values(_added),
     Stage.ENDED: update(transactions)
     .where(IS_TRANSACTION, _IS_NOT_PAID, _IS_NOT_REVERSED | _is_reversal)
-    .values(_added | {"result_code": _code_of_end, "learned_at": _learned_at}),
+    .values(
+        _added | {"result_code": _code_of_end, "learned_at": _learned_at, "learned_at_service": _learned_at_service}
+    ),
     Stage.PAID: update(transactions).where(IS_TRANSACTION).values(_added),
 }
 # What was reported of the open transaction stays true. What was reported of an end without success does not: its code,

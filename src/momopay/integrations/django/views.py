@@ -16,7 +16,6 @@ from momopay._core.config import check_handler, is_async
 from momopay.durable.payment import AsyncPaymentHandler, PaymentHandler
 from momopay.events import Event
 from momopay.integrations.django.clients import options, payment_ended, signer, the_client
-from momopay.models.enums import has_settled
 
 __all__ = ["callback_endpoint", "status_endpoint"]
 
@@ -103,10 +102,9 @@ def _view(handler: Any, *options: Any) -> Callable[[HttpRequest], Any]:
 
 
 def send_end(payment: Payment) -> None:
-    """Send the signal for a settled payment; raise what a receiver raised, so that the end is delivered again."""
-    if has_settled(payment.type, payment.status):
-        # One transaction for all receivers, which commits before the journal records that the end was delivered.
-        _atomic(payment_ended.send)(Payment, payment=payment)
+    """Send the signal for an end; raise what a receiver raised, so that the end is delivered again."""
+    # One transaction for all receivers, which commits before the journal records that the end was delivered.
+    _atomic(payment_ended.send)(Payment, payment=payment)
 
 
 def _atomic(work: Callable[..., Any]) -> Callable[..., Any]:
