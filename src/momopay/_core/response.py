@@ -48,6 +48,7 @@ _SUCCESS: Final = 2  # the first digit of a status
 _REDIRECT: Final = 3  # the same
 _MAX_RETRY_AFTER: Final = 1e9  # seconds
 _RATE_WINDOW: Final = 60.0  # seconds
+_MILLISECONDS: Final = 10**11  # a Unix time from here on is in milliseconds: in seconds, it would be of the year 5138
 _COUNT: Final = re.compile("[0-9]{1,15}")
 
 
@@ -259,9 +260,13 @@ def remaining_requests(headers: Mapping[str, str]) -> tuple[int, float] | None:
     remaining, reset = headers.get("x-ratelimit-remaining", ""), headers.get("x-ratelimit-reset", "")
     if not _COUNT.fullmatch(remaining) or not _COUNT.fullmatch(reset):
         return None
-    date = http_date(headers.get("date"))
-    # By the service's own clock. Without it, the window may have begun just now.
-    seconds = _RATE_WINDOW if date is None else min(_RATE_WINDOW, int(reset) - date.timestamp())
+    date, at = http_date(headers.get("date")), float(reset)
+    if at >= _MILLISECONDS:
+        at /= 1000
+    # By the service's own clock. This machine's may be wrong: by it, the window may have begun just now at the latest.
+    seconds = min(_RATE_WINDOW, at - (date or datetime.now(UTC)).timestamp())
+    if seconds <= 0 and date is None:
+        seconds = _RATE_WINDOW
     return (int(remaining), seconds) if seconds > 0 else None
 
 
