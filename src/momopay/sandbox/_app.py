@@ -14,7 +14,7 @@ from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from momopay.sandbox._accounts import Switches, is_key, key_of
+from momopay.sandbox._accounts import is_key, key_of
 from momopay.sandbox._bodies import IS_UUID, MAXIMUM_BYTES, is_loopback
 from momopay.sandbox._endpoints import ENDPOINTS, Endpoint
 from momopay.sandbox._engine import Engine
@@ -24,6 +24,7 @@ from momopay.sandbox._openapi import openapi
 from momopay.sandbox._payments import Call
 from momopay.sandbox._refusals import Refusal, success_body
 from momopay.sandbox._serializers import spoil
+from momopay.sandbox._switches import Switches
 
 _PAGES = {"page.html": "/", "docs.html": "/docs"}
 _LINKED = frozenset({*_PAGES.values(), "/openapi.json"})
@@ -133,11 +134,13 @@ class _Resource:
         now, switches, more = engine.catch_up(), engine.state.switches, dict[str, str]()
         try:
             # The key comes first, since a request without a valid one has no account whose rate limit could apply.
-            account_state = engine.state.account_of(key_of(headers.get("authorization")), now)
+            key, is_raw = key_of(headers.get("authorization"), switches)
+            account_state = engine.state.account_of(key, now, is_raw=is_raw)
             account = account_state.account
             switches = account.switches
+            account.check_access(endpoint.method)
             try:
-                account_state.rate.admit(now, account.rate_limit, switches.rate_window)
+                account_state.rate.admit(now, account.rate_limit, switches.rate_window, switches.rate_limit_code)
             finally:
                 if switches.rate_limit_headers:
                     more = account_state.rate.headers(account.rate_limit)
@@ -204,7 +207,7 @@ def _described_switches(engine: Engine, request: Request) -> Switches:
     """
     name = request.query_params.get("account") or ""
     if not name and "authorization" in request.headers:
-        name = key_of(request.headers["authorization"])
+        name, _ = key_of(request.headers["authorization"], engine.state.switches)
     if is_key(name):
         return engine.state.account_of(name, engine.clock.now()).account.switches
     known = [each for each in engine.state.accounts.values() if name in {"", each.account.tenant_id}]

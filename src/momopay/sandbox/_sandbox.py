@@ -14,7 +14,7 @@ from typing import Literal, Self
 from fastapi import FastAPI
 
 from momopay.sandbox import _lifecycle
-from momopay.sandbox._accounts import Account, load_profile
+from momopay.sandbox._accounts import Account
 from momopay.sandbox._control_api import add_control_routes
 from momopay.sandbox._engine import Engine
 from momopay.sandbox._fault_middleware import PREFIX
@@ -25,6 +25,7 @@ from momopay.sandbox._refusals import Refusal
 from momopay.sandbox._serializers import SPOILABLE
 from momopay.sandbox._server import ANY_ADDRESS, LOOPBACK, Runner, listen
 from momopay.sandbox._state import ServiceState
+from momopay.sandbox._switches import load_profile
 
 
 class Sandbox:
@@ -48,10 +49,11 @@ class Sandbox:
     ) -> None:
         """`port` 0 takes a free one; `speed` 0 stops time between calls; `state` is an SQLite file.
 
-        Every account gets the switches in `profile`: a file of `momopay probe`, or "contract", the service as its
-        operator's contract describes it. The other parameters are for use from other machines. `host` is the IPv4
-        address to listen on. Under a name that is not loopback's, the sandbox answers only if it is `host` or one of
-        `allow_hosts`. Callbacks go to loopback and to `callback_hosts`, over http or https.
+        Every account gets the switches in `profile`: a file of `momopay probe`; or "contract", the service as its
+        operator's contract describes it; or "met", the service as merchants' programs meet it. The other parameters are
+        for use from other machines. `host` is the IPv4 address to listen on. Under a name that is not loopback's, the
+        sandbox answers only if it is `host` or one of `allow_hosts`. Callbacks go to loopback and to `callback_hosts`,
+        over http or https.
 
         Raises:
             ValueError: The profile cannot be read, or it does not fit this version.
