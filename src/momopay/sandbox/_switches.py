@@ -107,7 +107,6 @@ MET = Switches(
 # What the operator's contract says.
 CONTRACT = Switches(
     naming="snake_case",
-    created_status=201,
     delete_answer="empty",
     key_prefixes="any",
     raw_keys=True,
