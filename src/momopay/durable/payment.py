@@ -6,6 +6,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from decimal import Decimal
 from typing import Any, Final, Literal, TypeAlias, TypeGuard
+from uuid import UUID
 
 from pydantic import Field
 
@@ -135,6 +136,7 @@ class PayoutItem:
     currency: Literal["KES"] = "KES"
     channel_id: ChannelRef | None = None
     callback_url: str | None = None
+    credential_id: str | UUID | None = None
     metadata: Mapping[str, object] | None = field(default=None, hash=False)
 
     def __repr__(self) -> str:

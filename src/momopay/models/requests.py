@@ -181,7 +181,7 @@ class StkRequest(Request):
     transaction_desc: Annotated[str, arguments.text(13)] | None = None
     callback_url: arguments.CallbackUrl | None = None
     channel_id: arguments.ChannelId | None = None
-    # The one field of the service that is snake_case in a body.
+    # The one field of the service that is snake_case in a body, of a payout too.
     credential_id: arguments.CredentialId | None = Field(None, serialization_alias="credential_id")
 
 
@@ -211,6 +211,7 @@ class PayoutRequest(Request):
     description: Annotated[str, arguments.text(255)] | None = None
     channel_id: arguments.ChannelId | None = None
     callback_url: arguments.CallbackUrl | None = None
+    credential_id: arguments.CredentialId | None = Field(None, serialization_alias="credential_id")
 
 
 class TopUpRequest(Request):
