@@ -11,7 +11,7 @@ from in_turn import in_turn
 from momopay import APIConnectionError, Client, InvalidApiKeyError, Journal, ProtocolError, RateBudget
 from momopay.probe import ROWS, Cost, Spend, probe
 from momopay.sandbox import Fault, Outcome, Sandbox, phone_for
-from momopay.sandbox._switches import load_profile
+from momopay.sandbox._accounts import load_profile
 from momopay.types import Lane
 from probe.kit import Scene, error_response
 

@@ -11,8 +11,7 @@ import pytest
 
 from in_turn import in_turn
 from momopay.sandbox import Account, Refusal, Sandbox, Switches
-from momopay.sandbox._accounts import key_of, mask_key
-from momopay.sandbox._switches import MET
+from momopay.sandbox._accounts import MET, key_of, mask_key
 from sandbox.kit import KEY, Routes, client, data, error_of
 
 

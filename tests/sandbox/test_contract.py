@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from in_turn import in_turn
-from momopay.sandbox import Outcome, Refusal, Sandbox, phone_for
+from momopay.sandbox import Credential, Outcome, Refusal, Sandbox, phone_for
 from sandbox.kit import Receiver
 
 KEY = "acme_test_contract"
@@ -223,7 +223,7 @@ def test_payouts_that_are_refused(sandbox: Sandbox, operator: Operator) -> None:
 
 def test_credentials_of_prompts_and_payouts(sandbox: Sandbox, operator: Operator) -> None:
     account = sandbox.account(KEY)
-    account.credentials = {UNKNOWN: {"shortcode": "777"}}  # type: ignore[dict-item]  validated as it is assigned
+    account.credentials = {UNKNOWN: Credential(shortcode="777")}
     account.channels = []
     assert operator.stk(credential_id=UNKNOWN)["channelId"] is None
     assert operator.payout(credential_id=UNKNOWN)["status"] == "PENDING"

@@ -14,8 +14,8 @@ import httpx
 import pytest
 
 from momopay.sandbox import Sandbox, Switches
+from momopay.sandbox._accounts import CONTRACT, MET
 from momopay.sandbox._endpoints import ENDPOINTS, Endpoint
-from momopay.sandbox._switches import CONTRACT, MET
 from sandbox.kit import KEY, LISTS, client, set_switches
 
 EXAMPLES = os.environ.get("MOMOPAY_CONTRACT_EXAMPLES", "10")

@@ -16,8 +16,8 @@ import pytest
 
 from in_turn import in_turn
 from momopay.sandbox import Fault, Sandbox, Switches
+from momopay.sandbox._accounts import CONTRACT, MET
 from momopay.sandbox._refusals import STATUS_BY_CODE
-from momopay.sandbox._switches import CONTRACT, MET
 from sandbox.kit import KEY, LISTS, Routes, client, data, error_of, own_sandbox, payouts, set_switches, transaction_id
 
 PAYOUT = ("POST", "/b2c/payouts")

@@ -29,6 +29,7 @@ from momopay.errors import (
 )
 from momopay.models.records import Envelope, describe, is_id, parse_json, parse_plain
 from momopay.models.requests import OtherPaymentError, read_partly
+from momopay.models.transactions import ChangedChannel
 from momopay.urls import host_and_port
 
 T = TypeVar("T")
@@ -99,7 +100,12 @@ def parse_envelope(
 
 def _parse_partly(response: RawResponse, envelope: type[Envelope[T]], requested: Mapping[str, object]) -> Envelope[T]:
     """Return an envelope with what can be read of its data. Raise ValueError if that is not enough."""
-    body: Any = parse_plain(response.body)
+    model: Any = envelope.model_fields["data"].annotation
+    # A change of a channel needs no data, and no body either.
+    needs_nothing = isinstance(model, type) and issubclass(model, ChangedChannel)
+    body: Any = parse_plain(response.body if response.body.strip() or not needs_nothing else _EMPTY)
+    if needs_nothing and isinstance(body, dict) and not isinstance(body.get("data"), dict):
+        body["data"] = {}
     match body:
         case {"success": True, "data": dict()}:
             moment = http_date(response.headers.get("date")) or datetime.now(UTC)
@@ -107,7 +113,7 @@ def _parse_partly(response: RawResponse, envelope: type[Envelope[T]], requested:
             request_id = body.get("requestId")
             return envelope.model_construct(
                 success=True,
-                data=read_partly(envelope.model_fields["data"].annotation, body["data"], known),
+                data=read_partly(model, body["data"], known),
                 request_id=request_id if isinstance(request_id, str) else None,
             )
         case _:

@@ -8,13 +8,12 @@ A request goes through `_server`, `_fault_middleware` and `_app` to its row in `
 
 # Without the extra, an import error would name uvicorn or FastAPI instead of what to install.
 try:
-    from momopay.sandbox._accounts import Account, Channel, Credential
+    from momopay.sandbox._accounts import Account, Channel, Credential, Switches
     from momopay.sandbox._faults import Fault
     from momopay.sandbox._outcomes import Outcome, phone_for
     from momopay.sandbox._records import CallbackRecord, Movement, MovementKind, ReceivedRequest
     from momopay.sandbox._refusals import Refusal
     from momopay.sandbox._sandbox import Sandbox
-    from momopay.sandbox._switches import Switches
 except ModuleNotFoundError as _missing:
     raise ModuleNotFoundError(
         f"momopay.sandbox needs {_missing.name}; it comes with the extra: pip install 'momopay[sandbox]'",

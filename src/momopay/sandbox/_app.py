@@ -14,7 +14,7 @@ from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from momopay.sandbox._accounts import is_key, key_of
+from momopay.sandbox._accounts import Switches, is_key, key_of
 from momopay.sandbox._bodies import IS_UUID, MAXIMUM_BYTES, is_loopback
 from momopay.sandbox._endpoints import ENDPOINTS, Endpoint
 from momopay.sandbox._engine import Engine
@@ -24,7 +24,6 @@ from momopay.sandbox._openapi import openapi
 from momopay.sandbox._payments import Call
 from momopay.sandbox._refusals import Refusal, success_body
 from momopay.sandbox._serializers import spoil
-from momopay.sandbox._switches import Switches
 
 _PAGES = {"page.html": "/", "docs.html": "/docs"}
 _LINKED = frozenset({*_PAGES.values(), "/openapi.json"})

@@ -11,8 +11,8 @@ from urllib.parse import SplitResult, urlsplit
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema
 from pydantic.alias_generators import to_camel
 
+from momopay.sandbox._accounts import Switches
 from momopay.sandbox._refusals import Refusal, invalid, invalid_field
-from momopay.sandbox._switches import Switches
 
 MAXIMUM_BYTES = 1 << 20
 # The service states no maximum. This one keeps amounts and balances far below 2**53 cents, up to which the shortest

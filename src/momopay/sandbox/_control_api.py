@@ -26,7 +26,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from momopay.sandbox._accounts import Account
+from momopay.sandbox._accounts import Account, Switches
 from momopay.sandbox._bodies import MAXIMUM_BYTES, parse_json
 from momopay.sandbox._endpoints import ENDPOINTS
 from momopay.sandbox._engine import ClosedError, Engine
@@ -36,7 +36,6 @@ from momopay.sandbox._outcomes import Outcome, outcome_for
 from momopay.sandbox._records import CallbackRecord, ReceivedRequest, Transaction, iso, json_number
 from momopay.sandbox._refusals import Refusal, invalid, success_body
 from momopay.sandbox._state import AccountState, ServiceState
-from momopay.sandbox._switches import Switches
 
 Json = dict[str, Any]
 Handler = Callable[[Request], Awaitable[Response]]

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, cast
 
 from momopay.sandbox import _payments
-from momopay.sandbox._accounts import Account, Channel, ChannelType
+from momopay.sandbox._accounts import Account, Channel, ChannelType, Switches
 from momopay.sandbox._bodies import (
     IDEMPOTENCY_KEY_LIMIT,
     B2cTopUpBody,
@@ -27,7 +27,6 @@ from momopay.sandbox._payments import LIST_LAG, Call
 from momopay.sandbox._records import Kind
 from momopay.sandbox._refusals import STATUS_BY_CODE, Refusal, check_wallet, code_under, invalid_field
 from momopay.sandbox._serializers import record_under
-from momopay.sandbox._switches import Switches
 
 Record = dict[str, Any]
 Operation = Callable[[Call], Record]

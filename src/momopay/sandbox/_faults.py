@@ -7,9 +7,9 @@ from http import HTTPStatus
 from typing import Self
 from uuid import uuid4
 
+from momopay.sandbox._accounts import Switches
 from momopay.sandbox._endpoints import ENDPOINTS, Endpoint
 from momopay.sandbox._refusals import DETAILS, STATUS_BY_CODE, Refusal
-from momopay.sandbox._switches import Switches
 
 
 class Fault(StrEnum):

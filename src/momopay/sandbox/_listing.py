@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
 from decimal import Decimal, InvalidOperation
 
+from momopay.sandbox._accounts import Switches
 from momopay.sandbox._records import Kind, Status, Transaction
 from momopay.sandbox._refusals import Refusal, invalid_field
 from momopay.sandbox._state import AccountState
-from momopay.sandbox._switches import Switches
 
 _KINDS = (Kind.STK, Kind.B2C)
 _PENDING = frozenset({Status.PENDING, Status.PROCESSING})

@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from pydantic.alias_generators import to_camel
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
+from momopay.sandbox._accounts import Switches
 from momopay.sandbox._bodies import (
     Body,
     ChannelChangesBody,
@@ -22,7 +23,6 @@ from momopay.sandbox._bodies import (
 from momopay.sandbox._endpoints import ENDPOINTS, Endpoint
 from momopay.sandbox._refusals import CODES, DETAILS, Refusal
 from momopay.sandbox._serializers import record_under
-from momopay.sandbox._switches import Switches
 
 Json = dict[str, Any]
 _PREFIX = "/v1"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from uuid import uuid4
 
-from momopay.sandbox._accounts import Account, Channel, Credential
+from momopay.sandbox._accounts import Account, Channel, Credential, Switches
 from momopay.sandbox._bodies import (
     IDEMPOTENCY_KEY_LIMIT,
     B,
@@ -28,7 +28,6 @@ from momopay.sandbox._outcomes import TEXTS_FAIL, outcome_for, plan
 from momopay.sandbox._records import Kind, MovementKind, Transaction
 from momopay.sandbox._refusals import CODES, Refusal, check_fee, check_funds, check_wallet, invalid_field
 from momopay.sandbox._state import AccountState, ServiceState, is_abuse
-from momopay.sandbox._switches import Switches
 
 
 def find_channel(account: Account, channel_id: str, *, code: str = "CHANNEL_NOT_FOUND", status: int = 404) -> Channel:

@@ -14,7 +14,7 @@ from typing import Literal, Self
 from fastapi import FastAPI
 
 from momopay.sandbox import _lifecycle
-from momopay.sandbox._accounts import Account
+from momopay.sandbox._accounts import Account, load_profile
 from momopay.sandbox._control_api import add_control_routes
 from momopay.sandbox._engine import Engine
 from momopay.sandbox._fault_middleware import PREFIX
@@ -25,7 +25,6 @@ from momopay.sandbox._refusals import Refusal
 from momopay.sandbox._serializers import SPOILABLE
 from momopay.sandbox._server import ANY_ADDRESS, LOOPBACK, Runner, listen
 from momopay.sandbox._state import ServiceState
-from momopay.sandbox._switches import load_profile
 
 
 class Sandbox:

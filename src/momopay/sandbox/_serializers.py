@@ -23,10 +23,9 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 
-from momopay.sandbox._accounts import ChannelType
+from momopay.sandbox._accounts import ChannelType, Switches
 from momopay.sandbox._bodies import text_schema
 from momopay.sandbox._records import TOP_UPS, Kind, Status, Transaction, iso, json_number
-from momopay.sandbox._switches import Switches
 
 NAIROBI = timezone(timedelta(hours=3))
 

@@ -15,12 +15,12 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
+from momopay.sandbox._accounts import Switches
 from momopay.sandbox._app import Guard, build
 from momopay.sandbox._bodies import host_names, is_loopback
 from momopay.sandbox._engine import Clock, Engine, Store, monotonic
 from momopay.sandbox._fault_middleware import CONNECTION, FaultMiddleware, InProcess
 from momopay.sandbox._state import ServiceState
-from momopay.sandbox._switches import Switches
 
 HEAD_LIMIT = 30.0  # real seconds within which the head of a request must arrive
 _GRACE = 0.5  # real seconds at the end for requests that are being answered

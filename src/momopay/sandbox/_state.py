@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from math import ceil
 
-from momopay.sandbox._accounts import Account, mask_key, open_account, restore, tenant_id_of
+from momopay.sandbox._accounts import Account, Switches, mask_key, open_account, restore, tenant_id_of
 from momopay.sandbox._outcomes import OutcomePlan
 from momopay.sandbox._records import (
     COMPLETED,
@@ -28,7 +28,6 @@ from momopay.sandbox._records import (
     iso,
 )
 from momopay.sandbox._refusals import Refusal
-from momopay.sandbox._switches import Switches
 
 WINDOW = timedelta(seconds=60)
 SAMPLE = 100
