@@ -86,16 +86,14 @@ PARTIAL: dict[str, Any] = {
 }
 
 
-@in_turn(
-    "data", [*PARTIAL.values(), httpx.Response(204), httpx.Response(200), httpx.Response(200, json={"success": True})]
-)
+@in_turn("data", [*PARTIAL.values(), httpx.Response(200, json={"success": True})])
 def test_a_change_whose_answer_lacks_fields_has_happened(drive: Drive, data: Any) -> None:
     changed = {**PAYBILL.camel, "name": "New"}
     service = Recorder(data, changed)
     known = drive(transport=service.transport)(lambda client: client.channels.update(OURS, name="New"))
     assert (known.name, known.shortcode, known.type, known.id) == ("New", OURS.shortcode, OURS.type, CHANNEL)
     assert [request.method for request in service.requests] == ["PATCH"]
-    assert known.response.status_code == (data.status_code if data in BARE else 200)
+    assert known.response.status_code == 200
     service = Recorder(data, changed)
     read = drive(transport=service.transport)(lambda client: client.channels.update(CHANNEL, name="New"))
     assert (read.name, read.shortcode, read.account_number) == ("New", OURS.shortcode, OURS.account_number)
@@ -115,7 +113,7 @@ def test_no_failure_after_a_change_is_an_error(drive: Drive, failure: Any, caplo
     caplog.clear()
 
 
-@in_turn("answer", [httpx.Response(200, content=b"<html>"), httpx.Response(200, json={"success": False})])
+@in_turn("answer", [httpx.Response(204), *(httpx.Response(200, content=text) for text in (b"<html>", b"[]", b"{}"))])
 def test_what_is_not_the_services_own_answer_is_no_change(drive: Drive, answer: httpx.Response) -> None:
     service = Recorder(answer)
     with pytest.raises(momopay.ProtocolError):

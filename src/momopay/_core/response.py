@@ -101,9 +101,8 @@ def parse_envelope(
 def _parse_partly(response: RawResponse, envelope: type[Envelope[T]], requested: Mapping[str, object]) -> Envelope[T]:
     """Return an envelope with what can be read of its data. Raise ValueError if that is not enough."""
     model: Any = envelope.model_fields["data"].annotation
-    # A change of a channel needs no data, and no body either.
+    body: Any = parse_plain(response.body)
     needs_nothing = isinstance(model, type) and issubclass(model, ChangedChannel)
-    body: Any = parse_plain(response.body if response.body.strip() or not needs_nothing else _EMPTY)
     if needs_nothing and isinstance(body, dict) and not isinstance(body.get("data"), dict):
         body["data"] = {}
     match body:
