@@ -148,6 +148,7 @@ _PAYOUT_KEY = _parameter("Idempotency-Key", _SAME_PAYOUT, "header", type="string
 _MORE_CODES = ("AUTH_HEADER_INVALID", "TENANT_INACTIVE", "ACCOUNT_INACTIVE", "INSUFFICIENT_SCOPE")
 _CREDENTIAL = ("CREDENTIAL_NOT_FOUND", "CREDENTIAL_INACTIVE")
 _WALLET = ("WALLET_NOT_FOUND", "WALLET_INACTIVE")
+_FIXED = ("type", "shortcode")
 _CHANNELS = "/payment-wallet/channels"
 _NO_CHANNEL = ("CHANNEL_NOT_FOUND", 400)  # on payments; it is 404 on channels
 # What the two paths of a prompt share, and the top-ups of both wallets.
@@ -343,13 +344,13 @@ def change_channel(call: Call) -> Record:
     channel = _payments.find_channel(account, call.id, code=account.switches.patch_unknown_channel)
     body = call.read(ChannelChangesBody)
     sent = body.model_fields_set
+    fields = parse_json(call.body)
     if account.switches.immutable_channel_fields == "refuse":
-        fields = parse_json(call.body)
-        for name in ("type", "shortcode"):
+        for name in _FIXED:
             # Sending the same value again changes nothing, so it is not refused.
             if fields.get(name, getattr(channel, name)) != getattr(channel, name):
                 raise invalid_field(name, "cannot be changed after creation")
-    if call.switches.more_codes and not sent:
+    if call.switches.more_codes and not sent and not fields.keys() & set(_FIXED):
         raise Refusal("EMPTY_UPDATE")
     if "account_number" in sent:
         # 409, because the body is valid and only does not fit this channel.
