@@ -74,6 +74,12 @@ class Entries:
         """Return the entries with a receipt, newest first; more than one only if the provider repeats a receipt."""
         return self.having(TRANSACTION.receipt == receipt)[::-1] if is_keepable(receipt) else []
 
+    def by_reference(self, reference: str) -> list[JournalEntry]:
+        """Return the entries of a reference: a payout, an order, or both."""
+        # With all kinds, because the key of the table has the kind before the reference.
+        is_named = PAYMENT.kind.in_(list(EntryKind)), PAYMENT.reference == reference
+        return self.select(*is_named) if is_keepable(reference) else []
+
     def by_wire_reference(self, wire_reference: str) -> list[JournalEntry]:
         """Return the entries that the service knows by a reference."""
         return self.select(PAYMENT.wire_reference == wire_reference) if is_keepable(wire_reference) else []
