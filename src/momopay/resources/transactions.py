@@ -334,8 +334,7 @@ class Transactions(Resource[BackendT]):
 
         Finds unknown payments, entries that the service does not have, orders paid twice, other amounts, money that
         came back, and unresolved payments. Records what the service reports, as ``journal.settle`` does. Sends no
-        payment. Reconcile a day after it is over: the list may lag. If the service refuses filters by time, it is read
-        back to the days, with a WARNING. See the service page, "GET /transactions".
+        payment. Reconcile a day after it is over: the list may lag. See the service page, "GET /transactions".
 
         Args:
             day: A date in Nairobi (UTC+3).
