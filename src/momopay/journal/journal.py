@@ -327,7 +327,7 @@ class Journal:
         self.close()
 
     def __repr__(self) -> str:
-        return f"Journal({self._internals.name!r})"
+        return f"Journal({redacted_repr(self._internals.name)})"
 
 
 class Internals:

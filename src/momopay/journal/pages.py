@@ -102,6 +102,10 @@ class Entries:
         with self.database.connection() as connection:
             return self.unresolved_in(connection)
 
+    def unresolved_or_sending(self) -> list[JournalEntry]:
+        """Return the entries whose latest attempt may still become a transaction, oldest first."""
+        return self.select(_IS_UNRESOLVED)
+
     def unresolved_in(self, connection: Connection) -> list[JournalEntry]:
         """Return the same as `unresolved`."""
         return [each for each in self.entries(connection, _IS_UNRESOLVED) if each.state is JournalState.UNKNOWN]
