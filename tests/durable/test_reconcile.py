@@ -28,7 +28,7 @@ from durable.kit import (
 from journal.constants import ACCEPTED, COLLECTION, PHONE, REFUSED, UNKNOWN
 from journal.database_kit import execute
 from journal.kit import fill, put, put_collection
-from momopay import Journal, OutcomeUnknownError, RequestValidationError
+from momopay import APIError, Journal, OutcomeUnknownError, RequestValidationError
 from momopay.durable.reconcile import day_bounds
 from momopay.sandbox import Fault
 from momopay.types import BookedOrder, DayReport, Difference, FaultyFileError
@@ -564,3 +564,55 @@ def test_what_is_no_order_is_refused(amount: Any, state: Any) -> None:
     assert caught.value.fields.keys() == {"amount" if state == "PAID" else "state"}
     assert "None" not in str(caught.value)
     assert BookedOrder("A", 0, "PAID").amount == 0
+
+
+@over_both_clients
+def test_where_the_service_does_not_filter_by_time_the_reconciliation_does(
+    shop: Shop, caplog: pytest.LogCaptureFixture
+) -> None:
+    shop.account.rate_limit = None
+    days = {"day": today(shop) + timedelta(days=10), "last_day": today(shop) + timedelta(days=12)}
+    for number in range(3):  # before the days, on them, and after them
+        stray(shop, f"lost-{number}")
+        shop.pay(f"RENT-{number}", amount=900 + number)
+        spoiled = order(shop, f"bad-{number}")
+        shop.sandbox.spoil(spoiled, "phone")
+        execute(shop.journal, "UPDATE momopay_payments SET sent_at = sent_at")  # nothing of it is read by id
+        shop.later(11 * 86_400 if number == 0 else 9 * 86_400)
+    expected = reconcile(shop, **days)
+    shop.account.switches.time_filters = False
+    before = len(shop.sandbox.requests)
+    report = reconcile(shop, **days)
+    asked = [parse_qs(each.query) for each in shop.sandbox.requests[before:] if each.path == "/transactions"]
+    assert [sorted(each) for each in asked] == [["from", "limit", "to"], ["limit"]]
+    assert (report.transactions, int(report.paid_out)) == (expected.transactions, int(expected.paid_out))
+    assert remedies(report) == remedies(expected)
+    assert "lost-1" in remedies(report)
+    assert not {"lost-0", "lost-2"} & set(remedies(report))
+    assert caplog.text.count("the service does not filter by time") == 1
+
+
+@over_both_clients
+@pytest.mark.parametrize(("status", "code", "asked"), [(400, "HTTP_400", 2), (403, "INSUFFICIENT_SCOPE", 1)])
+def test_another_refusal_of_the_list_is_an_error(shop: Shop, status: int, code: str, asked: int) -> None:
+    shop.pay()
+    before = len(shop.sandbox.requests)
+    shop.sandbox.fail_next("GET", "/transactions", Fault.refused_before_commit, times=9, status=status, code=code)
+    with pytest.raises(APIError, match=code):
+        reconcile(shop)
+    shop.sandbox.clear_planned()
+    assert len([each for each in shop.sandbox.requests[before:] if each.path == "/transactions"]) == asked
+
+
+@over_both_clients
+def test_the_walk_without_filters_ends_at_the_days(shop: Shop) -> None:
+    shop.account.rate_limit, shop.account.switches.time_filters = None, False
+    for number in range(230):
+        stray(shop, f"old-{number}", amount=1)
+    shop.later(5 * 86_400)
+    stray(shop, "new")
+    before = len(shop.sandbox.requests)
+    report = reconcile(shop, day=today(shop), last_day=today(shop))
+    assert report.transactions == 1
+    asked = [each for each in shop.sandbox.requests[before:] if each.path == "/transactions"]
+    assert len(asked) == 2  # with filters, and the first page of three

@@ -76,7 +76,8 @@ def options(
     ctx.find_root().meta[DEBUG] = debug
     handler = logging.StreamHandler(sys.stderr)
     # Errors are shown without --debug too, since they report payments of unknown outcome.
-    handler.addFilter(lambda log: debug or log.levelno >= logging.ERROR or log.name == "momopay.cli")
+    shown = {"momopay.cli", "momopay.reconcile"}
+    handler.addFilter(lambda log: debug or log.levelno >= logging.ERROR or log.name in shown)
     logger = logging.getLogger("momopay")
     logger.addHandler(handler)
     # Otherwise a process that runs several commands, such as a test, would log each line several times.

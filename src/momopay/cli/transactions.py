@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from itertools import takewhile
 from typing import Annotated, Any
 
 import typer
@@ -255,7 +256,9 @@ def find(
             if reference is not None:
                 found += client.transactions.find(reference=reference, phone=phone, since=begin)
             else:
-                found += (each for each in client.transactions.iter(from_=begin) if same_phone(phone or "", each.phone))
+                # Not with `from_`, which is no filter of every service.
+                recent = takewhile(lambda each: each.created_at >= begin, client.transactions.iter())
+                found += (each for each in recent if same_phone(phone or "", each.phone))
         # `find` searches from an earlier time, in case the clock of this machine is ahead.
         found = [each for each in found if each.created_at >= begin]
         if not found and since is None:

@@ -7,6 +7,7 @@ from dataclasses import MISSING, dataclass, field, fields
 from decimal import Decimal
 from os import PathLike
 from typing import Any, Final, Literal, Self, TypeAlias, TypeGuard
+from uuid import UUID
 
 from pydantic import Field
 
@@ -143,6 +144,7 @@ class PayoutItem:
     currency: Literal["KES"] = "KES"
     channel_id: ChannelRef | None = None
     callback_url: str | None = None
+    credential_id: str | UUID | None = None
     metadata: Mapping[str, object] | None = field(default=None, hash=False)
 
     @classmethod

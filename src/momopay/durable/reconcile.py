@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from dataclasses import astuple, dataclass, fields
 from datetime import UTC, date, datetime, time, timedelta, timezone, tzinfo
@@ -9,7 +10,7 @@ from decimal import Decimal
 from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from momopay._core.reads import PageWalk, read_page, read_transaction
 from momopay._core.session import Session
@@ -17,7 +18,14 @@ from momopay._core.wiring import BackendT
 from momopay.durable.access import check_account, emit_change
 from momopay.durable.lookup import search_for
 from momopay.durable.remedies import EARLIER, BookedOrder, Difference, Remedy, Seen, find_differences
-from momopay.errors import ProtocolError, RequestValidationError, ServerError, TransactionNotFoundError
+from momopay.errors import (
+    APIError,
+    ProtocolError,
+    RequestValidationError,
+    ServerError,
+    TransactionNotFoundError,
+    moment_or_none,
+)
 from momopay.journal.entries import EntryKind, JournalEntry
 from momopay.journal.journal import Journal
 from momopay.models.enums import TransactionStatus, TransactionType
@@ -25,6 +33,9 @@ from momopay.models.requests import Fit, TransactionQuery, oldest_time
 from momopay.models.transactions import TransactionSummary, UnreadTransaction
 from momopay.spreadsheets.writer import write_csv
 
+logger = logging.getLogger("momopay.reconcile")  # the command line shows its warnings
+
+_NO_FILTER: Final = frozenset({400, 422})  # statuses for an unknown parameter
 # Within these, neither the next day nor a time zone overflows a datetime.
 _YEARS: Final = range(1970, 9999)
 NAIROBI: Final = timezone(timedelta(hours=3), "EAT")
@@ -109,7 +120,13 @@ async def reconcile_days(
     booked = None if orders is None else {each.reference: each for each in orders}
     in_thread = session.backend.in_thread
     await check_account(session, journal, restored=True)
-    theirs, unread = await _listed(session, since, until)
+    try:
+        theirs, unread = await _listed(session, since, until, is_filtered=True)
+    except APIError as error:
+        if error.status_code not in _NO_FILTER:
+            raise
+        logger.warning("reconcile: the service does not filter by time (%s): reading its list back to %s", error, since)
+        theirs, unread = await _listed(session, since, until, is_filtered=False)
     missing: list[tuple[JournalEntry, Remedy]] = []
     unseen = await in_thread(_unseen, journal, since, until, {each.transaction_id for each in theirs})
     for entry, transaction_id in unseen:
@@ -148,21 +165,36 @@ async def reconcile_days(
 
 
 async def _listed(
-    session: Session[BackendT], since: datetime, until: datetime
+    session: Session[BackendT], since: datetime, until: datetime, *, is_filtered: bool
 ) -> tuple[list[TransactionSummary], dict[object, UnreadTransaction]]:
     """Return the transactions of the days by their own times, and the items of the list that cannot be read."""
-    query = TransactionQuery.checked(page_size=100, from_=since, to=until)
+    days: dict[str, Any] = {"from_": since, "to": until} if is_filtered else {}
+    query = TransactionQuery.checked(page_size=100, **days)
     walk = PageWalk(partial(read_page, session, query))
     found: dict[str, TransactionSummary] = {}  # by id, because a list that grows during the walk shows some twice
     unread: dict[object, UnreadTransaction] = {}
     while (page := await walk.next()) is not None:
         session.clock.observe(page.response.headers)
         found |= {each.transaction_id: each for each in page.items if since <= each.created_at < until}
-        unread |= {each.id or object(): each for each in page.unread}
         oldest = oldest_time(page)
+        unread |= {
+            each.id or object(): each
+            for each in page.unread
+            # Without a filter, pages have other days' items. One whose time is unknown may be of these days.
+            if is_filtered or since <= (_created(each) or oldest or since) < until
+        }
         if oldest is not None and oldest < since:
             break
     return list(found.values()), unread
+
+
+def _created(item: UnreadTransaction) -> datetime | None:
+    """Return when a transaction was created that could not be read as a whole; None if that is what is unreadable."""
+    match item.raw:
+        case {"createdAt": text} | {"created_at": text}:
+            return moment_or_none(text)
+        case _:
+            return None
 
 
 def _unseen(journal: Journal, since: datetime, until: datetime, ids: set[str]) -> list[tuple[JournalEntry, str]]:

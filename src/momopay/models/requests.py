@@ -25,6 +25,7 @@ from momopay.models.callbacks import CallbackTransaction
 from momopay.models.enums import ChannelType, TransactionStatus, TransactionType
 from momopay.models.records import MaskedModel, is_missing, parse_incomplete
 from momopay.models.transactions import (
+    ChannelAnswer,
     PaymentRecord,
     Transaction,
     TransactionPage,
@@ -69,11 +70,14 @@ class OtherPaymentError(ValueError):
 def read_partly(model: Any, data: Mapping[str, Any], known: Mapping[str, Any]) -> Any:
     """Return what can be read of data that are not valid as a whole. Raise ValueError if that is not enough.
 
-    A page needs its cursor, a read the id, status and amount, and an accepted payment its id. What the response to a
-    payment lacks is in `known`, from the request. Raise OtherPaymentError if the response contradicts the request.
+    A page needs its cursor, a read the id, status and amount, an accepted payment or a new channel its id, and the
+    change of a channel nothing. What the response to a payment lacks is in `known`, from the request. Raise
+    OtherPaymentError if the response contradicts the request.
     """
     if issubclass(model, TransactionPage):
         return parse_page(data)
+    if issubclass(model, ChannelAnswer):
+        return parse_incomplete(model, data, {}, ["id"])
     if issubclass(model, TransactionSummary):
         return parse_incomplete(model, data, {}, ["transaction_id", "status", "amount"])
     if not issubclass(model, PaymentRecord):
@@ -180,7 +184,7 @@ class StkRequest(Request):
     transaction_desc: Annotated[str, arguments.text(13)] | None = None
     callback_url: arguments.CallbackUrl | None = None
     channel_id: arguments.ChannelId | None = None
-    # The one field of the service that is snake_case in a body.
+    # The one field of the service that is snake_case in a body, of a payout too.
     credential_id: arguments.CredentialId | None = Field(None, serialization_alias="credential_id")
 
 
@@ -210,6 +214,7 @@ class PayoutRequest(Request):
     description: Annotated[str, arguments.text(255)] | None = None
     channel_id: arguments.ChannelId | None = None
     callback_url: arguments.CallbackUrl | None = None
+    credential_id: arguments.CredentialId | None = Field(None, serialization_alias="credential_id")
 
 
 class TopUpRequest(Request):
