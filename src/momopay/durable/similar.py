@@ -52,7 +52,8 @@ def find_similar(journal: Journal | None, payouts: Iterable[Payee]) -> dict[str,
     if journal is not None:
         store = internals(journal).store
         new = {name: each for name, each in new.items() if store.get(EntryKind.PAYOUT, name) is None}
-        everything = [*_to_phones(journal, new.values())]
+        pairs = {(each.phone, each.amount) for each in new.values()}
+        everything = [each for each in _to_phones(journal, new.values()) if (each.phone, each.amount) in pairs]
     everything += payouts
     first_of: dict[tuple[Key, str, Decimal], str] = {}  # by what a reference is
     first_like: dict[tuple[Key, str, Decimal], str] = {}  # by what it may have been
