@@ -32,7 +32,7 @@ app: typer.Typer = typer.Typer(
     epilog=_EPILOG,
 )
 _PAYMENTS, _RECORDS, _DEVELOPMENT = "Payments", "Records", "Development"
-command(app, rich_help_panel=_PAYMENTS)(transactions.collect)
+command(app, untouched="Nothing was sent.", rich_help_panel=_PAYMENTS)(transactions.collect)
 app.add_typer(payouts.app, name="payouts", rich_help_panel=_PAYMENTS)
 app.add_typer(transactions.app, name="transactions", rich_help_panel=_PAYMENTS)
 command(app, rich_help_panel=_PAYMENTS)(transactions.balance)

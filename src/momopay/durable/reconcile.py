@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import csv
 import logging
 from collections.abc import Iterable
 from dataclasses import astuple, dataclass, fields
-from datetime import UTC, date, datetime, time, timedelta, timezone
+from datetime import UTC, date, datetime, time, timedelta, timezone, tzinfo
 from decimal import Decimal
 from functools import partial
 from os import PathLike
@@ -32,15 +31,15 @@ from momopay.journal.journal import Journal
 from momopay.models.enums import TransactionStatus, TransactionType
 from momopay.models.requests import Fit, TransactionQuery, oldest_time
 from momopay.models.transactions import TransactionSummary, UnreadTransaction
+from momopay.spreadsheets.writer import write_csv
 
 logger = logging.getLogger("momopay.reconcile")  # the command line shows its warnings
 
 _NO_FILTER: Final = frozenset({400, 422})  # statuses for an unknown parameter
 # Within these, neither the next day nor a time zone overflows a datetime.
 _YEARS: Final = range(1970, 9999)
-_NAIROBI: Final = timezone(timedelta(hours=3))
-# A spreadsheet takes a text that begins so for a formula.
-_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
+NAIROBI: Final = timezone(timedelta(hours=3), "EAT")
+"""The zone of the days of a reconciliation, unless another one is given."""
 
 
 @dataclass(frozen=True)
@@ -82,16 +81,15 @@ class DayReport:
         return not self.differences
 
     def write_csv(self, path: str | PathLike[str]) -> None:
-        """Write the differences to a CSV file: a header, then one line for each."""
+        """Write the differences to a CSV file, as spreadsheets read it: a header, then one line for each."""
         with Path(path).open("w", newline="", encoding="utf-8") as file:
-            lines = csv.writer(file)
-            lines.writerow(each.name for each in fields(Difference))
-            for each in self.differences:
-                lines.writerow(f"'{text}" if text.startswith(_FORMULA) else text for text in astuple(each))
+            write_csv(file, [each.name for each in fields(Difference)], (astuple(each) for each in self.differences))
 
 
-def day_bounds(day: date, last_day: date | None, *, utc: bool) -> tuple[datetime, datetime]:
-    """Return the begin and the end of the days, of Nairobi unless `utc`. Raise RequestValidationError if invalid."""
+def day_bounds(
+    day: date, last_day: date | None, *, utc: bool = False, zone: tzinfo | None = None
+) -> tuple[datetime, datetime]:
+    """Return the begin and the end of the days, by default of Nairobi. Raise RequestValidationError if invalid."""
     problems: dict[str, str] = {}
     for name, each in ({"day": day} | ({} if last_day is None else {"last_day": last_day})).items():
         if isinstance(each, datetime) or not isinstance(each, date):
@@ -102,9 +100,9 @@ def day_bounds(day: date, last_day: date | None, *, utc: bool) -> tuple[datetime
         problems["last_day"] = "is before the first day"
     if problems:
         raise RequestValidationError(problems)
-    zone = UTC if utc else _NAIROBI
-    begin, end = (datetime.combine(each, time(), zone) for each in (day, last_day or day))
-    return begin, end + timedelta(days=1)
+    zone = UTC if utc else zone or NAIROBI
+    begin, end = (datetime.combine(each, time(), zone) for each in (day, (last_day or day) + timedelta(days=1)))
+    return begin, end
 
 
 async def reconcile_days(
@@ -115,9 +113,10 @@ async def reconcile_days(
     last_day: date | None,
     orders: Iterable[BookedOrder] | None,
     utc: bool,
+    zone: tzinfo | None = None,
 ) -> DayReport:
     """Reconcile days as `Transactions.reconcile` documents it."""
-    days = since, until = day_bounds(day, last_day, utc=utc)
+    days = since, until = day_bounds(day, last_day, utc=utc, zone=zone)
     booked = None if orders is None else {each.reference: each for each in orders}
     in_thread = session.backend.in_thread
     await check_account(session, journal, restored=True)
