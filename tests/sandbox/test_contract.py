@@ -172,9 +172,10 @@ def test_a_payout_and_its_key(sandbox: Sandbox, operator: Operator, receiver: Re
     assert (sent["reference"], sent["description"], sent["idempotencyKey"]) == ("SAL-7", "Salary", "payout-1")
     assert (sent["phone"], sent["transactionFee"], sent["channelId"]) == ("254712345678", 1, None)
     assert operator.payout("payout-1", callback_url=receiver.url) == sent
-    for other in ({"amount": 251}, {"phone": "0712345679"}, {"reference": "SAL-8"}, {"description": "x"}):
+    others: list[dict[str, Any]] = [{"amount": 251}, {"phone": "0712345679"}, {"reference": "SAL-8"}]
+    for other in (*others, {"description": "x"}, {"channelId": sandbox.account(KEY).channels[0].id}):
         with pytest.raises(ServiceError, match="409 DUPLICATE_IDEMPOTENCY_KEY"):
-            operator.payout("payout-1", **{"callback_url": receiver.url, **other})
+            operator.payout(key="payout-1", **dict[str, Any](callback_url=receiver.url), **other)
     with pytest.raises(ServiceError, match="400 INVALID_IDEMPOTENCY_KEY"):
         operator.payout("k" * 121)
     assert operator.payout("k" * 120)["idempotencyKey"] == "k" * 120
