@@ -202,8 +202,9 @@ def test_payouts_that_are_refused(sandbox: Sandbox, operator: Operator) -> None:
         ({"credential_id": UNKNOWN}, "404 CREDENTIAL_NOT_FOUND"),
         ({"amount": 1_000_001}, "409 INSUFFICIENT_FUNDS"),
     ):
+        changes: dict[str, Any] = {**more}
         with pytest.raises(ServiceError, match=error):
-            operator.payout(**more)
+            operator.payout(**changes)
     for name, value, error in (
         ("kyc_approved", False, "403 KYC_NOT_VERIFIED"),
         ("service_balance", 0, "402 INSUFFICIENT_SERVICE_BALANCE"),
