@@ -1,5 +1,6 @@
 """Payment channels: each operation, from the call to the request and back to the record."""
 
+import json
 from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
@@ -97,7 +98,7 @@ def test_a_change_whose_answer_lacks_fields_has_happened(drive: Drive, data: Any
     service = Recorder(data, changed)
     read = drive(transport=service.transport)(lambda client: client.channels.update(CHANNEL, name="New"))
     assert (read.name, read.shortcode, read.account_number) == ("New", OURS.shortcode, OURS.account_number)
-    is_read = not (isinstance(data, dict) and data.get("shortcode"))
+    is_read = '"shortcode": "' not in json.dumps(data, default=str)
     assert [request.method for request in service.requests] == ["PATCH", *["GET"] * is_read]
 
 

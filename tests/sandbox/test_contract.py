@@ -172,9 +172,10 @@ def test_a_payout_and_its_key(sandbox: Sandbox, operator: Operator, receiver: Re
     assert (sent["reference"], sent["description"], sent["idempotencyKey"]) == ("SAL-7", "Salary", "payout-1")
     assert (sent["phone"], sent["transactionFee"], sent["channelId"]) == ("254712345678", 1, None)
     assert operator.payout("payout-1", callback_url=receiver.url) == sent
-    for other in ({"amount": 251}, {"phone": "0712345679"}, {"reference": "SAL-8"}, {"description": "x"}):
+    others: list[dict[str, Any]] = [{"amount": 251}, {"phone": "0712345679"}, {"reference": "SAL-8"}]
+    for other in (*others, {"description": "x"}, {"channelId": sandbox.account(KEY).channels[0].id}):
         with pytest.raises(ServiceError, match="409 DUPLICATE_IDEMPOTENCY_KEY"):
-            operator.payout("payout-1", **{"callback_url": receiver.url, **other})
+            operator.payout(key="payout-1", **dict[str, Any](callback_url=receiver.url), **other)
     with pytest.raises(ServiceError, match="400 INVALID_IDEMPOTENCY_KEY"):
         operator.payout("k" * 121)
     assert operator.payout("k" * 120)["idempotencyKey"] == "k" * 120
@@ -201,8 +202,9 @@ def test_payouts_that_are_refused(sandbox: Sandbox, operator: Operator) -> None:
         ({"credential_id": UNKNOWN}, "404 CREDENTIAL_NOT_FOUND"),
         ({"amount": 1_000_001}, "409 INSUFFICIENT_FUNDS"),
     ):
+        changes: dict[str, Any] = {**more}
         with pytest.raises(ServiceError, match=error):
-            operator.payout(**more)
+            operator.payout(**changes)
     for name, value, error in (
         ("kyc_approved", False, "403 KYC_NOT_VERIFIED"),
         ("service_balance", 0, "402 INSUFFICIENT_SERVICE_BALANCE"),

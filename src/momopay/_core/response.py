@@ -102,21 +102,20 @@ def _parse_partly(response: RawResponse, envelope: type[Envelope[T]], requested:
     """Return an envelope with what can be read of its data. Raise ValueError if that is not enough."""
     model: Any = envelope.model_fields["data"].annotation
     body: Any = parse_plain(response.body)
-    needs_nothing = isinstance(model, type) and issubclass(model, ChangedChannel)
-    if needs_nothing and isinstance(body, dict) and not isinstance(body.get("data"), dict):
-        body["data"] = {}
     match body:
         case {"success": True, "data": dict()}:
-            moment = http_date(response.headers.get("date")) or datetime.now(UTC)
-            known = {**requested, "created_at": moment, "updated_at": moment}
-            request_id = body.get("requestId")
-            return envelope.model_construct(
-                success=True,
-                data=read_partly(model, body["data"], known),
-                request_id=request_id if isinstance(request_id, str) else None,
-            )
+            data = body["data"]
+        case {"success": True} if isinstance(model, type) and issubclass(model, ChangedChannel):
+            data = dict[str, Any]()  # a change of a channel needs none
         case _:
             raise ValueError("no data")
+    moment = http_date(response.headers.get("date")) or datetime.now(UTC)
+    request_id = body.get("requestId")
+    return envelope.model_construct(
+        success=True,
+        data=read_partly(model, data, {**requested, "created_at": moment, "updated_at": moment}),
+        request_id=request_id if isinstance(request_id, str) else None,
+    )
 
 
 def check_success(response: RawResponse, url: str) -> None:
