@@ -3,8 +3,10 @@
 import csv
 import shutil
 import signal
+import sqlite3
 import stat
 import time
+from contextlib import closing
 from datetime import datetime, timedelta, tzinfo
 from decimal import Decimal
 from pathlib import Path
@@ -14,10 +16,13 @@ from typing import Any, Self
 import pytest
 
 from cli.kit import NORMALISED, PHONE, Shell, loses_a_connection, signalling
+from journal.versions.kit import load
 from momopay import Client, Journal, OutcomeUnknownError
+from momopay.journal.upgrade import VERSION as NUMBER
 from momopay.sandbox import Account, Fault, Outcome, Sandbox, phone_for
 from spreadsheets.kit import book, save
 
+VERSION = f"version {NUMBER}"
 NOBODY = {"MOMOPAY_API_KEY": "", "MOMOPAY_BASE_URL": ""}
 
 
@@ -102,6 +107,34 @@ def test_a_check_that_needs_a_human(shell: Shell, momopay: Shell, client: Client
     checked = shell("journal", "check")
     assert checked.prints(1, "Unresolved doubt", "Paid twice twice")
     assert "payouts refund REFERENCE" in checked.err
+
+
+def test_a_journal_is_created_and_upgraded_by_command(shell: Shell, tmp_path: Path) -> None:
+    new = tmp_path / "new.db"
+    at = ("--journal", str(new))
+    assert shell("journal", "migrate", *at, "--check").prints(
+        1, f"To do: there is no journal: create one, of {VERSION}"
+    )
+    assert not new.exists()
+    assert shell("journal", "migrate", *at).prints(0, f"Done: created the journal, of {VERSION}")
+    assert shell("journal", "migrate", *at, "--check").prints(0, "Nothing to do")
+    assert shell("journal", "migrate", *at, "--json").json == {"check": False, "changes": None}
+    load(f"sqlite:///{tmp_path / 'old.db'}", 1)
+    old = ("--journal", f"sqlite:///{tmp_path / 'old.db'}")
+    checked = shell("journal", "migrate", *old, "--check", "--json")
+    assert (checked.code, checked.json["changes"]) == (1, f"upgrade the journal from version 1 to {NUMBER}")
+    assert shell("journal", "migrate", *old).prints(0, f"Done: upgraded the journal from version 1 to {NUMBER}")
+    execute_in(tmp_path / "old.db", "DROP INDEX momopay_refunds")
+    assert shell("journal", "check", *old).says(1, "`momopay journal migrate`")
+    assert shell("journal", "check", *old, "--json").json["differing"] == ["momopay_refunds"]
+    assert shell("journal", "migrate", *old).prints(0, "made these indexes anew: momopay_refunds")
+    execute_in(tmp_path / "old.db", "UPDATE momopay_journal SET version = 99")
+    assert shell("journal", "migrate", *old).says(3, "Update momopay on this machine")
+
+
+def execute_in(path: Path, statement: str) -> None:
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(statement)
 
 
 def test_a_restored_copy_is_refused_until_it_is_accepted(momopay: Shell, shell: Shell, path: Path) -> None:

@@ -7,7 +7,8 @@ import threading
 import time
 from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, TypeVar
 from unittest.mock import patch
@@ -18,7 +19,7 @@ from sqlalchemy import Engine, event
 from momopay import Journal, JournalError
 from momopay.journal.database import bounded
 from momopay.journal.journal import internals
-from momopay.journal.postgresql import BoundedConnection
+from momopay.journal.postgresql import BatchCursor, BoundedConnection
 from momopay.journal.store import Store
 
 T = TypeVar("T")
@@ -36,6 +37,15 @@ def execute(journal: Journal, statement: str) -> list[Any]:
         return list(result) if result.returns_rows else []
 
 
+@contextmanager
+def another_process(url: str, **options: Any) -> Generator[Journal]:
+    """Open a journal as another process does. Within one process, journals of one URL share connections and leases."""
+    with patch("momopay.journal.database._open", dict[str, Any]()):
+        journal = Journal(url, **options)
+    with journal:
+        yield journal
+
+
 def engine_of(journal: Journal) -> Any:
     """Return what this process uses the journal's database by."""
     with store_of(journal).database.connection() as connection:
@@ -48,18 +58,40 @@ def before_each(
 ) -> Generator[None]:
     """Do something with the text of each statement just before, or "after", a journal, or any, executes it."""
 
-    def listen(_connection: object, _cursor: object, text: str, *_rest: object) -> None:
-        work(text)
+    def around(connection: Any, text: str, execute: Callable[[], T]) -> T:
+        # Each statement but the settings; BEGIN and COMMIT where several are one transaction.
+        is_own = connection._each_commits is not None and "set_config" not in text
+        counts = is_own and not (connection._each_commits and text.startswith(("BEGIN", "COMMIT")))
+        if counts and moment == "before":
+            work(text)
+        result = execute()
+        if counts and moment != "before":
+            work(text)
+        return result
 
-    def execute_itself(connection: Any, text: Any, *values: Any, **options: Any) -> Any:
-        if str(text).endswith("BEGIN") and moment == "before":
-            work("BEGIN")
-        return execute(connection, text, *values, **options)
+    def send(connection: Any, text: str, values: Any = None) -> None:
+        around(connection, text, partial(send_it, connection, text, values))
 
-    engine, execute = Engine if journal is None else engine_of(journal), BoundedConnection.execute
+    def execute_alone(cursor: Any, text: str, *rest: Any, **options: Any) -> Any:
+        is_watched = journal is None or cursor.connection.info.get_parameters()["application_name"] == own
+        alone = partial(execute_it, cursor, text, *rest, **options)
+        return around(cursor.connection, text, alone) if is_watched else alone()
+
+    def listen(connection: Any, _cursor: object, text: str, *_rest: object) -> None:
+        if connection.dialect.name == "sqlite":
+            work(text)
+
+    own = None if journal is None else store_of(journal).database.shared.sender
+    send_it, execute_it = BoundedConnection.send, BatchCursor.execute_alone
+    engine = Engine if journal is None else engine_of(journal)
     event.listen(engine, f"{moment}_cursor_execute", listen)
     try:
-        with patch.object(BoundedConnection, "execute", execute_itself):  # PostgreSQL's BEGIN does not pass SQLAlchemy
+        # One after another, so that nothing was sent yet of what comes later.
+        with (
+            patch.object(BoundedConnection, "send", send),
+            patch.object(BatchCursor, "execute_alone", execute_alone),
+            patch.object(BoundedConnection, "one_round_trip", lambda _connection: nullcontext()),
+        ):
             yield
     finally:
         event.remove(engine, f"{moment}_cursor_execute", listen)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from journal.constants import PAYOUT, REFUSED
-from journal.database_kit import before_each, execute, in_threads, just_before, store_of
+from journal.database_kit import another_process, before_each, execute, in_threads, just_before, store_of
 from journal.kit import begin, lease_of, put
 from momopay import ConfigurationError, Journal, JournalError, RequestValidationError
 from momopay._core.config import Account, KeyIdentity
@@ -32,8 +32,8 @@ def url(request: pytest.FixtureRequest, url: str) -> str:
 
 @pytest.fixture
 def kept(path: Path) -> Path:
-    """The small file in which the processes keep how far the journal came."""
-    return path.with_name("payouts.db-senders") / "sequence"
+    """The small file in which the processes keep how far the account came, by a hash of its name."""
+    return path.with_name("payouts.db-senders") / "sequence-37a8eec1ce19687d"
 
 
 def check(journal: Journal, identity: KeyIdentity = HERE) -> bool:
@@ -51,7 +51,7 @@ def accounts_of(journal: Journal) -> Accounts:
 def test_the_first_use_binds_mode_and_host(journal: Journal, url: str) -> None:
     check(journal)
     check(journal, OTHER_KEY)
-    with Journal(url) as later:
+    with another_process(url) as later:
         check(later)
         for other, named in [
             (replace(HERE, mode="test"), "'live'.*'test'"),
@@ -79,7 +79,7 @@ def test_a_key_is_asked_for_its_tenant_until_an_answer_shows_one(journal: Journa
     assert not check(journal)
     assert accounts_of(journal).learn(HERE, "ours")
     assert check(journal)
-    with Journal(url) as later:
+    with another_process(url) as later:
         assert check(later), "another process knows it too"
         assert not check(later, OTHER_KEY)
         assert accounts_of(later).learn(OTHER_KEY, "ours")
@@ -91,7 +91,7 @@ def test_a_key_is_asked_for_its_tenant_until_an_answer_shows_one(journal: Journa
 
 def test_a_key_whose_tenant_no_answer_shows_is_asked_once_in_a_process(journal: Journal, url: str) -> None:
     for nothing in (None, ""):
-        with Journal(url) as process:
+        with another_process(url) as process:
             assert not check(process)
             assert accounts_of(process).learn(HERE, nothing)
             assert check(process)
@@ -121,7 +121,7 @@ def test_a_key_of_another_tenant_is_refused_from_then_on_and_the_others_go_on(jo
     for key in (OTHER_KEY, moved):
         check(journal, key)
         assert not accounts_of(journal).learn(key, "theirs")
-    with Journal(url) as later:
+    with another_process(url) as later:
         for each in (journal, later):
             for key in (OTHER_KEY, moved):
                 with pytest.raises(ConfigurationError, match=r"'ours'.*'theirs'"):
@@ -158,13 +158,13 @@ def is_refused(journal: Journal) -> bool:
 
 
 def sequence(journal: Journal) -> tuple[int, int]:
-    (row,) = execute(journal, "SELECT restored, sequence FROM momopay_journal")
+    (row,) = execute(journal, "SELECT restored, sequence FROM momopay_accounts WHERE account = 'default'")
     return row[0], row[1]
 
 
 def set_back(journal: Journal, number: int = 1) -> None:
     """Lose the newest payments, as a failover to an older standby does."""
-    execute(journal, f"UPDATE momopay_journal SET sequence = sequence - {number}")
+    execute(journal, f"UPDATE momopay_accounts SET sequence = sequence - {number}")
 
 
 def test_each_attempt_that_begins_is_counted(journal: Journal, url: str) -> None:
@@ -175,7 +175,7 @@ def test_each_attempt_that_begins_is_counted(journal: Journal, url: str) -> None
         put(another, "r", REFUSED)
     with lease_of(journal) as lease:  # which read another row
         assert not begin(journal, lease, read=None)
-    assert sequence(journal) == (0, 5)
+    assert sequence(journal) == (0, 4), "another account has a number of its own"
     assert not is_refused(journal)
 
 
@@ -192,9 +192,9 @@ def test_a_process_refuses_what_is_older_than_it_has_seen(journal: Journal, url:
         begin(journal, lease, "c")
     assert journal.get("c") is None
     assert sequence(journal) == (0, 1)
-    with Journal(url) as later:
+    with another_process(url) as later:
         assert is_refused(later) is url.startswith("sqlite")
-    with Journal(url) as later:
+    with another_process(url) as later:
         assert "momopay reconcile" in later.accept_restored(by="Njeri"), "a new process cannot know, and a person can"
         assert later.accept_restored(by="Njeri") == ""
     assert not is_refused(journal)
@@ -251,7 +251,7 @@ def test_who_remembers_late_takes_nothing_back(journal: Journal, other: Journal,
     with just_before("COMMIT", journal, lambda: (put(other, "b"), in_threads(1, lambda: put(journal, "c"))), "after"):
         put(journal, "d")
     set_back(journal)
-    with Journal(url) as later:
+    with another_process(url) as later:
         assert is_refused(later)
     kept.unlink()
     assert is_refused(journal)
@@ -316,7 +316,7 @@ def test_what_was_accepted_all_use(
     assert line.getMessage().endswith(days)
     assert "momopay reconcile --day 20" in days
     assert sequence(journal) == (1, 2)
-    with Journal(url) as later:
+    with another_process(url) as later:
         for each in (journal, other, later):
             assert not is_refused(each)
             put(each, f"by {id(each)}")
@@ -328,7 +328,7 @@ def test_a_copy_from_before_the_acceptance_is_refused_whatever_its_sequence(jour
         put(journal, reference)
     set_back(journal, 2)
     journal.accept_restored(by="Njeri")
-    execute(journal, "UPDATE momopay_journal SET restored = 0, sequence = 99")
+    execute(journal, "UPDATE momopay_accounts SET restored = 0, sequence = 99")
     assert is_refused(journal)
     journal.accept_restored(by="Njeri")
     assert sequence(journal) == (2, 3)

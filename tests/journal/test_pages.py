@@ -91,7 +91,7 @@ def test_a_check_finds_what_needs_a_person(journal: Journal) -> None:
     put_collection(journal)
     checked = journal.check()
     assert not checked.needs_attention
-    assert f"{checked.account} {checked.version} {checked.mode} {checked.not_settled}" == "default 1 None 1"
+    assert f"{checked.account} {checked.version} {checked.mode} {checked.not_settled}" == "default 2 None 1"
     assert checked.counts == {(PAYOUT, ACCEPTED): 1, (PAYOUT, REFUSED): 1, (COLLECTION, ACCEPTED): 1}
     put(journal, "c", UNKNOWN)
     put_collection(journal, "twice", statuses=["SUCCESS", "FAILED", "SUCCESS"])

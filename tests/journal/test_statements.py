@@ -12,22 +12,26 @@ from typing import Any
 
 from sqlalchemy import Select, UpdateBase
 from sqlalchemy.dialects import sqlite
+from sqlalchemy.schema import CreateIndex, CreateTable
 
 from momopay.journal import sqlite as _compiles_now  # noqa: F401  # pyright: ignore[reportUnusedImport]
 from momopay.journal import statements
-from momopay.journal.schema import definitions
+from momopay.journal.schema import metadata
 
 GOLDEN = Path(__file__).with_name("statements.sql")
 
 
 def made() -> str:
-    """Return every statement with its name, and the indexes that have a condition."""
-    indexes = [each for each in definitions("sqlite") if "INDEX" in each and " WHERE " in each]
+    """Return every statement with its name, and the tables and indexes."""
+    dialect, tables = sqlite.dialect(), metadata.sorted_tables
+    defined = [str(CreateTable(table).compile(dialect=dialect)).replace("\t", "  ") for table in tables]
+    defined = ["\n".join(map(str.rstrip, each.strip().splitlines())) for each in defined]
+    indexes = [str(CreateIndex(index).compile(dialect=dialect)) for table in tables for index in table.indexes]
     # What is read has its columns from the tables alone.
     anew = run_path(str(statements.__file__), run_name=statements.__name__)  # by the rules as they are now
     named = {name: value for name, value in anew.items() if name.isupper() and "ENTR" not in name}
     parts = [part for name, value in named.items() if name != "TAKE_LEASE" for part in _parts(name, value)]
-    return "\n\n".join([*parts, *sorted(map(str.strip, indexes))]) + "\n"
+    return "\n\n".join([*parts, *defined, *sorted(map(str.strip, indexes))]) + "\n"
 
 
 def _parts(name: str, value: Any) -> Iterator[str]:

@@ -379,7 +379,8 @@ def test_a_read_without_a_time_does_not_move_the_time_of_an_end(shop: FragileSho
     shop.sweep(handler)
     before = shop.entry("o", kind).ended_at
     leave_out(shop, ("updatedAt",))
-    for status in (None, "PAID", {}):
+    words: list[Any] = [None, "PAID", {}]
+    for status in words:
         assert Delivery(shop, "o", handler)(status=status) == 200
     assert shop.entry("o", kind).ended_at == before
 

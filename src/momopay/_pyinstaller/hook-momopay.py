@@ -1,4 +1,4 @@
-"""PyInstaller's hook: what is imported by name at its first use, which PyInstaller cannot see in the code."""
+"""PyInstaller's hook: what PyInstaller cannot see in the code, as it is loaded by name at its first use."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ _PACKAGE = Path(__file__).parents[1]
 _OTHERS = {"__main__.py", "_pyinstaller", "cli", "integrations", "probe", "pytest_plugin.py", "sandbox"}
 
 hiddenimports: list[str] = ["tenacity"]
+datas: list[tuple[str, str]] = [(str(_PACKAGE / "journal" / "versions"), "momopay/journal/versions")]
 for _path in sorted(_PACKAGE.rglob("*.py")):
     _parts = _path.relative_to(_PACKAGE).parts
     if _parts[0] not in _OTHERS:

@@ -172,8 +172,8 @@ def check(options: AccountOptions) -> ExitCode:
     """Check the whole journal: the file, what it belongs to, and what needs a person.
 
     With a key and an address in the environment, also that it is the journal of that account. Exits with 1 if something
-    needs a person: an unresolved payment, an order that was paid twice and not paid back, or a journal that went back
-    in time; with 3 if it is another account's.
+    needs a person: an unresolved payment, an order that was paid twice and not paid back, a journal that went back in
+    time, or an index that is missing or differs; with 3 if it is another account's.
 
     Examples:
         momopay journal check --journal shop.db
@@ -197,6 +197,8 @@ def check(options: AccountOptions) -> ExitCode:
         output.note(f"{found.skipped} ends reached no handler within 30 days, and are not delivered any more")
     if found.went_back:
         output.note(f"What to do: {plain(found.went_back)}")
+    if found.differing:
+        output.note("What to do: `momopay journal migrate` makes the indexes anew that are missing or differ")
     return ExitCode.REFUSED if found.needs_attention else ExitCode.OK
 
 
@@ -218,6 +220,26 @@ def accept_restored(
     if days:
         shown = f"Accepted by {plain(by)}: commands that pay use it again. If you have not done it yet, {plain(days)}"
     options.output.result({"accepted": bool(days), "went_back": days or None}, shown)
+
+
+@command(app)
+def migrate(
+    options: JournalOptions, check: Annotated[bool, flag("--check", "Change nothing; exit with 1 if it would.")] = False
+) -> ExitCode:
+    """Create the journal's tables, or upgrade them to this momopay's version.
+
+    The first payment does it, too. Run this as a step of a deploy where the application's role may not create tables,
+    or the journal is large. Processes of the version before may run meanwhile. Makes indexes anew that are missing or
+    differ.
+
+    Examples:
+        momopay journal migrate --journal shop.db
+        momopay journal migrate --journal shop.db --check
+    """
+    said = momopay.Journal.migrate(options.journal_url(), check=check)
+    shown = f"{'To do: ' if check else 'Done: '}{plain(said)}" if said else "Nothing to do: the journal is up to date."
+    options.output.result({"check": check, "changes": said or None}, shown)
+    return ExitCode.REFUSED if said and check else ExitCode.OK
 
 
 def sweep(

@@ -19,6 +19,7 @@ import typer
 from typer import Option
 
 import momopay
+from momopay._core.wiring import NO_JOURNAL
 from momopay._redaction import key_mode
 from momopay.cli.command import consented
 from momopay.cli.exit_codes import CommandError, ExitCode
@@ -271,7 +272,17 @@ class ServiceOptions(DisplayOptions):
             raise CommandError("no base URL", remedy=ADDRESS_REMEDY, code=ExitCode.CONFIGURATION)
         # The client alone would read the environment only, but the key may have been typed or piped.
         key = api_key() if key is None else key
-        return momopay.Client(key, base_url=self.base_url, journal=journal, deadline=deadline)
+        own = NO_JOURNAL if journal is None else journal  # the commands name it
+        return momopay.Client(key, base_url=self.base_url, journal=own, deadline=deadline)
+
+
+def url_of(journal: str) -> Any:
+    """Return the URL of a journal that was given as a URL or as the path of a file."""
+    if "://" in journal:
+        return journal
+    from sqlalchemy import URL  # from an extra that the other commands do not need
+
+    return URL.create("sqlite", database=journal)  # in the text of a URL, a "?" would end the path
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -283,18 +294,18 @@ class JournalOptions(DisplayOptions):
 
     def open_journal(self, *, create: bool = False) -> AbstractContextManager[momopay.Journal]:
         """Return the journal. If there is none, make one with `create`, and otherwise raise CommandError."""
-        where = self.journal
-        if not where:
-            raise CommandError("no journal", remedy="give --journal FILE, or set MOMOPAY_JOURNAL")
+        url = self.journal_url()
         # The library refuses it too, but its error cannot name the option.
-        if not (create or journal_exists(where)):
-            raise CommandError(f"there is no journal at {where}", remedy="check --journal", code=ExitCode.CONFIGURATION)
-        url: Any = where
-        if "://" not in where:
-            from sqlalchemy import URL  # from an extra that the other commands do not need
-
-            url = URL.create("sqlite", database=where)  # in the text of a URL, a "?" would end the path
+        if not (create or journal_exists(self.journal or "")):
+            problem = f"there is no journal at {self.journal}"
+            raise CommandError(problem, remedy="check --journal", code=ExitCode.CONFIGURATION)
         return momopay.Journal(url, account=self.account, create=create)
+
+    def journal_url(self) -> Any:
+        """Return the journal's URL; raise CommandError if there is none."""
+        if not self.journal:
+            raise CommandError("no journal", remedy="give --journal FILE, or set MOMOPAY_JOURNAL")
+        return url_of(self.journal)
 
 
 @dataclass(frozen=True, kw_only=True)

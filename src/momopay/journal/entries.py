@@ -294,6 +294,8 @@ class JournalCheck:
         paid_twice: The references of payments that were made twice and not paid back.
         skipped: The number of ends that no handler got within 30 days; 0 if none ever got one.
         went_back: If the journal went back in time, the reason why a person must accept it before it can be used.
+        differing: The names of indexes that are missing or differ from those of the version. Without them, payments and
+            sweeps read whole tables. `Journal.migrate` makes them anew.
     """
 
     account: str
@@ -307,11 +309,12 @@ class JournalCheck:
     paid_twice: tuple[str, ...]
     went_back: str | None
     skipped: int = 0
+    differing: tuple[str, ...] = ()
 
     @property
     def needs_attention(self) -> bool:
-        """Whether a person must act: a payment is unresolved or was made twice, or the journal lost some."""
-        return bool(self.unresolved or self.paid_twice or self.went_back)
+        """Whether a person must act: a payment is unresolved or was made twice, or the journal lost something."""
+        return bool(self.unresolved or self.paid_twice or self.went_back or self.differing)
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from momopay._redaction import clears_frames, redacted_repr
 from momopay.errors import ConfigurationError, RequestValidationError
 from momopay.journal.activity import ActivityDay
 from momopay.journal.entries import EntryKind, HistoryEntry, JournalCheck, JournalEntry, JournalState
+from momopay.journal.internals import Internals
 from momopay.models.callbacks import Callback, CallbackTransaction
 from momopay.models.enums import TransactionStatus
 from momopay.models.transactions import Payout, TransactionSummary
@@ -316,6 +317,33 @@ class Journal:
 
         return anonymise(self._internals.store, before, key)
 
+    @staticmethod
+    @clears_frames
+    def migrate(url: str, *, check: bool = False) -> str:
+        """Create the journal's tables, or upgrade them to the version of this momopay, if that is to be done.
+
+        The first use of a journal does it, too. Call this where the application's role may not create tables, or where
+        a large journal would keep the first payment waiting: as a step of a deploy, before the new processes start.
+        Those of the version before may run meanwhile. Indexes that are missing or differ are made anew.
+
+        Args:
+            url: As for `Journal`.
+            check: Only say what is to be done; nothing is changed.
+
+        Returns:
+            What was done, or with `check` what is to be done, as a sentence; "" if nothing.
+
+        Raises:
+            ConfigurationError: The database cannot be opened, or has a newer journal that this momopay must not write.
+        """
+        from momopay.journal.migrate import migrate, pending
+
+        database = Internals(url, "default", create=not check).store.database
+        try:
+            return pending(database) if check else migrate(database)
+        finally:
+            database.close()
+
     def close(self) -> None:
         """Close the journal. It cannot be used afterwards, except by calls under way, which record their outcomes."""
         self._internals.store.database.close()
@@ -328,44 +356,6 @@ class Journal:
 
     def __repr__(self) -> str:
         return f"Journal({redacted_repr(self._internals.name)})"
-
-
-class Internals:
-    """The objects behind a journal. They are in a class of their own so that editors do not offer them."""
-
-    def __init__(self, url: str, account: str, *, create: bool) -> None:
-        try:  # the only imports of the optional libraries
-            from sqlalchemy import make_url
-            from sqlalchemy.exc import ArgumentError
-
-            from momopay.journal.database import open_database
-            from momopay.journal.delivery import Deliveries, Recorder
-            from momopay.journal.queue import Queue
-            from momopay.journal.store import Store
-
-            try:
-                parsed = make_url(url)
-                shown = parsed.difference_update_query(["password"])  # libpq takes it there, too
-                self.name: str = shown.render_as_string(hide_password=True)  # refuses what is not Unicode
-            except (ArgumentError, ValueError):
-                parsed = None
-            if parsed is None:  # raised here, without a chain: the text of the error may quote part of the password
-                raise ConfigurationError('journal must be the URL of a database, such as "sqlite:///payments.db"')
-            database = open_database(parsed, create=create)  # loads the driver
-        except ModuleNotFoundError as missing:
-            if missing.name not in {"psycopg", "sqlalchemy"}:
-                raise
-            remedy = "the journal needs an extra: pip install 'momopay[journal]'"
-            if str(url).startswith("postgres"):
-                remedy = (
-                    "the journal in PostgreSQL needs psycopg 3: pip install 'momopay[postgresql]'. psycopg2 may stay"
-                    " installed, but does not serve the journal"
-                )
-            raise ModuleNotFoundError(remedy, name=missing.name) from missing
-        self.store: Store = Store(database, account)
-        self.recorder: Recorder = Recorder(self.store)
-        self.queue: Queue = Queue(self.store)
-        self.deliveries: Deliveries = Deliveries(self.store)
 
 
 def internals(journal: Journal) -> Internals:

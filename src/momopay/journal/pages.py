@@ -20,7 +20,7 @@ from momopay.errors import ConfigurationError, JournalError, RequestValidationEr
 from momopay.journal import history, schema
 from momopay.journal import statements as sql
 from momopay.journal.activity import JUDGED, ActivityDay, ActivitySum
-from momopay.journal.database import Database
+from momopay.journal.database import OpenDatabase
 from momopay.journal.entries import (
     UNRESOLVED,
     EntryKind,
@@ -35,6 +35,7 @@ from momopay.journal.guards import Accounts, Mark, Watermark
 from momopay.journal.leases import LeaseHolder
 from momopay.journal.rules import Refundable, refunded
 from momopay.journal.schema import PAYMENT, TRANSACTION
+from momopay.journal.structure import differing_indexes
 from momopay.models.enums import TransactionStatus
 from momopay.models.receipts import receipt_key, receipts_in
 
@@ -51,12 +52,12 @@ _KEY: Final = (PAYMENT.created_at, PAYMENT.kind, PAYMENT.reference)
 class Entries:
     """Reads the entries of one account."""
 
-    def __init__(self, database: Database, account: str) -> None:
+    def __init__(self, database: OpenDatabase, account: str) -> None:
         self.database = database
         self.account = account
         self.leases: LeaseHolder = LeaseHolder(database)
         self.accounts: Accounts = Accounts(database, account)
-        self.watermark: Watermark = Watermark(database)
+        self.watermark: Watermark = Watermark(database, account)
         self._is_payment = PAYMENT.account == account
         self._is_transaction = TRANSACTION.account == account
 
@@ -279,20 +280,23 @@ class Entries:
             except ConfigurationError as error:
                 went_back = str(error)
             bound = self.accounts.bound(connection)
+            version: int = connection.execute(select(schema.journal.c.version)).scalar_one()
             states = select(PAYMENT.kind, PAYMENT.state, func.count()).group_by(PAYMENT.kind, PAYMENT.state)
             counts = connection.execute(states.where(self._is_payment)).all()
+            differing = tuple(sorted(differing_indexes(connection)))
         not_settled, unresolved = self.unfinished()
         return JournalCheck(
             account=self.account,
-            version=schema.VERSION,
-            mode=bound.get("mode"),
-            host=bound.get("host"),
+            version=version,
+            mode=bound.get("mode") or None,
+            host=bound.get("host") or None,
             tenant_id=bound.get("tenant_id"),
             counts={(EntryKind(kind), JournalState(state)): number for kind, state, number in counts},
             unresolved=tuple(entry.reference for entry in unresolved),
             not_settled=not_settled,
             paid_twice=tuple(entry.reference for entry in self._paid_twice()),
             went_back=went_back,
+            differing=differing,
         )
 
     def _paid_twice(self) -> Iterator[JournalEntry]:

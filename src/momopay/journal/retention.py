@@ -14,15 +14,16 @@ from pathlib import Path
 from typing import Final
 from uuid import uuid4
 
-from sqlalchemy import URL, Connection, bindparam, create_engine, insert, select, update
+from sqlalchemy import URL, Connection, bindparam, create_engine, delete, insert, select, update
 
 from momopay.errors import RequestValidationError
 from momopay.journal import history
-from momopay.journal.database import Database, change
+from momopay.journal.database import OpenDatabase, change
 from momopay.journal.entries import ANONYMISED, MAY_BE_SENT, HistoryKind, JournalEntry, JournalState
 from momopay.journal.schema import PAYMENT, metadata, payments, transactions
 from momopay.journal.statements import AS_READ, IS_ROW, IS_TRANSACTION
 from momopay.journal.store import Store
+from momopay.journal.upgrade import upgrade
 
 _LONGEST_BACKUP: Final = 3600.0  # seconds
 _ROWS_AT_ONCE: Final = 1000  # rows of a table that are copied by one statement
@@ -42,7 +43,7 @@ _ANONYMISE: Final = (
 _ANONYMISE_TRANSACTION: Final = update(transactions).where(IS_TRANSACTION).values(phone=bindparam("new_phone"))
 
 
-def back_up(database: Database, path: Path) -> None:
+def back_up(database: OpenDatabase, path: Path) -> None:
     """Copy the database into a new file; see `Journal.backup`. A failure leaves nothing at the path."""
     with database.connection(seconds=_LONGEST_BACKUP) as connection:
         if path.exists():
@@ -71,9 +72,10 @@ def _export(source: Connection, path: Path) -> None:
         with engine.connect() as copy:
             copy.exec_driver_sql("PRAGMA journal_mode=MEMORY").close()  # no second file; `back_up` syncs the copy
             copy.exec_driver_sql("BEGIN")
-            metadata.create_all(copy)
+            upgrade(copy, 0)
             with source.begin():
                 for table in metadata.sorted_tables:
+                    copy.execute(delete(table))  # the versions of the copy, which are the source's
                     rows = source.execute(select(table)).mappings()
                     for page in rows.partitions(_ROWS_AT_ONCE):
                         copy.execute(insert(table), [dict(row) for row in page])

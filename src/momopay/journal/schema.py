@@ -1,5 +1,8 @@
 """The journal's tables, and the pieces of SQL that several modules use.
 
+Here the tables are only described, for the statements. `momopay.journal.upgrade` makes them, by the frozen SQL of each
+version; a test holds the two together.
+
 Every change of a payment is one statement whose WHERE clause has the expected state of the row, so that of several
 processes that try the same change, one succeeds. No transaction is open while a request is sent.
 
@@ -9,21 +12,17 @@ database's clock, because the clocks of several machines differ. Leases have clo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import sqlalchemy as sa
 from sqlalchemy.ext.compiler import compiles
-from sqlalchemy.schema import CreateIndex, CreateTable
 from sqlalchemy.sql.functions import FunctionElement
 from sqlalchemy.types import TypeEngine
 
-from momopay.errors import ConfigurationError
 from momopay.journal.entries import EntryKind
 from momopay.journal.rules import REPEATS
 from momopay.models.enums import TransactionStatus, has_settled
-
-VERSION: Final = 1  # of the tables
 
 metadata: Final = sa.MetaData()
 
@@ -34,13 +33,23 @@ def _lease() -> list[sa.Column[Any]]:
     return [*texts, *(sa.Column(name, sa.Double, nullable=False) for name in ("lease_seconds", "lease_until"))]
 
 
-# Has one row. `momopay.journal.guards` compares the last two columns with the values that it saw before.
+# Has one row. Its columns stay those of version 1, by which processes of that version recognise it.
 journal: Final = sa.Table(
     "momopay_journal",
     metadata,
     sa.Column("version", sa.Integer, primary_key=True),
-    sa.Column("restored", sa.Integer, nullable=False),  # how often a person accepted a journal that went back in time
-    sa.Column("sequence", sa.Integer, nullable=False),  # the number of payments begun, in all accounts
+    # The mark of version 1, for all accounts; only its processes raise it. Added to each account's own mark.
+    sa.Column("restored", sa.Integer, nullable=False),
+    sa.Column("sequence", sa.Integer, nullable=False),
+)
+
+# Each version that the tables came to, and the oldest version whose processes may still write then.
+versions: Final = sa.Table(
+    "momopay_versions",
+    metadata,
+    sa.Column("version", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("oldest_writer", sa.Integer, nullable=False),
+    sa.Column("since", sa.Text, nullable=False),
 )
 
 # What each namespace is bound to: see `momopay.journal.guards`.
@@ -52,6 +61,31 @@ accounts: Final = sa.Table(
     sa.Column("host", sa.Text, nullable=False),
     sa.Column("tenant_id", sa.Text),
     sa.Column("bound_at", sa.Text, nullable=False),
+    # The account's mark, which `momopay.journal.guards` compares with the values that it saw before: the number of
+    # payments begun, below 0 while nobody may pay, and how often a person accepted a journal that went back in time.
+    sa.Column("sequence", sa.Integer, nullable=False, server_default=sa.text("0")),
+    sa.Column("restored", sa.Integer, nullable=False, server_default=sa.text("0")),
+)
+
+# Who accepted that an account's journal may not know all of its payments.
+acceptances: Final = sa.Table(
+    "momopay_acceptances",
+    metadata,
+    sa.Column("account", sa.Text, primary_key=True),
+    sa.Column("at", sa.Text, primary_key=True),
+    sa.Column("by_whom", sa.Text, nullable=False),
+)
+
+# Each move between this database, which is its "source" or "target", and another one.
+moves: Final = sa.Table(
+    "momopay_moves",
+    metadata,
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("place", sa.Text, nullable=False),
+    sa.Column("other", sa.Text, nullable=False),  # the URL of the other database, without its password
+    sa.Column("begun_at", sa.Text, nullable=False),
+    sa.Column("done_at", sa.Text),
+    sa.Column("undone_at", sa.Text),
 )
 
 # The tenant that a response showed for an API key. The key is stored as a hash.
@@ -220,41 +254,3 @@ def _insert_new(statement: InsertNew, compiler: Any, **options: Any) -> str:
 
 
 INSERTS: Final = {table: InsertNew(table) for table in metadata.tables.values()}
-
-
-def definitions(dialect: str) -> Iterator[str]:
-    """Yield the statements that create the tables, their indexes and the row with the version."""
-    of = sa.URL.create(dialect).get_dialect()()
-    for table in metadata.sorted_tables:
-        yield str(CreateTable(table).compile(dialect=of))
-        for index in table.indexes:
-            yield str(CreateIndex(index).compile(dialect=of))
-    yield f"INSERT INTO {journal.name} (version, restored, sequence) VALUES ({VERSION}, 0, 0)"  # noqa: S608  constants
-
-
-def has_tables(connection: sa.Connection, table_names: str) -> bool:
-    """Return whether the database has a journal of any version. A user's own table may begin with "momopay_"."""
-    return journal.name in connection.exec_driver_sql(table_names).scalars()
-
-
-def set_up(connection: sa.Connection, table_names: str, *, create: bool) -> None:
-    """Create the tables if there are none, within the caller's transaction.
-
-    Raise ConfigurationError if they are of another version, or if there are none and `create` is false.
-    """
-    if not has_tables(connection, table_names):
-        if not create:
-            raise ConfigurationError(
-                "the database has no journal, and create=False creates none: check the URL, or leave create out"
-            )
-        for statement in definitions(connection.dialect.name):
-            connection.exec_driver_sql(statement)
-        return
-    # Compare the columns first, as those of another version may differ.
-    columns = list(connection.exec_driver_sql("SELECT * FROM momopay_journal WHERE 1 = 0").keys())
-    found = connection.scalar(sa.select(journal.c.version)) if columns == journal.c.keys() else None
-    if found != VERSION:
-        of = "an earlier version" if found is None else f"version {found}"
-        raise ConfigurationError(
-            f"the database has a journal of {of}, and this momopay reads version {VERSION}: give another database"
-        )

@@ -12,8 +12,19 @@ from typing import Any, Final, TypeAlias
 from sqlalchemy import ColumnElement, TextClause, Update, and_, bindparam, case, delete, func, or_, select, update
 
 from momopay.journal.entries import EntryKind, JournalState
+from momopay.journal.guards import MARK
 from momopay.journal.rules import Cause, transitions
-from momopay.journal.schema import PAYMENT, TAKE_LEASE, TRANSACTION, InsertNew, Now, journal, payments, transactions
+from momopay.journal.schema import (
+    PAYMENT,
+    TAKE_LEASE,
+    TRANSACTION,
+    InsertNew,
+    Now,
+    accounts,
+    journal,
+    payments,
+    transactions,
+)
 from momopay.models.enums import Stage, TransactionStatus
 
 _SEARCH_DELAY: Final = 600.0  # seconds after a release, when a sweep searches for the payment once more
@@ -34,8 +45,10 @@ ENTRIES: Final = select(payments, *(column.label(f"of_{column.name}") for column
 # The entry of one reference. Prepared, because building a statement takes longer than executing it.
 ENTRY: Final = ENTRIES.where(IS_ROW)
 # The same beside the journal's mark, which has one row even if there is no entry: see `momopay.journal.guards`.
-ENTRY_AND_MARK: Final = select(journal.c.restored, journal.c.sequence, *ENTRIES.selected_columns).select_from(
-    journal.outerjoin(payments, IS_ROW).outerjoin(transactions, IS_TRANSACTION_OF_ROW)
+ENTRY_AND_MARK: Final = select(*MARK, *ENTRIES.selected_columns).select_from(
+    journal.outerjoin(accounts, accounts.c.account == bindparam("the_account"))
+    .outerjoin(payments, IS_ROW)
+    .outerjoin(transactions, IS_TRANSACTION_OF_ROW)
 )
 
 

@@ -1,56 +1,52 @@
-"""What ``manage.py migrate`` creates, and what the admin lists.
+"""How ``manage.py migrate`` makes the journal's tables, and what the admin lists.
 
 Only the journal writes its tables. The model reads a database view of them, so that Django can never write a payment.
 """
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Final
+from importlib import import_module
+from pkgutil import iter_modules
+from types import SimpleNamespace
+from typing import Any, ClassVar
 
+from django.apps import apps
 from django.conf import settings
 from django.db import models, transaction
+from django.db.migrations import RunPython
 
 from momopay import EntryKind, JournalState, TransactionStatus
 from momopay._core.wiring import load
-from momopay.integrations.django import clients
+from momopay.integrations.django import clients, migrations
 
-# The transaction is that of `JournalEntry.transaction`: the first that was paid, else the latest attempt's.
-# `search_text` has all of them: if an order was paid twice, the customer may quote either receipt.
-_VIEW: Final = """
-    CREATE VIEW momopay_admin_payments AS
-    SELECT p.kind || ':' || p.reference AS id, p.kind, p.reference, CAST(p.amount AS NUMERIC) AS amount, p.phone,
-        p.state, t.status, t.receipt, {time} AS created_at, {local} AS created_local,
-        '+' || p.phone || ' 0' || substr(p.phone, 4) || COALESCE((
-            SELECT {join}(' +' || o.phone || ' 0' || substr(o.phone, 4) || ' ' || COALESCE(o.receipt, ''), '')
-            FROM momopay_transactions o
-            WHERE o.account = p.account AND o.kind = p.kind AND o.reference = p.reference), '') AS search_text
-    FROM momopay_payments p LEFT JOIN momopay_transactions t
-    ON t.account = p.account AND t.transaction_id = (
-        SELECT o.transaction_id FROM momopay_transactions o
-        WHERE o.account = p.account AND o.kind = p.kind AND o.reference = p.reference
-            AND (p.state = 'ACCEPTED' OR o.status = 'SUCCESS')
-        ORDER BY CASE WHEN o.status = 'SUCCESS' THEN 0 ELSE 1 END,
-            CASE WHEN o.status = 'SUCCESS' THEN o.sent_at END, o.sent_at DESC
-        LIMIT 1)
-    WHERE p.account = 'default'"""
+
+def bring_tables_to(connection: Any, version: int) -> None:
+    """Bring the journal's tables to a version, all or nothing, but only in the journal's database.
+
+    If a `Journal` has brought them there or further, do nothing.
+    """
+    if connection.alias != clients.database():
+        return
+    with connection.cursor() as cursor:
+        if connection.vendor == "sqlite":
+            cursor.execute("PRAGMA journal_mode=WAL")  # now, while nobody else uses the file
+        with transaction.atomic(using=connection.alias):
+            found = 0
+            if "momopay_journal" in connection.introspection.table_names(cursor):
+                cursor.execute("SELECT version FROM momopay_journal")
+                (found,) = cursor.fetchone()
+            for number in range(found + 1, version + 1):
+                for statement in load("journal.upgrade.statements")(number, connection.vendor):
+                    cursor.execute(statement)
 
 
 def create_tables(connection: Any) -> None:
-    """Create the journal's tables and the admin's view, all or nothing, but only in the journal's database."""
-    if connection.alias != clients.database():
-        return
-    # The journal stores times as text, in UTC.
-    time = "CAST(p.created_at AS timestamp with time zone)"
-    view = _VIEW.format(time=time, local=time, join="string_agg")
-    with connection.cursor() as cursor:
-        if connection.vendor == "sqlite":
-            time = "strftime('%Y-%m-%d %H:%M:%f', p.created_at"
-            view = _VIEW.format(time=f"{time})", local=f"{time}, 'localtime')", join="group_concat")
-            cursor.execute("PRAGMA journal_mode=WAL")  # now, while nobody else uses the file
-        with transaction.atomic(using=connection.alias):
-            has_journal = "momopay_journal" in connection.introspection.table_names(cursor)  # made by `Journal`
-            for statement in [*(() if has_journal else load("journal.schema.definitions")(connection.vendor)), view]:
-                cursor.execute(statement)
+    """Make in a database what the migrations make, for a test that does not run them."""
+    for name in sorted(each.name for each in iter_modules(migrations.__path__)):
+        for operation in import_module(f"{migrations.__name__}.{name}").Migration.operations:
+            if isinstance(operation, RunPython):
+                make: Any = operation.code
+                make(apps, SimpleNamespace(connection=connection))
 
 
 class Payment(models.Model):

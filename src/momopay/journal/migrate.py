@@ -1,0 +1,44 @@
+"""Creates or upgrades a journal explicitly, for `Journal.migrate`: as a step of a deploy, by a role that may."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from momopay.journal.database import OpenDatabase
+from momopay.journal.structure import differing_indexes, repair_indexes
+from momopay.journal.upgrade import VERSION, NoJournalError, upgrade, version_in
+
+_LONGEST: Final = 3600.0  # seconds, as an index of a large table takes minutes
+
+
+def migrate(database: OpenDatabase) -> str:
+    """Create or upgrade the tables, and make indexes anew that differ; see `Journal.migrate`."""
+    database.shared.setup_seconds = _LONGEST
+    with database.shared.opening(create=True) as connection:
+        found = version_in(connection, database.shared.table_names)
+        upgrade(connection, found)
+    with database.connection(seconds=_LONGEST) as connection:
+        repaired = repair_indexes(connection)
+    done = [] if found >= VERSION else [f"upgraded the journal from version {found} to {VERSION}"]
+    done = done if found else [f"created the journal, of version {VERSION}"]
+    done += [f"made these indexes anew: {', '.join(repaired)}"] if repaired else []
+    return "; ".join(done)
+
+
+def pending(database: OpenDatabase) -> str:
+    """Return what `migrate` would do, as a sentence, "" if nothing. The database must have been opened to create none.
+
+    Nothing is changed.
+    """
+    try:
+        with database.shared.opening(create=False) as connection:
+            found = version_in(connection, database.shared.table_names)
+    except NoJournalError:
+        found = 0
+    if not found:
+        return f"there is no journal: create one, of version {VERSION}"
+    if found < VERSION:
+        return f"upgrade the journal from version {found} to {VERSION}"
+    with database.connection(seconds=_LONGEST) as connection:
+        differing = differing_indexes(connection)
+    return f"make these indexes anew: {', '.join(sorted(differing))}" if differing else ""

@@ -1,0 +1,34 @@
+"""Databases of earlier versions, as the code of those versions made them."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from sqlalchemy import Connection, create_engine, make_url
+
+from momopay.journal.upgrade import VERSION
+
+EARLIER: Final = range(1, VERSION)
+
+
+@contextmanager
+def connected(url: str) -> Generator[Connection]:
+    """Yield a connection to a database that does not know of a journal. Each statement commits by itself."""
+    engine = create_engine(make_url(url), isolation_level="AUTOCOMMIT")
+    try:
+        with engine.connect() as connection:
+            yield connection
+    finally:
+        engine.dispose()
+
+
+def load(url: str, version: int) -> None:
+    """Make the database of a version, with payments in every state."""
+    with connected(url) as connection:
+        path = Path(__file__).with_name(f"{version}.{connection.dialect.name}.sql")
+        for statement in path.read_text().split(";\n"):
+            if statement.strip():
+                connection.exec_driver_sql(statement)
