@@ -35,8 +35,8 @@ SQL = Path(upgrade.__file__).with_name("versions")
 FROZEN: Final = {
     "1.postgresql.sql": "ddd366b8718f88d7",
     "1.sqlite.sql": "33a24ee7edf59f58",
-    "2.postgresql.sql": "b0571b2a463dace9",
-    "2.sqlite.sql": "b0571b2a463dace9",
+    "2.postgresql.sql": "f8a42578df395613",
+    "2.sqlite.sql": "f8a42578df395613",
 }
 
 

@@ -14,6 +14,7 @@ from momopay._core.reads import read_tenant
 from momopay._core.session import Session
 from momopay._ratelimit.budget import Lane
 from momopay._redaction import redacted_repr
+from momopay.durable.past import check_past
 from momopay.journal.entries import EntryKind, JournalEntry, JournalState
 from momopay.journal.evidence import Draft
 from momopay.journal.journal import Journal, internals
@@ -21,6 +22,7 @@ from momopay.journal.rules import may_have_executed
 
 if TYPE_CHECKING:  # at run time they need SQLAlchemy
     from momopay.client import Client
+    from momopay.journal.guards import Known
     from momopay.journal.store import Store
 
 logger: logging.Logger = logging.getLogger("momopay")
@@ -47,8 +49,8 @@ async def check_account(
     `restored` allows a journal that went back in time, for calls that compare it with the service.
     """
     access = JournalAccess(session, journal, reference)
-    if not await access.run(access.store.check, session.account.identity, restored=restored):
-        await learn_tenant(access)
+    known = await access.run(access.store.check, session.account.identity, restored=restored)
+    await learn_account(access, known._replace(past=True) if restored else known)
     return access
 
 
@@ -56,6 +58,15 @@ def check_client(client: Client, journal: Journal) -> None:
     """Raise ConfigurationError if the journal is another account's. ``journal.check`` shows whether it went back."""
     session = client._session  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
     run_sync(check_account(session, journal, restored=True))
+
+
+async def learn_account(access: JournalAccess, known: Known) -> None:
+    """Read what the journal does not know of the key's account. Raise ConfigurationError if it must not be used."""
+    if not known.past:
+        await check_past(access)
+        known = await access.run(access.store.check, access.session.account.identity, restored=True)
+    if not known.tenant:
+        await learn_tenant(access)
 
 
 async def learn_tenant(access: JournalAccess) -> None:

@@ -21,17 +21,26 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, and_, delete, func, select, update
 
-from momopay._core.config import KeyIdentity
+from momopay._core.config import LOOPBACK, KeyIdentity
 from momopay.errors import ConfigurationError, JournalError
 from momopay.journal.database import Database, bounded, change
-from momopay.journal.schema import INSERTS, accounts, journal, keys, metadata, payments, versions
+from momopay.journal.schema import INSERTS, acceptances, accounts, journal, keys, metadata, payments, versions
 
 logger: logging.Logger = logging.getLogger("momopay")
 
 _MARK: Final = select(journal.c.restored, journal.c.sequence)
 _RAISE: Final = update(journal).values(sequence=journal.c.sequence + 1).returning(*_MARK.selected_columns)
-_NAIROBI: Final = timedelta(hours=3)
+NAIROBI: Final = timedelta(hours=3)
 _LINE: Final = 80  # bytes of the line in the file: a constant, so that one write replaces all of it
+
+
+class Known(NamedTuple):
+    """What the journal knows of a namespace and of a key."""
+
+    past: bool
+    """Whether the account had no payments before this journal, or a person accepted that."""
+    tenant: bool
+    """Whether the tenant of the key is known."""
 
 
 class Accounts:
@@ -44,18 +53,22 @@ class Accounts:
         # as a bound namespace stays bound. Changes of a dict are atomic.
         self._checked: dict[KeyIdentity, str | None] = {}
         self._scopes: dict[KeyIdentity, str] = {}
+        self._has_known_past = False
 
-    def check(self, connection: Connection, identity: KeyIdentity) -> bool:
-        """Bind the namespace at its first use, and return whether the tenant of the key is known.
+    def check(self, connection: Connection, identity: KeyIdentity, *, restored: bool = False) -> Known:
+        """Check that the namespace is bound to the mode, host and tenant of a key, and return what is known of both.
 
-        Raise ConfigurationError if the namespace is bound to another mode, host or tenant.
+        A namespace that nobody used is bound once its past is known (see `momopay.durable.past`), or if `restored`, by
+        a call that sends no payment. Raise ConfigurationError if it is bound to another mode, host or tenant.
         """
-        if identity not in self._checked:
-            new = {"account": self._account, "mode": identity.mode, "host": identity.host, "tenant_id": None}
-            change(connection, INSERTS[accounts], {**new, "bound_at": datetime.now(UTC).isoformat()})
+        if identity not in self._checked or not (self._has_known_past or restored):
             bound = self.bound(connection)
             if not bound:
-                raise JournalError("the journal's database neither took the account nor shows one")
+                is_trusted = identity.host == LOOPBACK or self._is_accepted(connection)
+                if not (is_trusted or restored):
+                    return Known(past=False, tenant=False)
+                bound = self._bind(connection, identity, checked=is_trusted)
+            self._has_known_past = bool(bound["checked"])
             for what, own in (("mode", identity.mode), ("host", identity.host)):
                 if bound[what] != own:
                     raise self._refused(f"the {what} {bound[what]!r}", f"{own!r}")
@@ -64,7 +77,34 @@ class Accounts:
             if tenant is not None and bound["tenant_id"] not in {None, tenant}:
                 raise self._refused(f"tenant {bound['tenant_id']!r}", f"a key of tenant {tenant!r}")
             self._checked[identity] = tenant
-        return self._checked[identity] is not None
+        return Known(past=self._has_known_past, tenant=self._checked[identity] is not None)
+
+    def trust(self, connection: Connection, identity: KeyIdentity) -> None:
+        """Bind the namespace, unless another call did, and record that its past is known."""
+        self._bind(connection, identity, checked=True)
+        connection.execute(update(accounts).where(accounts.c.account == self._account).values(checked=1))
+        self._has_known_past = True
+
+    def accept(self, connection: Connection, by: str) -> bool:
+        """Record who accepted what this journal does not know; return whether its past was not known before."""
+        is_new = not (self.bound(connection).get("checked") or self._is_accepted(connection))
+        now = datetime.now(UTC).isoformat(timespec="microseconds")
+        change(connection, INSERTS[acceptances], {"account": self._account, "at": now, "by_whom": by})
+        connection.execute(update(accounts).where(accounts.c.account == self._account).values(checked=1))
+        return is_new
+
+    def _bind(self, connection: Connection, identity: KeyIdentity, *, checked: bool) -> Mapping[Any, Any]:
+        new = {"account": self._account, "mode": identity.mode, "host": identity.host, "tenant_id": None}
+        bound_at = datetime.now(UTC).isoformat()
+        change(connection, INSERTS[accounts], {**new, "bound_at": bound_at, "checked": int(checked)})
+        bound = self.bound(connection)
+        if not bound:
+            raise JournalError("the journal's database neither took the account nor shows one")
+        return bound
+
+    def _is_accepted(self, connection: Connection) -> bool:
+        accepted = select(func.count()).where(acceptances.c.account == self._account)
+        return connection.execute(accepted).scalar_one() > 0
 
     def knows(self, identity: KeyIdentity, tenant_id: str | None) -> bool:
         """Return whether a response shows nothing new about the tenant of a key."""
@@ -222,7 +262,7 @@ class Watermark:
         latest = connection.scalar(select(func.max(payments.c.sent_at)))
         if latest is not None:
             moments.insert(0, datetime.fromisoformat(latest))
-        days = [f"{moment + _NAIROBI:%Y-%m-%d}" for moment in moments]
+        days = [f"{moment + NAIROBI:%Y-%m-%d}" for moment in moments]
         return f"reconcile the days between: momopay reconcile --day {days[0]} --last-day {days[-1]} --journal URL"
 
     def _gone_back(self, connection: Connection, mark: Mark, highest: Mark) -> ConfigurationError:

@@ -71,6 +71,13 @@ class Entries:
             return None
         return next(iter(self.having(TRANSACTION.transaction_id == transaction_id)), None)
 
+    def known_ids(self, transaction_ids: Iterable[str | None]) -> set[str]:
+        """Return those of the ids that are of transactions in the journal."""
+        ids = [each for each in transaction_ids if each is not None and is_keepable(each)]
+        wanted = select(TRANSACTION.transaction_id).where(self._is_transaction, TRANSACTION.transaction_id.in_(ids))
+        with self.database.connection() as connection:
+            return set(connection.scalars(wanted))
+
     def by_receipt(self, receipt: str) -> list[JournalEntry]:
         """Return the entries with a receipt, newest first; more than one only if the provider repeats a receipt."""
         return self.having(TRANSACTION.receipt == receipt)[::-1] if is_keepable(receipt) else []
