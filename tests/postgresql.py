@@ -23,6 +23,14 @@ def _programs() -> Path | None:
     return next((folder for folder in folders if (folder / "postgres").exists()), None)
 
 
+_PARTICULAR = """\
+host all with_password 127.0.0.1/32 scram-sha-256
+hostssl all with_tls 127.0.0.1/32 trust
+host all with_tls 127.0.0.1/32 reject
+host all nobody_here 127.0.0.1/32 reject"""
+"""Roles that are let in on a condition, or not at all."""
+
+
 class PostgresqlServer:
     """One server; each test takes a new database of it."""
 
@@ -109,7 +117,7 @@ def required_programs() -> Path:
 
 
 @contextmanager
-def running_postgresql() -> Generator[PostgresqlServer]:
+def running_postgresql(connections: int = 200) -> Generator[PostgresqlServer]:
     """Start a server with a new cluster, and end it. Passes over, or fails in CI, where PostgreSQL is missing."""
     programs = required_programs()
     with socket.create_server(("127.0.0.1", 0)) as free:
@@ -123,11 +131,13 @@ def running_postgresql() -> Generator[PostgresqlServer]:
         fixed = ("--username=postgres", "--auth=trust", "--encoding=UTF8", "--no-sync")
         command = [str(programs / "initdb"), "--pgdata", str(data), *fixed]
         subprocess.run(command, check=True, capture_output=True, cwd=folder, **as_whom)
+        access = data / "pg_hba.conf"  # for the tests of what a server may refuse
+        access.write_text(f"{_PARTICULAR}\n{access.read_text()}")
         options = (
             "listen_addresses=127.0.0.1",
             f"port={port}",
             "unix_socket_directories=",
-            "max_connections=200",
+            f"max_connections={connections}",
             "fsync=off",  # clients are killed here, never the machine
             "autovacuum=off",  # nothing here lives long enough
         )

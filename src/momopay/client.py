@@ -87,7 +87,7 @@ class BaseClient(Generic[BackendT, TransportT]):
         self._payout_keys = payout_keys
         self._headers = checked_headers(default_headers, app_info, momopay.__version__)
         self._observer: Any = None if on_event is None else load("_core.events.Observer")(on_event)
-        self._journal = None if journal is None else ClientJournal(journal)
+        self._journal = ClientJournal.of(journal)
         arguments: tuple[object, ...] = (transport,)
         if proxy is not None or verify is not None:
             arguments = (None, load("_transport.connections.route_of")(proxy, verify, transport))
@@ -213,7 +213,8 @@ class BaseClient(Generic[BackendT, TransportT]):
                 `RedisRateBudget`, which have slots for each key, and it keeps None. Otherwise it uses the budget that
                 all clients of that key in the process share.
             budget: The rate budget.
-            journal: A `Journal`, or its URL. The copy closes one that it opened itself.
+            journal: A `Journal`, or its URL. The copy closes one that it opened itself. None: the copy has none, not
+                even the one that MOMOPAY_JOURNAL names.
             default_headers: Headers to add to those of this client; they replace those of the same name.
 
         Returns:
@@ -282,8 +283,8 @@ class Client(BaseClient[SyncBackend, "httpx.BaseTransport"]):
         max_wait: Seconds that a call may wait for a slot in the rate budget. If it would wait longer, it raises
             `BudgetExhaustedError` at once. For code that a person waits for; by default a call waits until its
             deadline. It does not bound the polling of waits and sweeps, nor the pauses of ``payouts.pay_all``.
-        journal: A `Journal`, or its URL such as ``"sqlite:///payments.db"``, for all durable calls. A URL is opened at
-            the first use, and closed with the client.
+        journal: A `Journal`, or its URL such as ``"sqlite:///payments.db"``, for all durable calls; else the
+            environment's MOMOPAY_JOURNAL, if it is set. A URL is opened at the first use, and closed with the client.
         payout_keys: Whether the service honours the ``Idempotency-Key`` of a payout: True says that a request which
             repeats a key within 15 minutes never pays again. Then ``pay_once``, ``pay_all`` and ``refund`` send an
             unresolved payout again, after a search that does not find it. If it is not true, that may pay twice:
@@ -301,7 +302,8 @@ class Client(BaseClient[SyncBackend, "httpx.BaseTransport"]):
 
     Raises:
         ConfigurationError: No key or address, a key of another form, an address that does not end in ``/v1``, a
-            live key on loopback, `proxy` or `verify` beside `transport`, an async `on_event`, or an invalid option.
+            live key on loopback, a journal in a database that cannot hold one, `proxy` or `verify` beside `transport`,
+            an async `on_event`, or an invalid option.
     """
 
     _is_async = False

@@ -14,6 +14,7 @@ from uuid import uuid4
 import pytest
 
 import momopay
+from momopay._core.wiring import NO_JOURNAL
 
 if TYPE_CHECKING:
     from momopay.sandbox import Account, Sandbox
@@ -66,7 +67,7 @@ def momopay_account(momopay_sandbox: Sandbox, momopay_api_key: str) -> Account:
 @pytest.fixture
 def momopay_client(momopay_sandbox: Sandbox, momopay_api_key: str) -> Iterator[momopay.Client]:
     """A `Client` of this test's account. It has no rate budget, which would wait in real time."""
-    with momopay.Client(momopay_api_key, base_url=momopay_sandbox.base_url, budget=None) as client:
+    with momopay.Client(momopay_api_key, base_url=momopay_sandbox.base_url, budget=None, journal=NO_JOURNAL) as client:
         yield client
 
 
@@ -77,7 +78,9 @@ def momopay_async_client(momopay_sandbox: Sandbox, momopay_api_key: str) -> momo
 
     # No connection is kept between requests, because the test's event loop may end without closing it.
     transport = httpx.AsyncHTTPTransport(limits=httpx.Limits(max_keepalive_connections=0))
-    return momopay.AsyncClient(momopay_api_key, base_url=momopay_sandbox.base_url, budget=None, transport=transport)
+    return momopay.AsyncClient(
+        momopay_api_key, base_url=momopay_sandbox.base_url, budget=None, transport=transport, journal=NO_JOURNAL
+    )
 
 
 @pytest.fixture

@@ -21,6 +21,7 @@ from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -131,7 +132,8 @@ class World:
         return Result(verdict, Counter(details), counts)
 
     def _open(self, name: str) -> Process:
-        journal = Journal(self.url)
+        with patch("momopay.journal.database._open", dict[str, Any]()):  # processes share nothing in memory
+            journal = Journal(self.url)
         options: dict[str, Any] = {"budget": None, "timeout": 5.0, "deadline": 30.0}
         options["payout_keys"] = self.batch.claims_keys
         client = AsyncClient(KEY, base_url=BASE_URL, journal=journal, **options)
@@ -350,8 +352,8 @@ def _bury(process: Process) -> None:
     """Do what a kernel does for a process that it killed: let go of its locks and its connections."""
     process.alive = False
     database: Any = internals(process.journal).store.database
-    database._closed = True
-    database.release_locks()
+    database._is_closed = True
+    database.shared.release_locks()
 
 
 async def _release(process: Process, reference: str, *, searched_elsewhere: bool) -> None:

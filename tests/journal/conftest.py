@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from durable.conftest import empty
+from journal.database_kit import another_process
 from momopay import Journal
 
 __all__ = ["empty"]
@@ -26,7 +27,7 @@ def journal(url: str, empty: Path) -> Generator[Journal]:
 def other(url: str, journal: Journal) -> Generator[Journal]:
     """The same journal as another process has it."""
     journal.get("r")  # the tables are there
-    with Journal(url) as other:
+    with another_process(url) as other:
         yield other
 
 

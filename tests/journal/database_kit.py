@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from types import SimpleNamespace
 from typing import Any, TypeVar
 from unittest.mock import patch
@@ -36,6 +36,15 @@ def execute(journal: Journal, statement: str) -> list[Any]:
         return list(result) if result.returns_rows else []
 
 
+@contextmanager
+def another_process(url: str, **options: Any) -> Generator[Journal]:
+    """Open a journal as another process does. Within one process, journals of one URL share connections and leases."""
+    with patch("momopay.journal.database._open", dict[str, Any]()):
+        journal = Journal(url, **options)
+    with journal:
+        yield journal
+
+
 def engine_of(journal: Journal) -> Any:
     """Return what this process uses the journal's database by."""
     with store_of(journal).database.connection() as connection:
@@ -51,15 +60,22 @@ def before_each(
     def listen(_connection: object, _cursor: object, text: str, *_rest: object) -> None:
         work(text)
 
-    def execute_itself(connection: Any, text: Any, *values: Any, **options: Any) -> Any:
-        if str(text).endswith("BEGIN") and moment == "before":
-            work("BEGIN")
-        return execute(connection, text, *values, **options)
+    def send(connection: Any, text: str, values: Any = None) -> None:  # what PostgreSQL gets beside a statement
+        counts = "set_config" not in text and not connection._each_commits
+        if counts and moment == "before":
+            work(text)
+        send_it(connection, text, values)
+        if counts and moment != "before":
+            work(text)
 
-    engine, execute = Engine if journal is None else engine_of(journal), BoundedConnection.execute
+    engine, send_it = Engine if journal is None else engine_of(journal), BoundedConnection.send
     event.listen(engine, f"{moment}_cursor_execute", listen)
     try:
-        with patch.object(BoundedConnection, "execute", execute_itself):  # PostgreSQL's BEGIN does not pass SQLAlchemy
+        # One after another, so that nothing else was sent yet.
+        with (
+            patch.object(BoundedConnection, "send", send),
+            patch.object(BoundedConnection, "one_round_trip", lambda _connection: nullcontext()),
+        ):
             yield
     finally:
         event.remove(engine, f"{moment}_cursor_execute", listen)

@@ -12,7 +12,7 @@ from sqlalchemy import literal, select
 
 from forked import forks, in_a_fork
 from journal.constants import ACCEPTED, COLLECTION, PAYOUT, PHONE, REFUSED, UNKNOWN
-from journal.database_kit import execute, just_before, store_of
+from journal.database_kit import another_process, execute, just_before, store_of
 from journal.kit import found, put, put_collection
 from journal.records import callback, payout
 from momopay import Callback, CallbackError, CallbackMismatchError, Journal, JournalState, Payout, Transaction
@@ -369,7 +369,7 @@ def test_a_late_handler_leaves_its_successors_callback_alone(
             assert successor.enter_context(other.handling(callback()))
             if failure is not None:
                 raise failure
-        with Journal(url) as third:
+        with another_process(url) as third:
             if failure is None:  # it was late, and it was handled
                 assert is_handled(third)
             else:

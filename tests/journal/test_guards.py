@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from journal.constants import PAYOUT, REFUSED
-from journal.database_kit import before_each, execute, in_threads, just_before, store_of
+from journal.database_kit import another_process, before_each, execute, in_threads, just_before, store_of
 from journal.kit import begin, lease_of, put
 from momopay import ConfigurationError, Journal, JournalError, RequestValidationError
 from momopay._core.config import Account, KeyIdentity
@@ -38,7 +38,9 @@ def kept(path: Path) -> Path:
 
 def check(journal: Journal, identity: KeyIdentity = HERE) -> bool:
     """Check the journal as each durable call does; return whether the tenant of the key is known."""
-    return store_of(journal).check(identity)
+    is_tenant_known = store_of(journal).check(identity)
+    store_of(journal).trust()
+    return is_tenant_known
 
 
 # The account
@@ -51,7 +53,7 @@ def accounts_of(journal: Journal) -> Accounts:
 def test_the_first_use_binds_mode_and_host(journal: Journal, url: str) -> None:
     check(journal)
     check(journal, OTHER_KEY)
-    with Journal(url) as later:
+    with another_process(url) as later:
         check(later)
         for other, named in [
             (replace(HERE, mode="test"), "'live'.*'test'"),
@@ -79,7 +81,7 @@ def test_a_key_is_asked_for_its_tenant_until_an_answer_shows_one(journal: Journa
     assert not check(journal)
     assert accounts_of(journal).learn(HERE, "ours")
     assert check(journal)
-    with Journal(url) as later:
+    with another_process(url) as later:
         assert check(later), "another process knows it too"
         assert not check(later, OTHER_KEY)
         assert accounts_of(later).learn(OTHER_KEY, "ours")
@@ -91,7 +93,7 @@ def test_a_key_is_asked_for_its_tenant_until_an_answer_shows_one(journal: Journa
 
 def test_a_key_whose_tenant_no_answer_shows_is_asked_once_in_a_process(journal: Journal, url: str) -> None:
     for nothing in (None, ""):
-        with Journal(url) as process:
+        with another_process(url) as process:
             assert not check(process)
             assert accounts_of(process).learn(HERE, nothing)
             assert check(process)
@@ -121,7 +123,7 @@ def test_a_key_of_another_tenant_is_refused_from_then_on_and_the_others_go_on(jo
     for key in (OTHER_KEY, moved):
         check(journal, key)
         assert not accounts_of(journal).learn(key, "theirs")
-    with Journal(url) as later:
+    with another_process(url) as later:
         for each in (journal, later):
             for key in (OTHER_KEY, moved):
                 with pytest.raises(ConfigurationError, match=r"'ours'.*'theirs'"):
@@ -192,9 +194,9 @@ def test_a_process_refuses_what_is_older_than_it_has_seen(journal: Journal, url:
         begin(journal, lease, "c")
     assert journal.get("c") is None
     assert sequence(journal) == (0, 1)
-    with Journal(url) as later:
+    with another_process(url) as later:
         assert is_refused(later) is url.startswith("sqlite")
-    with Journal(url) as later:
+    with another_process(url) as later:
         assert "momopay reconcile" in later.accept_restored(by="Njeri"), "a new process cannot know, and a person can"
         assert later.accept_restored(by="Njeri") == ""
     assert not is_refused(journal)
@@ -251,7 +253,7 @@ def test_who_remembers_late_takes_nothing_back(journal: Journal, other: Journal,
     with just_before("COMMIT", journal, lambda: (put(other, "b"), in_threads(1, lambda: put(journal, "c"))), "after"):
         put(journal, "d")
     set_back(journal)
-    with Journal(url) as later:
+    with another_process(url) as later:
         assert is_refused(later)
     kept.unlink()
     assert is_refused(journal)
@@ -316,7 +318,7 @@ def test_what_was_accepted_all_use(
     assert line.getMessage().endswith(days)
     assert "momopay reconcile --day 20" in days
     assert sequence(journal) == (1, 2)
-    with Journal(url) as later:
+    with another_process(url) as later:
         for each in (journal, other, later):
             assert not is_refused(each)
             put(each, f"by {id(each)}")

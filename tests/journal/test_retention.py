@@ -189,7 +189,7 @@ def test_what_is_sent_again_meanwhile_keeps_its_phone(journal: Journal) -> None:
 
 def test_rows_are_locked_as_a_sweep_locks_them(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the database's order of texts, which is not Python's. SQLite executes it to no effect."""
-    monkeypatch.setattr(store_of(journal).database, "locks_rows", True)
+    monkeypatch.setattr(store_of(journal).database.shared, "locks_rows", True)
     for reference in "aB":
         dated(journal, reference, NOON, status="SUCCESS")
     seen = list[str]()

@@ -14,7 +14,7 @@ from sqlalchemy import TextClause, event
 from drivers import Driver
 from durable.kit import Handler
 from journal.constants import COLLECTION, REFUSED, UNKNOWN
-from journal.database_kit import engine_of, execute, in_threads, store_of
+from journal.database_kit import another_process, engine_of, execute, in_threads, store_of
 from journal.kit import fill, found, put
 from journal.records import callback
 from momopay import ConfigurationError, EntryKind, Journal, TransactionStatus
@@ -53,7 +53,7 @@ def test_the_conditions_are_what_the_enumerations_say(journal: Journal) -> None:
 
 @pytest.mark.both_databases
 def test_threads_that_create_the_tables_at_once_create_them_once(url: str) -> None:
-    with Journal(url) as journal, Journal(url) as other:
+    with Journal(url) as journal, another_process(url) as other:
         each = iter([journal, other] * 4)
         assert in_threads(8, lambda: next(each).get("r")) == [None] * 8
         assert execute(journal, "SELECT version, sequence FROM momopay_journal") == [(2, 0)]

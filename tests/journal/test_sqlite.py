@@ -19,7 +19,16 @@ import pytest
 
 from forked import forks, in_a_fork
 from journal.constants import ACCEPTED, NOT_SENT, SENDING, UNKNOWN
-from journal.database_kit import BOUND, engine_of, execute, just_before, locked, refused_in_time, store_of
+from journal.database_kit import (
+    BOUND,
+    another_process,
+    engine_of,
+    execute,
+    just_before,
+    locked,
+    refused_in_time,
+    store_of,
+)
 from journal.kit import begin, found, lease_of, put, sender, state_of
 from journal.records import callback
 from momopay import ConfigurationError, Journal, JournalError
@@ -82,7 +91,9 @@ def test_a_dead_process_leaves_no_files(path: Path, url: str, journal: Journal) 
     with sender(url):
         assert state_of(journal) is SENDING
     assert state_of(journal) is UNKNOWN
-    assert (path.with_name("payouts.db-senders") / f"{store_of(journal).database.register_process()}.lock").exists()
+    assert (
+        path.with_name("payouts.db-senders") / f"{store_of(journal).database.shared.register_process()}.lock"
+    ).exists()
     journal.close()
     assert {file.name for file in path.with_name("payouts.db-senders").iterdir()} == {"README", "sequence"}
 
@@ -97,7 +108,7 @@ def test_one_file_by_two_names_is_one_journal(tmp_path: Path, path: Path, journa
 
 
 def test_a_process_whose_lock_file_was_deleted_registers_again(path: Path, url: str, journal: Journal) -> None:
-    with Journal(url) as elsewhere, lease_of(journal) as lease:
+    with another_process(url) as elsewhere, lease_of(journal) as lease:
         begin(journal, lease, "before")
         shutil.rmtree(path.with_name("payouts.db-senders"))
         assert state_of(elsewhere, "before") is UNKNOWN  # it looks as if its process had died
@@ -128,13 +139,13 @@ def test_an_interrupted_look_keeps_no_dead_process_alive(
         flock(file, operation)
         raise KeyboardInterrupt
 
-    with store_of(journal).database.connection() as connection, Journal(f"sqlite:///{path}") as other:
+    with store_of(journal).database.connection() as connection, another_process(f"sqlite:///{path}") as other:
         (path.with_name("payouts.db-senders") / "dead.lock").touch()
         with monkeypatch.context() as patch:
             patch.setattr(fcntl, "flock", struck)
             with pytest.raises(KeyboardInterrupt) as _kept:
-                store_of(journal).database.is_alive("dead", connection)
-        assert not store_of(other).database.is_alive("dead", connection)
+                store_of(journal).database.shared.is_alive("dead", connection)
+        assert not store_of(other).database.shared.is_alive("dead", connection)
 
 
 def test_a_hard_link_is_a_second_name_and_refused(path: Path, journal: Journal) -> None:
@@ -273,13 +284,13 @@ def test_a_file_in_another_journal_mode_that_is_locked(path: Path, url: str, jou
         other.execute("BEGIN EXCLUSIVE")
         with refused_in_time():
             journal.get("r")
-        with Journal(url) as new, refused_in_time():
+        with another_process(url) as new, refused_in_time():
             new.get("r")
         other.execute("COMMIT")
         other.execute("BEGIN IMMEDIATE")  # as one that switches at the same moment: SQLite does not wait
         timer = threading.Timer(BOUND, other.execute, ["COMMIT"])
         timer.start()
-        with Journal(url) as new:
+        with another_process(url) as new:
             assert new.get("r") is None
         timer.join()
 
@@ -290,10 +301,10 @@ def test_a_file_in_another_journal_mode_that_is_locked(path: Path, url: str, jou
 @forks
 def test_a_child_refuses_a_file_that_was_open_when_it_was_forked(path: Path, url: str, journal: Journal) -> None:
     put(journal, "r", UNKNOWN)
-    with Journal(url) as another_of_the_file:
+    with another_process(url) as another_of_the_file:
 
         def child() -> None:
-            with Journal(url) as new:
+            with another_process(url) as new:
                 for each in (journal, another_of_the_file, new) * 2:
                     with pytest.raises(JournalError, match="forked while"):
                         each.get("r")
@@ -319,9 +330,9 @@ def test_a_connection_that_was_dropped_keeps_no_child_from_the_file(path: Path, 
 def test_a_child_keeps_no_dead_parent_alive(journal: Journal) -> None:
     forked = get_context("fork")
     begun = forked.Event()
-    backend = store_of(journal).database
+    backend = store_of(journal).database.shared
     assert isinstance(backend, SqliteDatabase)
-    parent = store_of(journal).database.register_process()
+    parent = store_of(journal).database.shared.register_process()
 
     def live() -> None:
         begun.set()

@@ -719,7 +719,7 @@ def test_reads_of_many_are_recorded_in_one_transaction(journal: Journal, caplog:
 
 def test_rows_are_locked_before_they_are_read(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
     """As over a server; SQLite locks the file, and executes these statements to no effect."""
-    monkeypatch.setattr(store_of(journal).database, "locks_rows", True)
+    monkeypatch.setattr(store_of(journal).database.shared, "locks_rows", True)
     read, seen = put(journal), list[str]()
     with before_each(seen.append, journal):
         assert store_of(journal).record(read, report("t-r", "PENDING"))

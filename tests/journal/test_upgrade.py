@@ -16,7 +16,7 @@ import pytest
 from sqlalchemy import Table, delete, insert, select
 
 from journal.constants import ACCEPTED, COLLECTION, PAYOUT, UNKNOWN
-from journal.database_kit import before_each, execute, in_threads, store_of
+from journal.database_kit import another_process, before_each, execute, in_threads, store_of
 from journal.kit import found, put, statuses_of
 from journal.records import callback
 from journal.versions import version_1
@@ -165,7 +165,7 @@ def pay_in_every_way(journal: Journal) -> None:
 def test_processes_that_come_at_once_upgrade_a_journal_once(url: str, version: int) -> None:
     load(url, version)
     with contextlib.ExitStack() as stack:
-        journals = iter([stack.enter_context(Journal(url, create=number % 2 == 0)) for number in range(6)])
+        journals = iter([stack.enter_context(another_process(url, create=number % 2 == 0)) for number in range(6)])
         assert None not in in_threads(6, lambda: next(journals).get("told"))
     with connected(url) as connection:
         assert connection.exec_driver_sql("SELECT version FROM momopay_versions").scalars().all() == [VERSION]
@@ -270,12 +270,15 @@ def test_a_newer_journal_is_used_only_if_it_allows_that(journal: Journal, url: s
             execute(journal, "DELETE FROM momopay_versions WHERE version = 99")
             execute(journal, f"INSERT INTO momopay_versions VALUES (99, {oldest_writer}, '2027-01-01')")
         for create in (True, False):
-            with Journal(url, create=create) as later, pytest.raises(ConfigurationError, match="version 99") as caught:
+            with (
+                another_process(url, create=create) as later,
+                pytest.raises(ConfigurationError, match="version 99") as caught,
+            ):
                 later.get("r")
             assert "Update momopay on this machine" in str(caught.value)
             assert not caught.value.may_have_executed
     execute(journal, f"UPDATE momopay_versions SET oldest_writer = {VERSION} WHERE version = 99")
-    with Journal(url, create=False) as later:
+    with another_process(url, create=False) as later:
         put(later, "s")
         assert later.check().version == 99
     assert found(journal, "s").attempts == 1
@@ -285,6 +288,6 @@ def test_a_newer_journal_is_used_only_if_it_allows_that(journal: Journal, url: s
 def test_a_journal_from_before_version_1_is_refused_and_left_as_it_is(journal: Journal, url: str) -> None:
     put(journal)
     execute(journal, "ALTER TABLE momopay_journal RENAME COLUMN sequence TO something")
-    with Journal(url) as later, pytest.raises(ConfigurationError, match="a journal of an earlier version"):
+    with another_process(url) as later, pytest.raises(ConfigurationError, match="a journal of an earlier version"):
         later.get("r")
     assert execute(journal, "SELECT version, something FROM momopay_journal") == [(VERSION, 1)]

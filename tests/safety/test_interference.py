@@ -14,7 +14,7 @@ from sqlalchemy.exc import OperationalError
 from drivers import Drive, Driver, unique_key
 from durable.kit import Call, collect, pay, sweep
 from forked import forks, in_a_fork
-from journal.database_kit import before_statement
+from journal.database_kit import another_process, before_statement
 from momopay import Client, Journal, MomoPayError, OutcomeUnknownError, TransactionStatus
 from momopay.sandbox import Account, Sandbox
 from safety.kit import HOUR, DatabaseClock, moved
@@ -52,7 +52,7 @@ class Moment:
         if not self.can_write():
             return
         with (
-            Journal(self.url) as journal,
+            another_process(self.url) as journal,
             Client(self.key, base_url=self.sandbox.base_url, budget=None, deadline=0.5) as client,
             suppress(MomoPayError),
         ):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from importlib import import_module
@@ -52,11 +53,25 @@ def once(path: str, *arguments: object) -> Once[Any]:
     return Once(lambda: load(path)(*arguments))
 
 
+NO_JOURNAL: Any = object()
+"""In place of a client's journal: none, whatever the environment says. For programs that name the journal otherwise."""
+
+
 class ClientJournal(Once[Any]):
     """The journal of a client and its copies: the user's own, or one that is opened from a URL at the first use."""
 
+    @classmethod
+    def of(cls, given: object) -> ClientJournal | None:
+        """Return the journal that a client was given, or else the one that MOMOPAY_JOURNAL names, or None."""
+        if given is None:
+            named = os.environ.get("MOMOPAY_JOURNAL")  # scripts unset a variable by setting it to nothing
+            given = load("_core.journal_url.url_of")(named) if named else NO_JOURNAL
+        return None if given is NO_JOURNAL else cls(given)
+
     def __init__(self, given: object) -> None:
-        if not isinstance(given, str) and not isinstance(given, load("journal.Journal")):
+        if isinstance(given, str | os.PathLike):  # refused now, and not when the first customer pays
+            load("_core.journal_url.check_url")(given)
+        elif not isinstance(given, load("journal.Journal")):
             raise ConfigurationError('journal must be a Journal or its URL, such as "sqlite:///payments.db"')
         super().__init__(self._open)
         self._given = given

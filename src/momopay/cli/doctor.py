@@ -10,18 +10,23 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from http import HTTPStatus
-from typing import Literal, TypeAlias
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from rich.table import Table
 from rich.text import Text
 
 import momopay
+from momopay._core.wiring import NO_JOURNAL
 from momopay._redaction import key_mode
 from momopay.cli.exit_codes import MISSING_EXTRA, ExitCode, remedy_of
 from momopay.cli.options import ADDRESS_REMEDY, KEY_REMEDY, AccountOptions, find_key
 from momopay.cli.output import kes, plain, stdout
 from momopay.errors import ConfigurationError, InsufficientServiceBalanceError, MomoPayError, NoDefaultChannelError
 from momopay.urls import check_base_url, is_loopback
+
+if TYPE_CHECKING:  # loads pydantic
+    from momopay.journal.entries import JournalCheck
 
 _TIMEOUT = 10.0
 _SKEW_WARNED = 30.0
@@ -89,7 +94,9 @@ def _checks(options: AccountOptions) -> Iterator[Check]:
         client = None
         if can_send and key_check.verdict == "ok":
             # One attempt, because a retry would hide a failure.
-            opened = momopay.Client(key, base_url=base_url, timeout=_TIMEOUT, deadline=_TIMEOUT, max_attempts=1)
+            opened = momopay.Client(
+                key, base_url=base_url, timeout=_TIMEOUT, deadline=_TIMEOUT, max_attempts=1, journal=NO_JOURNAL
+            )
             client = stack.enter_context(opened)
         if client is None or broken:
             yield from _skipped(("wallet", "channels", "list"), *broken)
@@ -113,7 +120,7 @@ def _key(key: str, base_url: str) -> Check:
     if not key:
         return Check("key", "fail", "not set", KEY_REMEDY)
     try:
-        momopay.Client(key, base_url=base_url).close()  # checks the key and the address together
+        momopay.Client(key, base_url=base_url, journal=NO_JOURNAL).close()  # checks the key and the address together
     except ConfigurationError as error:
         return Check("key", "fail", error.message, KEY_REMEDY)
     if not key.split("_", 2)[2]:
@@ -194,28 +201,12 @@ def _clock(date: str | None, now: datetime, *, on_loopback: bool) -> Check:
 
 def _journal(options: AccountOptions, client: momopay.Client | None) -> Check:
     """Check the journal and, with a client, that it is this account's."""
-    from momopay.durable.access import check_client
-
-    unchecked = "; whether it is this account's could not be checked"
     try:
         with options.open_journal() as journal:
-            found = journal.check()
-            if found.mode and client is not None:
-                try:
-                    check_client(client, journal)
-                    unchecked = ""
-                except ConfigurationError as error:
-                    remedy = "give the journal of this account; each account has its own"
-                    return Check("journal", "fail", error.message, remedy)
-                except MomoPayError as error:
-                    unchecked += f": {error}"
-    except MomoPayError as error:
-        # A file that does not exist, or a server's database without a journal.
-        is_new = "there is no journal" in error.message or "create=False" in error.message
-        remedy = "the first payment creates it; if there was one, check the path or the URL"
-        return Check("journal", "warn" if is_new else "fail", str(error), remedy if is_new else remedy_of(error))
-    except ModuleNotFoundError as error:
-        return Check("journal", "fail", str(error), MISSING_EXTRA)
+            found = _read_journal(journal)
+            unchecked = _check_account(journal, client) if found.mode else ""
+    except (MomoPayError, ModuleNotFoundError) as error:
+        return _unusable(error, options.journal or "")
     if found.went_back:
         return Check("journal", "fail", found.went_back, "`momopay journal accept-restored`, after that")
     count = sum(found.counts.values())
@@ -223,7 +214,67 @@ def _journal(options: AccountOptions, client: momopay.Client | None) -> Check:
     if found.needs_attention:
         waiting = f"{entries}, {len(found.unresolved)} unresolved, {len(found.paid_twice)} paid twice"
         return Check("journal", "warn", waiting, "`momopay journal check` names them, and what to do")
-    return Check("journal", "ok", f"{entries}, nothing needs a person{unchecked if found.mode else ''}")
+    return Check("journal", "ok", f"{entries}, nothing needs a person{unchecked}")
+
+
+def _unusable(error: MomoPayError | ModuleNotFoundError, where: str) -> Check:
+    """Return the check of a journal that cannot be used. One that a first payment creates is only a warning."""
+    if isinstance(error, ModuleNotFoundError):
+        return Check("journal", "fail", str(error), MISSING_EXTRA)
+    if isinstance(error, _OtherAccountError):
+        return Check("journal", "fail", error.message, "give the journal of this account; each account has its own")
+    # A file that does not exist, or a server's database without a journal.
+    if "there is no journal" not in error.message and "create=False" not in error.message:
+        return Check("journal", "fail", str(error), remedy_of(error))
+    if obstacle := _obstacle(where):
+        return Check("journal", "fail", f"{error}, and the first payment cannot create it", obstacle)
+    remedy = "the first payment creates it; if there was one, check the path or the URL"
+    return Check("journal", "warn", str(error), remedy)
+
+
+class _OtherAccountError(MomoPayError):
+    """The journal is another account's."""
+
+
+def _read_journal(journal: momopay.Journal) -> JournalCheck:
+    """Read the whole journal; raise if a payment could not write into it, or not create it."""
+    from momopay.journal.journal import internals
+
+    database = internals(journal).store.database.shared
+    try:
+        found = journal.check()
+    except ConfigurationError as error:
+        if "create=False" in error.message:  # the database of a server, without a journal
+            database.rehearse()
+        raise
+    database.check_writable()
+    return found
+
+
+def _check_account(journal: momopay.Journal, client: momopay.Client | None) -> str:
+    """Raise _OtherAccountError if the journal is another account's; return why that is not known, or ""."""
+    from momopay.durable.access import check_client
+
+    unchecked = "; whether it is this account's could not be checked"
+    if client is None:
+        return unchecked
+    try:
+        check_client(client, journal)
+    except ConfigurationError as error:
+        raise _OtherAccountError(error.message) from error
+    except MomoPayError as error:
+        return f"{unchecked}: {error}"
+    return ""
+
+
+def _obstacle(where: str) -> str:
+    """Return why no file can be created at a path, as a remedy; "" if one can, or if this is a server's URL."""
+    if "://" in where:
+        return ""
+    folder = Path(where).parent
+    if not folder.is_dir():
+        return f"create the folder {folder}, or correct the path"
+    return "" if os.access(folder, os.W_OK | os.X_OK) else f"let this user write into the folder {folder.resolve()}"
 
 
 def _wallet(client: momopay.Client) -> Check:

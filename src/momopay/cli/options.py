@@ -19,6 +19,7 @@ import typer
 from typer import Option
 
 import momopay
+from momopay._core.wiring import NO_JOURNAL
 from momopay._redaction import key_mode
 from momopay.cli.exit_codes import CommandError, ExitCode
 from momopay.cli.output import Output, end_of, kes, moment_of, plain, stderr, use_timezone
@@ -261,7 +262,8 @@ class ServiceOptions(DisplayOptions):
             raise CommandError("no base URL", remedy=ADDRESS_REMEDY, code=ExitCode.CONFIGURATION)
         # The client alone would read the environment only, but the key may have been typed or piped.
         key = api_key() if key is None else key
-        return momopay.Client(key, base_url=self.base_url, journal=journal, deadline=deadline)
+        own = NO_JOURNAL if journal is None else journal  # the commands name it
+        return momopay.Client(key, base_url=self.base_url, journal=own, deadline=deadline)
 
 
 def url_of(journal: str) -> Any:

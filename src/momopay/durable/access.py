@@ -22,7 +22,6 @@ from momopay.journal.rules import may_have_executed
 
 if TYPE_CHECKING:  # at run time they need SQLAlchemy
     from momopay.client import Client
-    from momopay.journal.guards import Known
     from momopay.journal.store import Store
 
 logger: logging.Logger = logging.getLogger("momopay")
@@ -49,8 +48,11 @@ async def check_account(
     `restored` allows a journal that went back in time, for calls that compare it with the service.
     """
     access = JournalAccess(session, journal, reference)
-    known = await access.run(access.store.check, session.account.identity, restored=restored)
-    await learn_account(access, known._replace(past=True) if restored else known)
+    is_tenant_known = await access.run(access.store.check, session.account.identity, restored=restored)
+    if not restored:
+        await check_past(access)
+    if not is_tenant_known:
+        await learn_tenant(access)
     return access
 
 
@@ -58,15 +60,6 @@ def check_client(client: Client, journal: Journal) -> None:
     """Raise ConfigurationError if the journal is another account's. ``journal.check`` shows whether it went back."""
     session = client._session  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
     run_sync(check_account(session, journal, restored=True))
-
-
-async def learn_account(access: JournalAccess, known: Known) -> None:
-    """Read what the journal does not know of the key's account. Raise ConfigurationError if it must not be used."""
-    if not known.past:
-        await check_past(access)
-        known = await access.run(access.store.check, access.session.account.identity, restored=True)
-    if not known.tenant:
-        await learn_tenant(access)
 
 
 async def learn_tenant(access: JournalAccess) -> None:

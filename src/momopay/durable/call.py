@@ -20,8 +20,9 @@ from momopay._core.retry import BASE_BACKOFF, MAX_BACKOFF
 from momopay._core.session import Session
 from momopay._core.wiring import BackendT
 from momopay._redaction import mask_phone, redacted_repr
-from momopay.durable.access import JournalAccess, learn_account
+from momopay.durable.access import JournalAccess, learn_tenant
 from momopay.durable.lookup import PaymentLookup
+from momopay.durable.past import check_past
 from momopay.durable.payment import Payment, outcome_unknown, payment_in, payment_of
 from momopay.durable.send import ENDPOINTS, Sender
 from momopay.journal.entries import MAY_BE_SENT, EntryKind, JournalEntry, JournalTransaction
@@ -87,12 +88,14 @@ class DurableCall(Generic[BackendT]):
         """Send if the journal allows it, else return the known payment. `has_slot`: a rate slot was taken already."""
         if self._session.hooks.before_payment is not None:
             self._session.hooks.before_payment(self._reference)
-        entry, known = await self._journal.run(
+        entry, is_tenant_known = await self._journal.run(
             self._store.open_call, self._session.account.identity, self._kind, self._reference
         )
         self._call.has_slot = has_slot and entry is None  # after other requests, the slot would be too old to send
         try:
-            await learn_account(self._journal, known)
+            await check_past(self._journal)
+            if not is_tenant_known:
+                await learn_tenant(self._journal)
             while True:
                 payment = await (self._send(None) if entry is None else self._take_next_step(entry))
                 if payment is not None:

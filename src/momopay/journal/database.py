@@ -11,6 +11,9 @@ connection lost and no wait without its bound. This is all that it takes:
   that returns rows only when the last row was fetched. An interrupt before that would leave it and later writes
   uncommitted.
 - A transaction that fails is rolled back by the driver, as SQLAlchemy may refuse after an interrupt.
+
+All journals of a process that have one URL share one `Database`, and so its connections and its id as a process. Each
+has an `OpenDatabase` of its own, which closes by itself.
 """
 
 from __future__ import annotations
@@ -18,31 +21,39 @@ from __future__ import annotations
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
-from functools import lru_cache, partialmethod
+from functools import lru_cache, partial, partialmethod
 from math import inf
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, TypeVar
 from uuid import uuid4
-from weakref import WeakSet
+from weakref import ReferenceType, WeakSet, ref
 
-from sqlalchemy import URL, Connection, Dialect, Engine, UpdateBase, create_engine
+from sqlalchemy import URL, Connection, Dialect, Engine, Select, UpdateBase, create_engine
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError, StatementError
 from sqlalchemy.pool import ConnectionPoolEntry, Pool
 
+from momopay._core.journal_url import check_name
 from momopay._core.wiring import load
 from momopay._fork import renew_in_child
 from momopay._redaction import clear_frames
 from momopay.errors import ConfigurationError, JournalError
 from momopay.journal.upgrade import set_up
 
+T = TypeVar("T")
+
 LONGEST_WAIT: Final = 30.0
 """The default limit of one use of the database, in seconds."""
 
-_CONNECTIONS: Final = 15  # per process; other threads wait for one
+_CONNECTIONS: Final = 15  # per process and URL; other threads wait for one
 _LONGEST_TURN: Final = 0.5  # seconds after which a thread looks whether a connection was lost
+_SERVER_IS_FULL: Final = (
+    "too many clients",
+    "too many connections",
+    "remaining connection slots",
+)  # PostgreSQL's words
 
 
 class _Bounds(threading.local):
@@ -124,9 +135,10 @@ class ConnectionQueue(Pool):
                     info: Any = entry.record_info
                     info["slot"] = slot  # keeps it alive as long as the connection
                     return entry
-            except BaseException:
+            except BaseException as error:
                 self._alive.discard(slot)  # which the traceback keeps alive
-                raise
+                if not (self._alive and any(text in str(error) for text in _SERVER_IS_FULL)):
+                    raise  # else another thread's connection will do
             self._alive.discard(slot)
             wait = min(_LONGEST_TURN, seconds_left())
 
@@ -142,18 +154,22 @@ class ConnectionQueue(Pool):
 
 
 class Database(ABC):
-    """A journal's database, as far as SQLite and PostgreSQL do not differ. The tables are created at the first use."""
+    """A database, as far as SQLite and PostgreSQL do not differ, for all journals of this process with its URL.
+
+    The tables are created at the first use.
+    """
 
     table_names: ClassVar[str]  # the SQL that lists the existing tables and views
     locks_rows: ClassVar[bool] = True  # by SELECT ... FOR UPDATE
     folder: Path | None = None  # a folder that all processes share, if there is one
     setup_seconds: float = LONGEST_WAIT  # the limit of creating or upgrading the tables
 
-    def __init__(self, url: URL, *, create: bool) -> None:
+    def __init__(self, url: URL) -> None:
         self._url = url
-        self.may_create = create
-        self._closed = False
-        self.under_way: set[str] = set()  # the leases of calls that have begun and not returned
+        self.refusal: ConfigurationError | None = None  # why this process can read the journal, and cannot write
+        self.leases: set[str] = set()  # of this process's calls: see `momopay.journal.leases`
+        self._users: WeakSet[OpenDatabase] = WeakSet()
+        self._made: list[ReferenceType[Database]] = []  # those of this URL
         # The last one is this process's. A forked child opens its own: it must neither use its parent's connections nor
         # close them, which would close them for the parent.
         self.engines: list[Engine] = []
@@ -185,12 +201,22 @@ class Database(ABC):
         """
 
     @abstractmethod
-    def connect_for_setup(self) -> AbstractContextManager[Connection]:
+    def connect_for_setup(self, *, create: bool) -> AbstractContextManager[Connection]:
         """Yield a connection in a transaction that one process at a time can hold."""
+
+    def explain(self, error: JournalError) -> ConfigurationError | None:  # noqa: ARG002
+        """Return why the database cannot be opened, with a remedy; None if that is not known to be so."""
+        return None
 
     @abstractmethod
     def is_alive(self, sender: str, connection: Connection) -> bool:
         """Return whether a process is alive. A query uses the caller's `connection`."""
+
+    def check_writable(self) -> None:
+        """Raise ConfigurationError if, at the first use, this process could read the journal and not write into it."""
+        if self.refusal is not None:
+            self._is_set_up = False  # somebody may grant the right while this process runs
+            raise ConfigurationError(self.refusal.message)
 
     def check(self) -> None:  # noqa: B027  only a file can be replaced
         """Raise if the database is not the one that this process began with."""
@@ -201,23 +227,24 @@ class Database(ABC):
 
     @contextmanager
     def connection(
-        self, *, seconds: float = LONGEST_WAIT, begin: bool = False, for_setup: bool = False
+        self, *, seconds: float = LONGEST_WAIT, begin: bool = False, create: bool = True, for_setup: bool = False
     ) -> Generator[Connection]:
         """Yield a connection, and wait at most this many seconds.
 
-        Each statement commits by itself. With `begin`, all commit together if the context succeeds, else none.
+        Each statement commits by itself. With `begin`, all commit together if the context succeeds, else none. If
+        `create` is false, there must be a journal.
         """
         with bounded(seconds):
             if not for_setup:
-                if self._closed or not self._is_set_up:
-                    self._set_up()
+                if not self._is_set_up:
+                    self._set_up(create=create)
                 self.check()
             with self.engines[-1].connect() as connection:
                 driver: Any = connection.connection.dbapi_connection
                 try:
                     driver = self.prepare(connection, driver, begin=begin)
                     yield connection
-                    if begin:
+                    if begin and not getattr(driver, "is_committed", False):  # by `change_and_commit`
                         connection.exec_driver_sql("COMMIT")
                 except BaseException:
                     with suppress(Exception):  # if this fails, the server ends the transaction
@@ -226,22 +253,97 @@ class Database(ABC):
             if begin and not for_setup:
                 self.check()  # what was committed to a file that was deleted meanwhile is lost, and must raise
 
+    def close(self) -> None:
+        """Close the connections, as no journal uses them any more. Calls that are under way open new ones."""
+        self.engines[-1].dispose()
+
+    def rehearse(self) -> None:
+        """Raise ConfigurationError if a first payment could not create the tables. Leave the database as it is."""
+        with suppress(_RehearsalOverError), bounded():
+            self._set_up(create=True, is_rehearsal=True)
+
+    def _set_up(self, *, create: bool, is_rehearsal: bool = False) -> None:
+        def work(connection: Connection) -> None:
+            set_up(connection, self.table_names, create=create)
+            if is_rehearsal:
+                raise _RehearsalOverError
+
+        self.use_for_setup(work, create=create)
+        self._is_set_up = True
+        _used.add(self._key)
+
+    def use_for_setup(self, work: Callable[[Connection], T], *, create: bool) -> T:
+        """Do work on the tables, in a transaction that one process at a time can hold, and return its result."""
+        # Threads that come here at the same time wait for each other in the database.
+        try:
+            with self.connect_for_setup(create=create) as connection:
+                return work(connection)
+        except JournalError as error:
+            # Once this process has used the database, a failure is an outage, of which a payment may have been part.
+            refusal = None if self._key in _used else self.explain(error)
+            if refusal is None:
+                raise
+            raise refusal from error
+
+    @property
+    def _key(self) -> str:
+        return self._url.render_as_string(hide_password=False)
+
+    def shared(self) -> Database:
+        """Return the database that this process has open for this URL, or this one if there is none."""
+        # Without a lock: of threads that come here at the same time, all take the first in the list.
+        made = self._made = _open.setdefault(self._key, [])
+        made.append(ref(self, partial(_forget, made)))
+        return next(found for each in list(made) if (found := each()) is not None)
+
+    def add_user(self, journal: OpenDatabase) -> None:
+        """Keep the database open for a journal."""
+        self._users.add(journal)
+
+    def remove_user(self, journal: OpenDatabase) -> None:
+        """Close the database if no other journal uses it. The next one with this URL opens it anew."""
+        self._users.discard(journal)
+        if not self._users:
+            self._made[:] = [each for each in self._made if each() is not self]
+            self.close()
+
+
+class _RehearsalOverError(Exception):
+    """Rolls back what a rehearsal did."""
+
+
+_open: Final[dict[str, list[ReferenceType[Database]]]] = {}  # by URL
+_used: Final = set[str]()  # the URLs of the databases in which this process has seen a journal
+
+
+def _forget(made: list[ReferenceType[Database]], dead: ReferenceType[Database]) -> None:
+    with suppress(ValueError):
+        made.remove(dead)
+
+
+class OpenDatabase:
+    """One journal's use of a `Database` that all journals of this process with its URL share."""
+
+    def __init__(self, shared: Database, *, create: bool) -> None:
+        self.shared = shared
+        self._may_create = create
+        self._is_closed = False
+        self.under_way: set[str] = set()  # the leases of this journal's calls that have begun and not returned
+        shared.add_user(self)
+
+    def connection(self, *, seconds: float = LONGEST_WAIT, begin: bool = False) -> AbstractContextManager[Connection]:
+        """Return a context with a connection: see `Database.connection`."""
+        if self._is_closed and not self.under_way:
+            raise ConfigurationError("this journal is closed: make another Journal. Nothing was sent")
+        return self.shared.connection(seconds=seconds, begin=begin, create=self._may_create)
+
     # In a transaction, the context must not wait for anything else: it blocks other writers.
     transaction: partialmethod[AbstractContextManager[Connection]] = partialmethod(connection, begin=True)
 
     def close(self) -> None:
-        """Close the database. It cannot be used afterwards, except by calls that are under way."""
-        self._closed = True
-        self.engines[-1].dispose()
-
-    def _set_up(self) -> None:
-        if self._closed and not self.under_way:
-            raise ConfigurationError("this journal is closed: make another Journal. Nothing was sent")
-        if not self._is_set_up:
-            # Threads that come here at the same time wait for each other in the database.
-            with self.connect_for_setup() as connection:
-                set_up(connection, self.table_names, create=self.may_create)
-            self._is_set_up = True
+        """Close the database for this journal. Its calls that are under way can still use it."""
+        self._is_closed = True
+        self.shared.remove_user(self)
 
 
 # Imported when needed, because each module imports its driver. It also compiles `schema.Now` to its database's SQL.
@@ -253,28 +355,51 @@ _KINDS: Final = {
 }
 
 
-def open_database(url: URL, *, create: bool = True) -> Database:
+def open_database(url: URL, *, create: bool = True) -> OpenDatabase:
     """Return the database of a URL; raise ConfigurationError if a journal cannot be in it."""
-    if url.drivername not in _KINDS:
-        raise ConfigurationError(
-            f"journal must be a URL that begins with sqlite:///, postgresql:// or postgresql+psycopg://, not"
-            f" {url.drivername}://"
-        )
-    database: Database = load(_KINDS[url.drivername])(url, create=create)
-    return database
+    check_name(url.drivername)
+    made: Database = load(_KINDS[url.drivername])(url)
+    return OpenDatabase(made.shared(), create=create)
 
 
 def change(connection: Connection, statement: UpdateBase, parameters: Mapping[str, object]) -> bool:
     """Execute a statement, a constant without IN, and return whether it changed or inserted a row."""
+    return connection.exec_driver_sql(*_executable(connection, statement, parameters)).rowcount > 0
+
+
+def defer(connection: Connection, statement: UpdateBase | Select[Any], parameters: Mapping[str, object]) -> None:
+    """Execute a statement, a constant without IN, whose result nobody needs.
+
+    PostgreSQL gets it in one round trip with the next statement of the transaction, or with its COMMIT.
+    """
+    text, values = _executable(connection, statement, parameters)
+    driver: Any = connection.connection.dbapi_connection
+    if not (hasattr(driver, "defer") and driver.defer(text, values)):
+        connection.exec_driver_sql(text, values).close()
+
+
+def change_and_commit(connection: Connection, statement: UpdateBase, parameters: Mapping[str, object]) -> bool:
+    """Execute the last statement of a transaction as `change` does. PostgreSQL gets the COMMIT in the same round trip.
+
+    The context that began the transaction need not commit it again.
+    """
+    driver: Any = connection.connection.dbapi_connection
+    if hasattr(driver, "commits_next"):
+        driver.commits_next = True
+    return change(connection, statement, parameters)
+
+
+def _executable(
+    connection: Connection, statement: UpdateBase | Select[Any], parameters: Mapping[str, object]
+) -> tuple[str, Any]:
     # Compiled once: SQLAlchemy's own preparation takes as long as the execution. IN would be expanded at each one.
     dialect: Any = type(connection.dialect)
     compiled = _compiled(statement, dialect, tuple(parameters))
     values: dict[str, Any] = compiled.construct_params(parameters)
     order: list[str] | None = compiled.positiontup  # of the values, if the driver takes them by position
-    given: Any = values if order is None else tuple(map(values.__getitem__, order))
-    return connection.exec_driver_sql(compiled.string, given).rowcount > 0
+    return compiled.string, values if order is None else tuple(map(values.__getitem__, order))
 
 
 @lru_cache(256)  # for all journals of a process, of which each has a dialect of its own
-def _compiled(statement: UpdateBase, dialect: type[Dialect], names: tuple[str, ...]) -> Any:
+def _compiled(statement: UpdateBase | Select[Any], dialect: type[Dialect], names: tuple[str, ...]) -> Any:
     return statement.compile(dialect=dialect(), column_keys=names)

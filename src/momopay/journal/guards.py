@@ -23,52 +23,49 @@ from sqlalchemy import ColumnElement, Connection, and_, delete, func, select, up
 
 from momopay._core.config import LOOPBACK, KeyIdentity
 from momopay.errors import ConfigurationError, JournalError
-from momopay.journal.database import Database, bounded, change
+from momopay.journal.database import OpenDatabase, bounded, change
+from momopay.journal.rules import PAST
 from momopay.journal.schema import INSERTS, acceptances, accounts, journal, keys, metadata, payments, versions
 
 logger: logging.Logger = logging.getLogger("momopay")
 
 _MARK: Final = select(journal.c.restored, journal.c.sequence)
 _RAISE: Final = update(journal).values(sequence=journal.c.sequence + 1).returning(*_MARK.selected_columns)
-NAIROBI: Final = timedelta(hours=3)
+_NAIROBI: Final = timedelta(hours=3)
 _LINE: Final = 80  # bytes of the line in the file: a constant, so that one write replaces all of it
-
-
-class Known(NamedTuple):
-    """What the journal knows of a namespace and of a key."""
-
-    past: bool
-    """Whether the account had no payments before this journal, or a person accepted that."""
-    tenant: bool
-    """Whether the tenant of the key is known."""
 
 
 class Accounts:
     """What one namespace of the journal is bound to."""
 
-    def __init__(self, database: Database, account: str) -> None:
+    def __init__(self, database: OpenDatabase, account: str) -> None:
         self._database = database
         self._account = account
         # The value is the tenant, "" if a response did not show it, None if it is not known yet. The entries stay true,
         # as a bound namespace stays bound. Changes of a dict are atomic.
         self._checked: dict[KeyIdentity, str | None] = {}
         self._scopes: dict[KeyIdentity, str] = {}
-        self._has_known_past = False
+        # Whether the account had no payments before this journal, or a person accepted that: see `durable.past`.
+        self.has_known_past: bool = False
 
-    def check(self, connection: Connection, identity: KeyIdentity, *, restored: bool = False) -> Known:
-        """Check that the namespace is bound to the mode, host and tenant of a key, and return what is known of both.
+    def check(self, connection: Connection, identity: KeyIdentity) -> bool:
+        """Bind the namespace at its first use, and return whether the tenant of the key is known.
 
-        A namespace that nobody used is bound once its past is known (see `momopay.durable.past`), or if `restored`, by
-        a call that sends no payment. Raise ConfigurationError if it is bound to another mode, host or tenant.
+        Raise ConfigurationError if the namespace is bound to another mode, host or tenant.
         """
-        if identity not in self._checked or not (self._has_known_past or restored):
+        if identity not in self._checked:
+            self._database.shared.check_writable()
             bound = self.bound(connection)
             if not bound:
+                # A sandbox forgets as easily as it is made.
                 is_trusted = identity.host == LOOPBACK or self._is_accepted(connection)
-                if not (is_trusted or restored):
-                    return Known(past=False, tenant=False)
-                bound = self._bind(connection, identity, checked=is_trusted)
-            self._has_known_past = bool(bound["checked"])
+                new = {"account": self._account, "mode": identity.mode, "host": identity.host, "tenant_id": None}
+                bound_at = datetime.now(UTC).isoformat()
+                change(connection, INSERTS[accounts], {**new, "bound_at": bound_at, "checked": int(is_trusted)})
+                bound = self.bound(connection)
+            if not bound:
+                raise JournalError("the journal's database neither took the account nor shows one")
+            self.has_known_past = bool(bound["checked"])
             for what, own in (("mode", identity.mode), ("host", identity.host)):
                 if bound[what] != own:
                     raise self._refused(f"the {what} {bound[what]!r}", f"{own!r}")
@@ -77,34 +74,36 @@ class Accounts:
             if tenant is not None and bound["tenant_id"] not in {None, tenant}:
                 raise self._refused(f"tenant {bound['tenant_id']!r}", f"a key of tenant {tenant!r}")
             self._checked[identity] = tenant
-        return Known(past=self._has_known_past, tenant=self._checked[identity] is not None)
+        elif not self.has_known_past:  # unless another process has read it, or a person accepted it
+            self.has_known_past = bool(self.bound(connection).get("checked"))
+        return self._checked[identity] is not None
 
-    def trust(self, connection: Connection, identity: KeyIdentity) -> None:
-        """Bind the namespace, unless another call did, and record that its past is known."""
-        self._bind(connection, identity, checked=True)
+    def trust(self, connection: Connection) -> None:
+        """Record that the account had no payments before this journal, or that a person accepted that."""
         connection.execute(update(accounts).where(accounts.c.account == self._account).values(checked=1))
-        self._has_known_past = True
+        self.has_known_past = True
 
-    def accept(self, connection: Connection, by: str) -> bool:
-        """Record who accepted what this journal does not know; return whether its past was not known before."""
-        is_new = not (self.bound(connection).get("checked") or self._is_accepted(connection))
-        now = datetime.now(UTC).isoformat(timespec="microseconds")
-        change(connection, INSERTS[acceptances], {"account": self._account, "at": now, "by_whom": by})
-        connection.execute(update(accounts).where(accounts.c.account == self._account).values(checked=1))
-        return is_new
+    def accept(self, by: str, *, restored: bool) -> bool:
+        """Record who accepted that this journal lost payments, or does not know those before it; return whether so.
 
-    def _bind(self, connection: Connection, identity: KeyIdentity, *, checked: bool) -> Mapping[Any, Any]:
-        new = {"account": self._account, "mode": identity.mode, "host": identity.host, "tenant_id": None}
-        bound_at = datetime.now(UTC).isoformat()
-        change(connection, INSERTS[accounts], {**new, "bound_at": bound_at, "checked": int(checked)})
-        bound = self.bound(connection)
-        if not bound:
-            raise JournalError("the journal's database neither took the account nor shows one")
-        return bound
+        `restored`: it lost some.
+        """
+        with self._database.transaction() as connection:
+            is_known = self.bound(connection).get("checked") or self._is_accepted(connection)
+            if not restored and (is_known or self._has_payments(connection)):
+                return False
+            now = datetime.now(UTC).isoformat(timespec="microseconds")
+            change(connection, INSERTS[acceptances], {"account": self._account, "at": now, "by_whom": by})
+            self.trust(connection)
+            return True
 
     def _is_accepted(self, connection: Connection) -> bool:
         accepted = select(func.count()).where(acceptances.c.account == self._account)
         return connection.execute(accepted).scalar_one() > 0
+
+    def _has_payments(self, connection: Connection) -> bool:
+        found = select(payments.c.reference).where(payments.c.account == self._account).limit(1)
+        return connection.execute(found).one_or_none() is not None
 
     def knows(self, identity: KeyIdentity, tenant_id: str | None) -> bool:
         """Return whether a response shows nothing new about the tenant of a key."""
@@ -168,9 +167,9 @@ class Mark(NamedTuple):
 class Watermark:
     """The highest mark that was seen of one journal."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: OpenDatabase) -> None:
         self._database = database
-        folder = database.folder
+        folder = database.shared.folder
         self._file: Path | None = None if folder is None else folder / "sequence"
         self._highest = Mark()
         # By the count of restores at which it went back: why. It stays refused even if others raise the number again.
@@ -262,7 +261,7 @@ class Watermark:
         latest = connection.scalar(select(func.max(payments.c.sent_at)))
         if latest is not None:
             moments.insert(0, datetime.fromisoformat(latest))
-        days = [f"{moment + NAIROBI:%Y-%m-%d}" for moment in moments]
+        days = [f"{moment + _NAIROBI:%Y-%m-%d}" for moment in moments]
         return f"reconcile the days between: momopay reconcile --day {days[0]} --last-day {days[-1]} --journal URL"
 
     def _gone_back(self, connection: Connection, mark: Mark, highest: Mark) -> ConfigurationError:
@@ -281,6 +280,18 @@ class Watermark:
             f" journal.accept_restored(by=...){start_over}"
         )
         return ConfigurationError(self._refusals.setdefault(mark.restored, refusal))
+
+
+def accept_restored(account: Accounts, watermark: Watermark, by: str) -> str:
+    """Accept a journal as it is; see `Journal.accept_restored`."""
+    days = watermark.accept(by)
+    if not account.accept(by, restored=bool(days)) or days:
+        return days
+    now = datetime.now(UTC) + _NAIROBI
+    first, last = (f"{day:%Y-%m-%d}" for day in (now - PAST, now))
+    days = f"reconcile what was paid before: momopay reconcile --day {first} --last-day {last} --journal URL"
+    logger.warning("%s accepted a new journal of an account that may have a past; %s", by, days)
+    return days
 
 
 def _mark_in(line: bytes) -> Mark:

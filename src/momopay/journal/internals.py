@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from os import PathLike
 from typing import TYPE_CHECKING
 
+from momopay._core.journal_url import check_url
 from momopay.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -16,6 +18,8 @@ class Internals:
     """The objects behind a journal. They are in a class of their own so that editors do not offer them."""
 
     def __init__(self, url: str, account: str, *, create: bool) -> None:
+        if isinstance(url, str | PathLike):  # Django passes a URL of SQLAlchemy
+            check_url(url)
         try:  # the only imports of the optional libraries
             from sqlalchemy import make_url
             from sqlalchemy.exc import ArgumentError

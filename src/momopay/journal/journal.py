@@ -254,7 +254,9 @@ class Journal:
         """
         if not isinstance(by, str) or not by.strip():
             raise RequestValidationError({"by": "must be the name of who decides, as text"})
-        return self._internals.store.accept_restored(by)
+        from momopay.journal.guards import accept_restored
+
+        return accept_restored(self._internals.store.accounts, self._internals.store.watermark, by)
 
     def check(self) -> JournalCheck:
         """Check the whole journal, for example after a restore, and return what it belongs to and what needs a person.

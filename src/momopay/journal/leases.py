@@ -13,7 +13,7 @@ from uuid import uuid4
 from sqlalchemy import Connection, Select
 
 from momopay._transport import clock
-from momopay.journal.database import Database
+from momopay.journal.database import OpenDatabase
 
 
 @lru_cache(4096)
@@ -53,10 +53,11 @@ class LeaseHolder:
     search or a person can change. A mistake about who is alive costs time or a search, but never a second payment.
     """
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
-        # No lock: a fork could copy it while another thread holds it. Changes of a set are atomic.
-        self._leases: set[str] = set()
+    def __init__(self, database: OpenDatabase) -> None:
+        self._database, self._process = database, database.shared
+        # Of all journals that share the database, and so the id of the sender. No lock: a fork could copy it while
+        # another thread holds it. Changes of a set are atomic.
+        self._leases = database.shared.leases
 
     @contextmanager
     def lease(self) -> Generator[Lease]:
@@ -80,7 +81,7 @@ class LeaseHolder:
 
     def columns(self, lease: Lease, seconds: float) -> dict[str, object]:
         """Return the parameters of `schema.TAKE_LEASE`, which give a row to the lease for this many seconds."""
-        sender = self._database.register_process()
+        sender = self._process.register_process()
         until = {"machine": clock.machine(), "lease_seconds": seconds, "lease_until": clock.now() + seconds}
         return {"claim": lease.id, "sender": sender, **until}
 
@@ -112,7 +113,7 @@ class LeaseHolder:
 
     def _has_ended(self, row: Mapping[Any, Any], connection: Connection) -> bool:
         # A call of this process is alive until it returns, however long that takes.
-        if row["sender"] == self._database.sender:
+        if row["sender"] == self._process.sender:
             return row["claim"] not in self._leases
         # On the caller's connection: threads that each hold one and wait for a second one could deadlock.
-        return self.seconds_left(row) <= 0 or not self._database.is_alive(row["sender"], connection)
+        return self.seconds_left(row) <= 0 or not self._process.is_alive(row["sender"], connection)

@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
-from momopay.journal.database import Database
+from sqlalchemy import Connection
+
+from momopay.journal.database import OpenDatabase
 from momopay.journal.structure import differing_indexes, repair_indexes
 from momopay.journal.upgrade import VERSION, NoJournalError, upgrade, version_in
 
 _LONGEST: Final = 3600.0  # seconds, as an index of a large table takes minutes
 
 
-def migrate(database: Database) -> str:
+def migrate(database: OpenDatabase) -> str:
     """Create or upgrade the tables, and make indexes anew that differ; see `Journal.migrate`."""
-    database.setup_seconds = _LONGEST
-    with database.connect_for_setup() as connection:
-        found = version_in(connection, database.table_names)
+    shared, names = database.shared, database.shared.table_names
+
+    def work(connection: Connection) -> int:
+        found = version_in(connection, names)
         upgrade(connection, found)
-    with database.connection(seconds=_LONGEST) as connection:
+        return found
+
+    usual, shared.setup_seconds = shared.setup_seconds, _LONGEST
+    try:
+        found = shared.use_for_setup(work, create=True)
+    finally:
+        shared.setup_seconds = usual
+    with database.transaction(seconds=_LONGEST) as connection:
         repaired = repair_indexes(connection)
     done = [] if found >= VERSION else [f"upgraded the journal from version {found} to {VERSION}"]
     done = done if found else [f"created the journal, of version {VERSION}"]
@@ -25,20 +36,17 @@ def migrate(database: Database) -> str:
     return "; ".join(done)
 
 
-def pending(database: Database) -> str:
-    """Return what `migrate` would do, as a sentence, "" if nothing. The database must have been opened to create none.
-
-    Nothing is changed.
-    """
+def pending(database: OpenDatabase) -> str:
+    """Return what `migrate` would do, as a sentence, "" if nothing. Nothing is changed."""
+    shared = database.shared
     try:
-        with database.connect_for_setup() as connection:
-            found = version_in(connection, database.table_names)
+        found = shared.use_for_setup(partial(version_in, names=shared.table_names), create=False)
     except NoJournalError:
         found = 0
     if not found:
         return f"there is no journal: create one, of version {VERSION}"
     if found < VERSION:
         return f"upgrade the journal from version {found} to {VERSION}"
-    with database.connection(seconds=_LONGEST) as connection:
+    with database.transaction(seconds=_LONGEST) as connection:
         differing = differing_indexes(connection)
     return f"make these indexes anew: {', '.join(sorted(differing))}" if differing else ""

@@ -20,7 +20,7 @@ from momopay.errors import ConfigurationError, JournalError, RequestValidationEr
 from momopay.journal import history, schema
 from momopay.journal import statements as sql
 from momopay.journal.activity import JUDGED, ActivityDay, ActivitySum
-from momopay.journal.database import Database
+from momopay.journal.database import OpenDatabase
 from momopay.journal.entries import (
     UNRESOLVED,
     EntryKind,
@@ -49,7 +49,7 @@ _KEY: Final = (PAYMENT.created_at, PAYMENT.kind, PAYMENT.reference)
 class Entries:
     """Reads the entries of one account."""
 
-    def __init__(self, database: Database, account: str) -> None:
+    def __init__(self, database: OpenDatabase, account: str) -> None:
         self.database = database
         self.account = account
         self.leases: LeaseHolder = LeaseHolder(database)
@@ -265,6 +265,7 @@ class Entries:
             version: int = connection.execute(select(schema.journal.c.version)).scalar_one()
             states = select(PAYMENT.kind, PAYMENT.state, func.count()).group_by(PAYMENT.kind, PAYMENT.state)
             counts = connection.execute(states.where(self._is_payment)).all()
+        with self.database.transaction(seconds=_LONGEST_CHECK) as connection:
             differing = tuple(sorted(differing_indexes(connection)))
         not_settled, unresolved = self.unfinished()
         return JournalCheck(

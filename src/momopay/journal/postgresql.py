@@ -6,24 +6,34 @@ A process is alive while the server has a connection from it. Each connection ha
 Every wait has a deadline, even if the server is frozen or unreachable. The server's own timeouts end a statement that
 waits for a lock. As they do not work while the server does not run, the client checks its own clock, too. At the
 deadline it closes the connection, whose state is then unknown.
+
+A database may be a continent away, so what counts is how often a call waits for it. Everything that has no result which
+Python needs is sent in one round trip with the next statement: BEGIN, the settings of the transaction, what `defer` was
+given, and the COMMIT. All settings end with their transaction, so that behind a pool of connections nobody inherits
+them, however this process ends.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Generator
+import select
+import time
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Any, ClassVar, Final, TypeVar
+from typing import Any, ClassVar, Final, Self, TypeVar, cast
 
 import psycopg
-from psycopg.pq import Conninfo, TransactionStatus
-from sqlalchemy import URL, Connection, event, func, select
+from psycopg.pq import Conninfo, PipelineStatus, TransactionStatus
+from psycopg.waiting import Ready
+from sqlalchemy import URL, Connection, event, func
+from sqlalchemy import select as select_
 from sqlalchemy.ext.compiler import compiles
 from typing_extensions import override
 
 from momopay._transport.clock import done_within
 from momopay.errors import ConfigurationError, JournalError
+from momopay.journal import pooling, refusals
 from momopay.journal.database import Database, bounded, seconds_left
 from momopay.journal.schema import Now
 
@@ -37,17 +47,19 @@ _CONNECT_ARGS: Final = {
     "keepalives_count": 3,
     "tcp_user_timeout": 30_000,  # milliseconds; keepalives are not sent while data is unacknowledged
 }
-_PING: Final = 5.0  # seconds for a pooled connection to answer before it is replaced
-
-# Executed on each new connection. A commit returns only when it is on disk, also on that of synchronous standbys,
-# whatever the server's default. A process that freezes in a transaction blocks others for ten seconds at most. A
-# stricter isolation would fail payments that begin at the same time.
-_SETTINGS: Final = """
-    SELECT set_config('idle_in_transaction_session_timeout', '10s', false),
-        set_config('default_transaction_isolation', 'read committed', false),
-        set_config('synchronous_commit',
-            CASE current_setting('synchronous_commit') WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, false)"""
+_FRESH: Final = 30.0  # seconds after its last answer in which a pooled connection is used without a question
+_PING: Final = 5.0  # seconds for an older one to answer before it is replaced
 _WARNING: Final = "01"  # the class of the SQLSTATE
+
+# A stricter isolation, which a server may have as its default, would fail payments that begin at the same time.
+_BEGIN: Final = "BEGIN ISOLATION LEVEL READ COMMITTED"
+# Of one transaction. A commit returns only when it is on disk, also on that of synchronous standbys, whatever the
+# server's default. A process that freezes in a transaction blocks others for ten seconds at most.
+_SETTINGS: Final = """
+    SELECT set_config('lock_timeout', %s, true), set_config('statement_timeout', %s, true),
+        set_config('idle_in_transaction_session_timeout', '10s', true),
+        set_config('synchronous_commit',
+            CASE current_setting('synchronous_commit') WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, true)"""
 
 
 class PostgresqlDatabase(Database):
@@ -58,11 +70,11 @@ class PostgresqlDatabase(Database):
         "SELECT relname FROM pg_catalog.pg_class WHERE relkind IN ('r', 'p', 'v') AND pg_table_is_visible(oid)"
     )
 
-    def __init__(self, url: URL, *, create: bool) -> None:
+    def __init__(self, url: URL) -> None:
         unknown = url.query.keys() - {option.keyword.decode() for option in Conninfo.get_defaults()}
         if unknown:
             raise ConfigurationError(f"the journal's URL has options that libpq does not know: {sorted(unknown)}")
-        super().__init__(url.set(drivername="postgresql+psycopg"), create=create)
+        super().__init__(url.set(drivername="postgresql+psycopg"))
 
     @override
     def renew(self) -> None:
@@ -77,25 +89,30 @@ class PostgresqlDatabase(Database):
 
     @override
     def prepare(self, connection: Connection, driver: Any, *, begin: bool) -> Any:
-        left = seconds_left()
-        # Shorter than the client's deadline, which costs the connection. Locks end first, as their error is clearer.
-        lock, statement = (max(1, int(left * share * 1000)) for share in (0.8, 0.9))
-        # In one request, which also shows that the connection works.
-        limits = f"SET lock_timeout = {lock}; SET statement_timeout = {statement}; {'BEGIN' if begin else ''}"
-        try:
-            with bounded(min(_PING, left / 2)):
-                driver.execute(limits, prepare=False)  # several statements cannot be prepared
-        except (psycopg.Error, JournalError):  # of a connection that was in the pool for long
-            connection.invalidate()
-            connection.exec_driver_sql(limits)
-        return connection.connection.dbapi_connection
+        if not driver.is_fresh:
+            try:
+                with bounded(min(_PING, seconds_left() / 2)):
+                    driver.execute("SELECT 1")
+            except (psycopg.Error, JournalError):  # it was in the pool for long
+                connection.invalidate()
+                driver = connection.connection.dbapi_connection
+        driver.begin_use(in_one_transaction=begin)
+        return driver
 
     @override
     @contextmanager
-    def connect_for_setup(self) -> Generator[Connection]:
-        with self.connection(seconds=self.setup_seconds, begin=True, for_setup=True) as connection:
-            connection.execute(select(func.pg_advisory_xact_lock(_SETUP_LOCK)))
+    def connect_for_setup(self, *, create: bool) -> Generator[Connection]:
+        another = partial(self.connection, seconds=self.setup_seconds, begin=True, for_setup=True)
+        with self.connection(for_setup=True) as connection:
+            pooling.check(connection, another)
+        with another() as connection:
+            connection.execute(select_(func.pg_advisory_xact_lock(_SETUP_LOCK)))
             yield connection
+            self.refusal = refusals.why_not_writable(connection)
+
+    @override
+    def explain(self, error: JournalError) -> ConfigurationError | None:
+        return refusals.explain(error, partial(self.connection, begin=True, for_setup=True))
 
     @override
     def is_alive(self, sender: str, connection: Connection) -> bool:
@@ -116,27 +133,99 @@ class BoundedConnection(psycopg.Connection[Any]):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self.cursor_factory = BatchCursor
         self._process = os.getpid()
-        notices = self._notices = list[str]()  # about the statement that was executed last
+        self._answered_at = time.monotonic()
+        self._deferred: list[tuple[Any, Any]] = []  # statements to send with the next one
+        self._each_commits = False  # whether each statement is a transaction of its own
+        self.commits_next = False  # whether to send a COMMIT with the next statement
+        self.is_committed = False  # whether that was done
+        self._is_collecting = self._has_given_up = False
+        notices = self._notices = list[str]()  # about the statements that were executed last
         # Without `self`: a cycle would keep a connection open that an interrupt loses.
         self.add_notice_handler(lambda notice: notices.append(f"{notice.sqlstate} {notice.message_primary}"))
 
+    @property
+    def is_fresh(self) -> bool:
+        """Whether it answered a moment ago, and the server has not closed it since."""
+        return not self.closed and time.monotonic() - self._answered_at < _FRESH and not _is_readable(self.fileno())
+
+    def begin_use(self, *, in_one_transaction: bool) -> None:
+        """Let the next statement begin a transaction, or each be one of its own."""
+        self._deferred = [(_BEGIN, None), _settings()] if in_one_transaction else []
+        self._each_commits = not in_one_transaction
+        self.commits_next = self.is_committed = False
+
+    def defer(self, query: str, values: Any) -> bool:
+        """Keep a statement for the next round trip; return False if each statement commits by itself."""
+        if not self._each_commits:
+            self._deferred.append((query, values))
+        return not self._each_commits
+
+    def take_deferred(self) -> tuple[Sequence[tuple[Any, Any]], bool]:
+        """Return what to send before a statement, and whether to send a COMMIT after it."""
+        if self._each_commits and self.autocommit:  # a copy of the whole journal is in a transaction of SQLAlchemy's
+            return [(_BEGIN, None), _settings()], True
+        before, self._deferred = self._deferred, []
+        return before, self.commits_next
+
+    def send(self, query: Any, values: Any = None) -> None:
+        """Execute a statement that has no result, apart from what was deferred."""
+        psycopg.Cursor(self).execute(query, values)
+
+    @contextmanager
+    def one_round_trip(self) -> Generator[None]:
+        """Send what is executed in the context together, and wait once for all of it at its end."""
+        self._notices.clear()
+        try:
+            with self.pipeline():
+                self._is_collecting = True
+                try:
+                    yield
+                except BaseException:
+                    # psycopg would wait for what was sent. Nothing of it was committed: a COMMIT comes last.
+                    self._has_given_up = True
+                    self.close()
+                    raise
+                finally:
+                    self._is_collecting = False
+        except BaseException:
+            if self.pgconn.pipeline_status != PipelineStatus.OFF:
+                self.close()
+            raise
+        self._check_commit()
+
     def wait(self, gen: Generator[Any, Any, T], *args: Any, **kwargs: Any) -> T:
         """Wait for the server's answer, until the deadline."""
-        self._notices.clear()
+        if self._has_given_up:
+            gen.close()
+            return cast("T", None)
+        if self._is_collecting:
+            return _send_only(gen)
+        is_single = self.pgconn.pipeline_status == PipelineStatus.OFF
+        if is_single:
+            self._notices.clear()
         try:
             answer = super().wait(_in_time(gen), *args, **kwargs)
         except BaseException as error:  # no answer in time, or an interrupt
             if isinstance(error, JournalError) or self.pgconn.transaction_status == TransactionStatus.ACTIVE:
                 self.close()
             raise
+        self._answered_at = time.monotonic()
+        if is_single:
+            self._check_commit()
+        return answer
+
+    def _check_commit(self) -> None:
         warnings = [each for each in self._notices if each.startswith(_WARNING)]
         if warnings and self.pgconn.transaction_status == TransactionStatus.IDLE:  # the statement committed
             raise psycopg.OperationalError(warnings[0])
-        return answer
 
     def rollback(self) -> None:
         """Roll back, unless the connection is closed: an error would hide the interrupt that closed it."""
+        self._deferred, self._each_commits = [], False
+        if self.pgconn.pipeline_status != PipelineStatus.OFF:  # an interrupt came before psycopg could end it
+            self.close()
         if not self.closed and self.pgconn.transaction_status != TransactionStatus.IDLE:
             super().rollback()
 
@@ -145,6 +234,31 @@ class BoundedConnection(psycopg.Connection[Any]):
         with suppress(AttributeError):  # it was never opened
             if self._process == os.getpid():
                 self.close()
+
+
+class BatchCursor(psycopg.Cursor[Any]):
+    """A cursor that sends what was deferred in one round trip with its statement."""
+
+    def execute(self, query: Any, params: Any = None, **options: Any) -> Self:
+        """Execute a statement."""
+        connection = cast("BoundedConnection", self.connection)
+        before, commits = connection.take_deferred()
+        if not before and not commits:
+            return super().execute(query, params, **options)
+        with connection.one_round_trip():
+            for each in before:
+                connection.send(*each)
+            super().execute(query, params, **options)
+            if commits:
+                connection.send("COMMIT")
+        connection.is_committed = commits
+        return self
+
+
+def _settings() -> tuple[str, Any]:
+    # Shorter than the client's deadline, which costs the connection. Locks end first, as their error is clearer.
+    left = seconds_left()
+    return _SETTINGS, [str(max(1, int(left * share * 1000))) for share in (0.8, 0.9)]
 
 
 def _in_time(gen: Generator[Any, Any, T]) -> Generator[Any, Any, T]:
@@ -161,11 +275,30 @@ def _in_time(gen: Generator[Any, Any, T]) -> Generator[Any, Any, T]:
         ready = yield wanted
 
 
+def _send_only(gen: Generator[Any, Any, T]) -> T:
+    """Let psycopg send without waiting, and without reading what comes back for the statements before."""
+    ready = None
+    while True:
+        try:
+            gen.send(ready)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        ready = Ready.W
+
+
+def _is_readable(descriptor: int) -> bool:
+    """Return whether a socket has something to read. Of an idle connection, that is most often its end."""
+    if not hasattr(select, "poll"):  # Windows
+        return bool(select.select([descriptor], [], [], 0)[0])
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(0))
+
+
 def _connect(_dialect: object, _record: object, arguments: Any, options: dict[str, Any]) -> BoundedConnection:
     connect = partial(BoundedConnection.connect, *arguments, **options, autocommit=True)
     try:
-        connection = done_within(seconds_left(), connect, "momopay connects")
-    except TimeoutError:
-        raise JournalError("the journal's database took no connection in time") from None
-    connection.execute(_SETTINGS)
-    return connection
+        return done_within(seconds_left(), connect, "momopay connects")
+    except TimeoutError as error:
+        raise JournalError("the journal's database took no connection in time") from error

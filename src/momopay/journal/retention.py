@@ -18,7 +18,7 @@ from sqlalchemy import URL, Connection, bindparam, create_engine, delete, insert
 
 from momopay.errors import RequestValidationError
 from momopay.journal import history
-from momopay.journal.database import Database, change
+from momopay.journal.database import OpenDatabase, change
 from momopay.journal.entries import ANONYMISED, MAY_BE_SENT, HistoryKind, JournalEntry, JournalState
 from momopay.journal.schema import PAYMENT, metadata, payments, transactions
 from momopay.journal.statements import AS_READ, IS_ROW, IS_TRANSACTION
@@ -43,7 +43,7 @@ _ANONYMISE: Final = (
 _ANONYMISE_TRANSACTION: Final = update(transactions).where(IS_TRANSACTION).values(phone=bindparam("new_phone"))
 
 
-def back_up(database: Database, path: Path) -> None:
+def back_up(database: OpenDatabase, path: Path) -> None:
     """Copy the database into a new file; see `Journal.backup`. A failure leaves nothing at the path."""
     with database.connection(seconds=_LONGEST_BACKUP) as connection:
         if path.exists():

@@ -22,6 +22,7 @@ from sqlalchemy.exc import OperationalError, SQLAlchemyError
 from sqlalchemy.ext.compiler import compiles
 from typing_extensions import override
 
+from momopay._core.journal_url import check_sqlite
 from momopay.errors import ConfigurationError, JournalError
 from momopay.journal.database import Database, problem_of, seconds_left
 from momopay.journal.schema import Now
@@ -49,12 +50,10 @@ class SqliteDatabase(Database):
     table_names: ClassVar[str] = "SELECT name FROM sqlite_master WHERE type IN ('table', 'view')"
     locks_rows: ClassVar[bool] = False  # a transaction locks the file
 
-    def __init__(self, url: URL, *, create: bool) -> None:
+    def __init__(self, url: URL) -> None:
         self._locks: list[FileIO] = []  # several if threads registered at the same time, or the file was deleted
-        if not url.database or url.database == ":memory:" or url.query:
-            raise ConfigurationError(
-                'a journal needs a file that outlives the process, and a URL without options: "sqlite:///payouts.db"'
-            )
+        check_sqlite(url.database, has_options=bool(url.query))
+        assert url.database is not None  # noqa: S101  for type checkers
         try:
             url.database.encode()
             self._path = Path(url.database).resolve()  # a symbolic link leads to the same folder
@@ -67,7 +66,7 @@ class SqliteDatabase(Database):
         self._given = url.database
         self._marker = self._folder / "README"
         self._file: tuple[int, int] | None = None  # the device and inode of the file that this process uses
-        super().__init__(url.set(database=str(self._path)), create=create)
+        super().__init__(url.set(drivername="sqlite", database=str(self._path)))
 
     @override
     def renew(self) -> None:
@@ -105,14 +104,14 @@ class SqliteDatabase(Database):
 
     @override
     @contextmanager
-    def connect_for_setup(self) -> Generator[Connection]:
+    def connect_for_setup(self, *, create: bool) -> Generator[Connection]:
         with self._opening():
             # Before looking for the tables, because another process may be creating them, and then the marker.
             had_journal = self._marker.exists()
             is_empty = not self._path.exists() or self._path.stat().st_size == 0
             if is_empty and had_journal:
                 raise self._lost("is empty or missing")
-            if is_empty and not self.may_create:
+            if is_empty and not create:
                 raise self._no_journal()
             if is_empty:
                 self._path.touch(mode=0o600, exist_ok=True)  # it holds phones; an existing file keeps its mode
@@ -124,7 +123,7 @@ class SqliteDatabase(Database):
                 is_new = not version_in(connection, self.table_names)
                 if is_new and had_journal:
                     raise self._lost("has no journal any more")
-                if is_new and not self.may_create:
+                if is_new and not create:
                     raise self._no_journal()
                 self._folder.mkdir(mode=0o700, exist_ok=True)
                 self._switch_to_wal(connection)

@@ -29,10 +29,9 @@ from momopay.journal import statements as sql
 from momopay.journal.database import bounded, change
 from momopay.journal.entries import UNRESOLVED, EntryKind, HistoryKind, JournalEntry, JournalState, JournalTransaction
 from momopay.journal.evidence import Draft, Evidence
-from momopay.journal.guards import NAIROBI, Known
 from momopay.journal.leases import Lease
 from momopay.journal.pages import Entries
-from momopay.journal.rules import PAST, RELEASE_AFTER_LEASE, REPEATS, check_sharing, is_earlier
+from momopay.journal.rules import RELEASE_AFTER_LEASE, REPEATS, check_sharing, is_earlier
 from momopay.journal.schema import INSERTS, PAYMENT, payments
 from momopay.models.enums import Stage, stage_of
 from momopay.money import format_amount
@@ -56,34 +55,22 @@ class Store(Entries):
     # A statement that passed its deadline may have been committed, or may still be, by a server that was frozen.
     bounded: staticmethod[[float], AbstractContextManager[None]] = staticmethod(bounded)
 
-    def check(self, identity: KeyIdentity, *, restored: bool = False) -> Known:
-        """Return what is known of a key and its account; raise ConfigurationError if the journal must not be used.
+    def check(self, identity: KeyIdentity, *, restored: bool = False) -> bool:
+        """Return whether the tenant of a key is known; raise ConfigurationError if the journal must not be used.
 
         That is if it belongs to another account, is a file with a second name or, unless `restored`, went back in time.
         """
         with self.database.connection() as connection:
             if not restored:
                 self.watermark.check(connection)
-            return self.accounts.check(connection, identity, restored=restored)
+            return self.accounts.check(connection, identity)
 
-    def trust(self, identity: KeyIdentity) -> None:
-        """Record that the account of a key had no payments before this journal, or that this does not matter."""
-        with self.database.transaction() as connection:
-            self.accounts.trust(connection, identity)
+    def trust(self) -> None:
+        """Record that the account had no payments before this journal, or that this does not matter."""
+        with self.database.connection() as connection:
+            self.accounts.trust(connection)
 
-    def accept_restored(self, by: str) -> str:
-        """Accept the journal as it is; see `Journal.accept_restored`."""
-        days = self.watermark.accept(by)
-        with self.database.transaction() as connection:
-            knew_no_past = self.accounts.accept(connection, by)
-        if not days and knew_no_past:
-            now = datetime.now(UTC) + NAIROBI
-            first, last = (f"{day:%Y-%m-%d}" for day in (now - PAST, now))
-            days = f"reconcile what was paid before: momopay reconcile --day {first} --last-day {last} --journal URL"
-            logger.warning("%s accepted a new journal of an account that has a past; %s", by, days)
-        return days
-
-    def open_call(self, identity: KeyIdentity, kind: EntryKind, reference: str) -> tuple[JournalEntry | None, Known]:
+    def open_call(self, identity: KeyIdentity, kind: EntryKind, reference: str) -> tuple[JournalEntry | None, bool]:
         """Return the entry of a reference, or None, and the result of `check`, which may raise ConfigurationError."""
         with self.database.connection() as connection:
             seen = self.watermark.seen()
@@ -388,7 +375,7 @@ class Store(Entries):
         references_of: dict[EntryKind, set[str]] = {}
         for each in entries:
             references_of.setdefault(each.kind, set()).add(each.reference)
-        if self.database.locks_rows:
+        if self.database.shared.locks_rows:
             for kind, references in sorted(references_of.items()):
                 lock = {"the_account": self.account, "the_kind": kind, "references": list(references)}
                 connection.execute(sql.LOCK_SOME, lock)
@@ -396,7 +383,7 @@ class Store(Entries):
 
     def _locked(self, connection: Connection, values: Mapping[str, Any]) -> JournalEntry | None:
         """Return an entry that nobody else can change until the transaction ends."""
-        if self.database.locks_rows:
+        if self.database.shared.locks_rows:
             connection.execute(sql.LOCK, values)
         return self.entry(connection, values["the_kind"], values["the_reference"])
 

@@ -21,6 +21,7 @@ from django.utils.connection import ConnectionDoesNotExist
 from typing_extensions import override
 
 from momopay import Client, ConfigurationError
+from momopay._core.wiring import NO_JOURNAL
 from momopay.integrations.django import clients
 from momopay.urls import check_callback_url, is_loopback
 
@@ -63,7 +64,7 @@ def check_settings(**_options: object) -> list[CheckMessage]:
         options, url = clients.options(), clients.callback_url()
         if not all(options.get(name) or os.getenv(f"MOMOPAY_{name}") for name in ("API_KEY", "BASE_URL")):
             level = WARNING  # a new project must be able to make its migrations; its first call raises an error
-        client = Client(**clients.client_options())
+        client = Client(**clients.client_options(), journal=NO_JOURNAL)
         name = 'MOMOPAY["CALLBACK_SECRETS"], by default SECRET_KEY'
         clients.signer()
         name = 'MOMOPAY["DATABASE"]'

@@ -30,7 +30,7 @@ class Command(BaseCommand):
             given = client_options()
             account = Account(given.get("api_key"), given.get("base_url"))
             store = internals(the_journal()).store
-            folder = store.database.folder
+            folder = store.database.shared.folder
             where = f"the database {connections[database()].settings_dict['NAME']}"
             what = f"all payments in {where}" + (f", and their number in {folder}" if folder else "")
             if account.identity.mode != "test":

@@ -1,0 +1,56 @@
+"""Recognise a pool of connections, such as PgBouncer, that gives one connection of the server to several clients.
+
+The journal needs connections of its own: a process counts as alive while the server has one from it, and an outcome
+that only the wrong process can read would be no outcome. A pool in session mode gives each client its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
+from typing import Any, Final
+
+from sqlalchemy import Connection
+
+from momopay.errors import ConfigurationError, JournalError
+from momopay.journal.database import bounded
+
+_ROUNDS: Final = 3
+_PATIENCE: Final = 2.0  # seconds for a pool in session mode to have one more connection
+STATEMENT_MODE: Final = "statement pooling"  # words of PgBouncer's refusal of BEGIN
+
+
+def check(first: Connection, connect: Callable[[], AbstractContextManager[Connection]]) -> None:
+    """Raise ConfigurationError if two clients can get the same connection of the server.
+
+    `connect` returns a context with another connection, in a transaction.
+    """
+    driver: Any = first.connection.dbapi_connection
+    own = _backend(first)
+    if driver.info.backend_pid == own:  # a pool tells its clients another number, to cancel statements by
+        return
+    with ExitStack() as held:
+        for _ in range(_ROUNDS):
+            try:
+                with bounded(_PATIENCE):
+                    other = _backend(held.enter_context(connect()))
+            except JournalError:  # the pool has no further one, so each client keeps its own
+                return
+            if other == own or _backend(first) != own:
+                raise refused("transaction")
+
+
+def refused(mode: str) -> ConfigurationError:
+    """Return the error for a pool in this mode."""
+    return ConfigurationError(
+        f"the journal's PostgreSQL is behind a pool (PgBouncer or another one) in {mode} mode, which gives a connection"
+        " to another client while this process counts on it; nothing was sent. Give the journal the URL of the server"
+        " itself, which hosting companies call direct, or of a pool in session mode. In pgbouncer.ini, under"
+        " [databases], an entry of its own does: momopay = host=... dbname=... pool_mode=session"
+    )
+
+
+def _backend(connection: Connection) -> int:
+    """Return the process of the server that serves a connection."""
+    pid: int = connection.exec_driver_sql("SELECT pg_backend_pid()").scalar_one()
+    return pid
