@@ -17,18 +17,22 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from momopay import errors
 from momopay._core.config import LOOPBACK
+from momopay._core.operation import run_sync
 from momopay._core.reads import EVERYTHING, PageWalk, read_page
 from momopay._core.response import http_date
 from momopay._core.session import Session
 from momopay._ratelimit.budget import Lane
 from momopay._redaction import redacted_repr
+from momopay.journal.journal import Journal, internals
 from momopay.journal.rules import PAST
 from momopay.models.enums import TransactionStatus, TransactionType
 from momopay.models.requests import is_missing
 from momopay.models.transactions import TransactionSummary, UnreadTransaction
 
 if TYPE_CHECKING:
+    from momopay.client import Client
     from momopay.durable.access import JournalAccess
+    from momopay.journal.store import Store
 
 logger: logging.Logger = logging.getLogger("momopay")
 
@@ -98,6 +102,21 @@ async def check_past(access: JournalAccess) -> None:
         if problem:
             logger.warning("%s. A live key would be refused", problem)
     await access.run(access.store.trust)
+
+
+def problem_with(client: Client, journal: Journal | None) -> str:
+    """Return why the first payment would be refused with a live key, "" if nothing shows that; for `momopay doctor`.
+
+    `journal` is None if there is none yet. Raise as `past_of`.
+    """
+    session = client._session  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+    return run_sync(_problem(session, None if journal is None else internals(journal).store))
+
+
+async def _problem(session: Session[Any], store: Store | None) -> str:
+    if store is not None and await session.backend.in_thread(store.knows_past):
+        return ""
+    return await past_of(session)
 
 
 async def past_of(session: Session[Any], access: JournalAccess | None = None) -> str:

@@ -78,32 +78,31 @@ class Accounts:
             self.has_known_past = bool(self.bound(connection).get("checked"))
         return self._checked[identity] is not None
 
+    def knows_past(self, connection: Connection) -> bool:
+        """Return whether the account had no payments before this journal, or a person accepted that."""
+        return bool(self.bound(connection).get("checked")) or self._is_accepted(connection)
+
     def trust(self, connection: Connection) -> None:
         """Record that the account had no payments before this journal, or that a person accepted that."""
         connection.execute(update(accounts).where(accounts.c.account == self._account).values(checked=1))
         self.has_known_past = True
 
-    def accept(self, by: str, *, restored: bool) -> bool:
-        """Record who accepted that this journal lost payments, or does not know those before it; return whether so.
+    def is_new(self) -> bool:
+        """Return whether the account has no payments, and nobody knows whether it made any before this journal."""
+        found = select(payments.c.reference).where(payments.c.account == self._account).limit(1)
+        with self._database.connection() as connection:
+            return not self.knows_past(connection) and connection.execute(found).one_or_none() is None
 
-        `restored`: it lost some.
-        """
+    def accept(self, by: str) -> None:
+        """Record who accepted that this journal lost payments, or does not know those before it."""
         with self._database.transaction() as connection:
-            is_known = self.bound(connection).get("checked") or self._is_accepted(connection)
-            if not restored and (is_known or self._has_payments(connection)):
-                return False
             now = datetime.now(UTC).isoformat(timespec="microseconds")
             change(connection, INSERTS[acceptances], {"account": self._account, "at": now, "by_whom": by})
             self.trust(connection)
-            return True
 
     def _is_accepted(self, connection: Connection) -> bool:
         accepted = select(func.count()).where(acceptances.c.account == self._account)
         return connection.execute(accepted).scalar_one() > 0
-
-    def _has_payments(self, connection: Connection) -> bool:
-        found = select(payments.c.reference).where(payments.c.account == self._account).limit(1)
-        return connection.execute(found).one_or_none() is not None
 
     def knows(self, identity: KeyIdentity, tenant_id: str | None) -> bool:
         """Return whether a response shows nothing new about the tenant of a key."""
@@ -210,13 +209,16 @@ class Watermark:
                     line = f"{mark.restored} {mark.sequence} {datetime.now(UTC).isoformat(timespec='seconds')}"
                     file.write(line.ljust(_LINE - 1).encode() + b"\n")
 
-    def accept(self, by: str) -> str:
-        """Accept the journal as it is; see `Journal.accept_restored`."""
+    def accept(self, by: str, *, is_new: bool = False) -> str:
+        """Accept the journal as it is, and return which days to reconcile; "" if it lost nothing.
+
+        `is_new`: the account has no payments, so its journal lost some only if this process knows that.
+        """
         with self._database.transaction() as connection:
             highest = self.seen()
             mark, days = Mark(*connection.execute(_MARK).one()), self._days(connection)
             # Beside a server there is no file: a new process has seen no mark, so the person's word counts.
-            can_know = self._file is not None or highest > Mark()
+            can_know = is_new or self._file is not None or highest > Mark()
             if can_know and highest <= mark and mark.restored not in self._refusals:
                 return ""
             last = max(mark, highest)
@@ -284,8 +286,11 @@ class Watermark:
 
 def accept_restored(account: Accounts, watermark: Watermark, by: str) -> str:
     """Accept a journal as it is; see `Journal.accept_restored`."""
-    days = watermark.accept(by)
-    if not account.accept(by, restored=bool(days)) or days:
+    is_new = account.is_new()
+    days = watermark.accept(by, is_new=is_new)
+    if is_new or days:
+        account.accept(by)
+    if days or not is_new:
         return days
     now = datetime.now(UTC) + _NAIROBI
     first, last = (f"{day:%Y-%m-%d}" for day in (now - PAST, now))

@@ -65,6 +65,11 @@ class Store(Entries):
                 self.watermark.check(connection)
             return self.accounts.check(connection, identity)
 
+    def knows_past(self) -> bool:
+        """Return whether the account had no payments before this journal, or a person accepted that."""
+        with self.database.connection() as connection:
+            return self.accounts.knows_past(connection)
+
     def trust(self) -> None:
         """Record that the account had no payments before this journal, or that this does not matter."""
         with self.database.connection() as connection:
