@@ -158,6 +158,12 @@ def drive(client_kind: str) -> Iterator[Callable[..., Driver]]:
 
 
 @pytest.fixture
+def live_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Allow live keys, as outside a test run."""
+    monkeypatch.delenv("MOMOPAY_TEST_RUN")
+
+
+@pytest.fixture
 def backoff(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     """Say how long every pause before a repeat is drawn, in seconds."""
 

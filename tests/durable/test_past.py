@@ -32,7 +32,15 @@ from journal.constants import PAYOUT
 from journal.database_kit import another_process, execute
 from journal.kit import put
 from journal.versions.kit import load
-from momopay import ConfigurationError, InvalidApiKeyError, Journal, JournalError
+from momopay import (
+    APIConnectionError,
+    ConfigurationError,
+    InvalidApiKeyError,
+    Journal,
+    JournalError,
+    MomoPayError,
+    RateLimitExceededError,
+)
 from momopay.durable import past
 
 LIVE = {"api_key": "pk_live_0123456789", "deadline": 5.0}
@@ -47,9 +55,7 @@ CALLS: dict[str, Callable[[Journal], Any]] = {
 DAY = timedelta(days=1)
 
 
-@pytest.fixture(autouse=True)
-def _no_test_run(monkeypatch: pytest.MonkeyPatch, no_backoff: None) -> None:
-    monkeypatch.delenv("MOMOPAY_TEST_RUN")
+pytestmark = pytest.mark.usefixtures("live_keys", "no_backoff")
 
 
 def top_up(number: int = 0, **fields: Any) -> dict[str, Any]:
@@ -247,7 +253,6 @@ UNREADABLE = [
     httpx.Response(200, json=envelope({"items": []})),
     httpx.Response(403, json=refusal("INSUFFICIENT_SCOPE")),
     httpx.Response(404, json=refusal("HTTP_404")),
-    httpx.ConnectError("refused"),
 ]
 
 
@@ -262,13 +267,31 @@ def test_a_list_that_cannot_be_read_refuses_until_it_can(
     assert shop.pay().is_new
 
 
-def test_a_wrong_key_is_said_to_be_wrong(serve: Serve, journal: Journal) -> None:
-    shop = serve(instead=failing(httpx.Response(401, json=refusal("INVALID_API_KEY"))), options=LIVE)
-    with pytest.raises(InvalidApiKeyError):
-        shop(pay(journal))
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        (httpx.Response(401, json=refusal("INVALID_API_KEY")), InvalidApiKeyError),
+        (httpx.Response(429, json=refusal("RATE_LIMIT_EXCEEDED", resetInSeconds=60)), RateLimitExceededError),
+        (httpx.ConnectError("refused"), APIConnectionError),
+    ],
+    ids=str,
+)
+def test_an_error_that_is_clear_by_itself_refuses_as_it_is(
+    serve: Serve, journal: Journal, answer: Any, error: type[MomoPayError]
+) -> None:
+    shop = serve(payout_record(), instead=failing(answer), options=LIVE)
+    for _ in range(2):
+        with pytest.raises(error) as caught:
+            shop(pay(journal))
+        assert not caught.value.may_have_executed
+    assert PAY not in shop.requests
+    shop.service._instead = lambda _request: None
+    assert shop.pay().is_new
 
 
-@pytest.mark.parametrize("answer", [*UNREADABLE, AssertionError("a mock does not know this request")], ids=str)
+@pytest.mark.parametrize(
+    "answer", [*UNREADABLE, httpx.ConnectError("refused"), AssertionError("a mock does not know this request")], ids=str
+)
 def test_a_test_key_pays_although_the_list_cannot_be_read(
     serve: Serve, journal: Journal, answer: httpx.Response | Exception, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -38,6 +38,13 @@ logger: logging.Logger = logging.getLogger("momopay")
 
 _MOST_PAGES: Final = 3
 _LONGEST_FOR_TEST_KEYS: Final = 10.0  # seconds
+# Errors that say by themselves what to do, and that nothing was sent.
+_PASS: Final = (
+    errors.APIConnectionError,
+    errors.BudgetExhaustedError,
+    errors.InvalidApiKeyError,
+    errors.ThrottledError,
+)
 _ACCEPT: Final = (
     "run once: momopay journal accept-restored --journal URL --by NAME, or call journal.accept_restored(by=...)"
 )
@@ -132,7 +139,7 @@ async def past_of(session: Session[Any], access: JournalAccess | None = None) ->
     if session.account.identity.mode == "live":
         try:
             return await _past_in_list(session, access, until)
-        except (errors.BudgetExhaustedError, errors.InvalidApiKeyError):
+        except _PASS:
             raise
         except errors.MomoPayError as error:
             raise errors.ConfigurationError(
