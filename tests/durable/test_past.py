@@ -75,7 +75,7 @@ EARLIER = [
     pytest.param([made(status="PROCESSING")], id="under way"),
     pytest.param([made(status="ON_HOLD")], id="an unknown status"),
     pytest.param([made(type="C2B")], id="an unknown type"),
-    pytest.param([made(age=30 * DAY - timedelta(minutes=1))], id="29 days ago"),
+    pytest.param([made(age=30 * DAY - timedelta(hours=1))], id="29 days ago"),
     pytest.param([made(createdAt="1970-01-01T00:00:00Z")], id="at an unknown time"),
     pytest.param([*FAILURES, top_up(), made()], id="among failures"),
     pytest.param([{**made(), "type": None}], id="without a type"),
@@ -87,7 +87,7 @@ NOTHING = [
     pytest.param([], id="an empty list"),
     pytest.param([top_up(), top_up(1, type="WALLET_TOPUP_B2C")], id="top-ups"),
     pytest.param(FAILURES, id="failures"),
-    pytest.param([made(age=30 * DAY + timedelta(minutes=1))], id="31 days ago"),
+    pytest.param([made(age=30 * DAY + timedelta(hours=1))], id="31 days ago"),
     pytest.param([{**top_up(), "phone": None}, {**FAILURES[0], "type": None}], id="a top-up and a failure, unread"),
     pytest.param([{**made(age=31 * DAY), "phone": None}], id="31 days ago, unread"),
 ]

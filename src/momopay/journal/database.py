@@ -218,6 +218,9 @@ class Database(ABC):
             self._is_set_up = False  # somebody may grant the right while this process runs
             raise ConfigurationError(self.refusal.message)
 
+    def set_search_path(self, connection: Connection) -> None:  # noqa: B027  only a server has schemas
+        """Find the journal's tables in a transaction that is not of `connection`, as that of a copy."""
+
     def check(self) -> None:  # noqa: B027  only a file can be replaced
         """Raise if the database is not the one that this process began with."""
 

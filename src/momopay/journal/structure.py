@@ -36,7 +36,7 @@ _INDEXES: Final = {
     " WHERE NOT i.indisprimary AND starts_with(c.relname, 'momopay_') AND pg_table_is_visible(c.oid)",
 }
 _PREFIX: Final = "momopay_"
-_SCHEMA: Final = re.compile(r"(?:\"[^\"]+\"|\w+)\.(?=momopay_)")
+_SCHEMA: Final = re.compile(r"(?:\"(?:[^\"]|\"\")+\"|\w+)\.(?=momopay_)")
 
 
 def columns_of(connection: Connection) -> Mapping[str, str]:
