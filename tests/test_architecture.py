@@ -38,7 +38,7 @@ LONGER = {
     "errors.py": 460,  # one table of classes
 }
 """Files that are longer, and may not grow."""
-MOST_FILES = 163
+MOST_FILES = 175
 START_THE_SANDBOX = {"cli", "pytest_plugin", "momopay.integrations.django.test"}
 """Packages and a module that start it, for people and for users' tests."""
 

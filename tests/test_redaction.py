@@ -22,7 +22,7 @@ from bodies import envelope, refusal, transaction
 from drivers import Driver
 from in_turn import in_turn
 from models.kit import BALANCE, PAGE
-from momopay._redaction import clear_frames, mask_phone, redact
+from momopay._redaction import clear_frames, key_mode, mask_phone, redact
 
 KEY = "mno_test_canary_8f3a"
 BASIC = base64.b64encode(f"{KEY}:".encode()).decode()
@@ -281,9 +281,48 @@ def test_a_key_and_a_token_are_masked_to_their_end_and_no_further(text: str, mas
     assert redact(masked) == masked
 
 
+KEYS = st.from_regex(r"[A-Za-z]{2,6}_(live|test)_[!#$%*+./^_~=0-9A-Za-z-]{8,30}", fullmatch=True).filter(
+    lambda key: key_mode(key) is not None
+)
+"""Whatever a client accepts."""
+AROUND = [
+    *("{}", "the key {}, and", '{{"key": "{}"}}', "{{'key': '{}'}}", "key={}&a=b", "\n{}\n", "<{}>", "({})"),
+    *(
+        "https://{}:@api.example/v1",
+        "https://api.example/v1/{}",
+        "http://api.example/{}/more",
+        "https://a.example/x/{}/y.z",
+    ),
+    *("https://api.example/v1?key={}&a=b", "https://api.example/v1#{}", "HTTPS://API.EXAMPLE/a/{}/b"),
+]
+
+
+@given(KEYS, st.sampled_from(AROUND))
+def test_every_key_that_a_client_accepts_is_hidden_whole(key: str, around: str) -> None:
+    rest = key[key.index("_") + len("_live_") :]
+    assert rest not in redact(around.format(key))
+
+
+@in_turn(
+    ("text", "masked"),
+    [
+        ("/srv/pk_live_4f9a8b7c6d5e4f3a/x.db", "/srv/pk_live_*****"),
+        ("sqlite:////srv/ab_test_0123456789abcdefgh/x.db", "sqlite:////srv/ab_test_*****"),
+        ("https://api.example/v1/ab_test_x/things", "https://api.example/v1/ab_test_*****"),
+    ],
+)
+def test_a_key_in_a_path_is_hidden(text: str, masked: str) -> None:
+    assert redact(text) == masked
+
+
 @in_turn(
     "text",
     [
+        *(
+            "/srv/pk_live_4f9a8b7c6d5e4f3/x.db",
+            "/home/me/my_test_folder_of_all_things/a.db",
+            "C:/data/shop_live_2026/a.db",
+        ),
         *("pk_live_ or pk_test_: copy the key", "pk_live_... or pk_test_...", "pk_live_/pk_test_ keys"),
         "pk_live_<KEY>",
         *("sqlite:////srv/shop_test_db/payments.db", "/tmp/test_live_key0/a.db", "MOMOPAY_TEST_RUN", "a_live_x"),

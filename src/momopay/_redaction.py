@@ -17,14 +17,20 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 # How a key begins: letters, which the account console decides, and the mode. Stripe's secret keys begin with "sk_".
-_PREFIX = re.compile(r"(?!(?i:sk)_)[A-Za-z]{2,}_(live|test)_")
+_BEGIN: Final = "[A-Za-z]{2,}_(?:live|test)_"
+_PREFIX: Final = re.compile(r"(?!(?i:sk)_)[A-Za-z]{2,}_(live|test)_")
+# How it goes on. It ends before a character that ends a value in JSON, a URL or a sentence.
+_REST: Final = r"[!#$%*+./^_~=-]*[0-9A-Za-z][!#$%*+./^_~=0-9A-Za-z-]*(?<![.!])"
+_WHOLE_KEY: Final = re.compile(_BEGIN + _REST)
 
-# A key in plain text. It ends before a character that ends a value in JSON, a URL or a sentence. A letter or digit
-# follows its prefix, unlike in our own "pk_live_/pk_test_...", and it is no folder or file in a path.
-_KEY = re.compile(
-    r"((?:(?<![0-9A-Za-z_])|(?<=%[0-9A-Fa-f]{2}))(?!(?<=[^/]/)[\w-]+[./]\w)[A-Za-z]{2,}_(?:live|test)_)"
-    r"(?![^0-9A-Za-z_]+[A-Za-z]{2,}_(?:live|test)_)[!#$%*+./^_~=-]*[0-9A-Za-z][!#$%*+./^_~=0-9A-Za-z-]*(?<![.!])"
-)
+# A key in plain text. A letter or digit follows its prefix, unlike in our own "pk_live_/pk_test_...".
+_START: Final = r"((?:(?<![0-9A-Za-z_])|(?<=%[0-9A-Fa-f]{2}))"
+_END: Final = rf"{_BEGIN})(?![^0-9A-Za-z_]+{_BEGIN}){_REST}"
+# A folder or a file is no key, unless as many letters and digits follow as no name of a folder has.
+_NO_FILE: Final = rf"(?!(?<=[^/]/)(?!{_BEGIN}[0-9A-Za-z]{{16}})[\w-]+[./]\w)"
+_KEY: Final = re.compile(_START + _NO_FILE + _END)
+_KEY_IN_URL: Final = re.compile(_START + _END)
+_URL: Final = re.compile(r"https?://[^\s\"'<>]+", re.IGNORECASE)
 
 # What may be the base64 of a key, as in Basic authentication.
 _BASE64 = re.compile(r"(?<![0-9A-Za-z+/])([0-9A-Za-z+/]{4})[0-9A-Za-z+/]{4,}={0,2}")
@@ -70,18 +76,34 @@ def mask_phone(text: str) -> str:
 def key_mode(key: str) -> Literal["live", "test"] | None:
     """Return "live" if an API key moves real money, else "test"; None if it is no key of this service."""
     match = _PREFIX.match(key)
-    return None if match is None else "live" if match[1] == "live" else "test"
+    if match is None or not _WHOLE_KEY.fullmatch(key):
+        return None
+    return "live" if match[1] == "live" else "test"
+
+
+def key_problem(key: str) -> str:
+    """Return what is wrong with a text that is no API key, without the text."""
+    if not _PREFIX.match(key):
+        return (
+            "must start with pk_live_ or pk_test_, or with other letters and _live_ or _test_, but not with sk_, as the"
+            " secret keys of another service do: copy the key from the account console, under settings"
+        )
+    return (
+        "must go on with letters and digits after its _live_ or _test_, without spaces, quotes, colons, brackets or a"
+        " dot at its end: copy it again from the account console"
+    )
 
 
 def redact(text: str) -> str:
     """Return the text with all keys, callback tokens and phone numbers masked, and nothing else."""
-    hidden = _TOKEN.sub(r"\1*****", _KEY.sub(r"\1*****", _BASE64.sub(_without_key, text)))
+    hidden = _URL.sub(lambda url: _KEY_IN_URL.sub(r"\1*****", url[0]), _BASE64.sub(_without_key, text))
+    hidden = _TOKEN.sub(r"\1*****", _KEY.sub(r"\1*****", hidden))
     return _PHONE.sub(lambda match: match[0] if match["id"] else mask_phone(match[0]), hidden)
 
 
 def _without_key(base64: re.Match[str]) -> str:
     decoded = a2b_base64(base64[0][: len(base64[0]) // 4 * 4]).decode("latin-1")
-    is_key = key_mode(decoded) is not None or decoded.startswith("pk_")
+    is_key = _PREFIX.match(decoded) is not None or decoded.startswith("pk_")
     return f"{base64[1]}*****" if is_key else base64[0]
 
 

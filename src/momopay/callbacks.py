@@ -2,30 +2,35 @@
 
 from __future__ import annotations
 
+import logging
 from codecs import BOM_UTF8
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 from unicodedata import normalize
 
 from pydantic import ValidationError
 from pydantic_core import to_json
 from typing_extensions import Buffer
 
-from momopay._redaction import clears_frames
+from momopay._redaction import clears_frames, redacted_repr
 from momopay.errors import CallbackMismatchError, InvalidCallbackError
 from momopay.models.callbacks import Callback, CallbackTransaction
 from momopay.models.enums import FAILURES, ResultCode, TransactionStatus, TransactionType, end_of
-from momopay.models.records import describe, parse_json
+from momopay.models.records import Record, describe, is_missing, parse_incomplete, parse_json, parse_plain
 from momopay.money import json_number
-from momopay.phones import same_phone
+from momopay.phones import is_same_phone_if_known, may_be_phone
 
 if TYPE_CHECKING:  # not needed to parse callbacks
     from momopay.models.transactions import Transaction
 
+logger: logging.Logger = logging.getLogger("momopay")
+
 MAX_BODY_BYTES: Final = 64 * 1024
+
+_TYPES: Final = frozenset(TransactionType)
 
 
 @clears_frames
@@ -40,18 +45,72 @@ def parse_callback(body: bytes | bytearray | memoryview | str | Mapping[str, Any
         body: The request's body as it was received, at most 64 KiB, or the JSON object that a framework made of it.
 
     Returns:
-        The callback, with unknown fields and values. Only event type, id and status are required; the rest may be None.
+        The callback, with unknown fields and values. Only its transaction's id is required. Another field that cannot
+        be read, such as an amount "N/A", is None, with a WARNING that names it: the service's record has the value.
 
     Raises:
-        InvalidCallbackError: Too large, not JSON, not an object, or without a required field. Respond with 400.
+        InvalidCallbackError: Too large, not JSON, not an object, or without a transaction's id. Respond with 400.
     """
     text = body if isinstance(body, bytes) else _encoded(body)
     if len(text) > MAX_BODY_BYTES:
         raise InvalidCallbackError("a callback's body has at most 64 KiB")
+    text = text.removeprefix(BOM_UTF8)
     try:
-        return parse_json(Callback, text.removeprefix(BOM_UTF8))
+        callback = parse_json(Callback, text)
     except ValidationError as error:
-        raise InvalidCallbackError(f"not a callback: {describe(error)}") from error
+        try:
+            return _without_unusable(_parse_partly(text))
+        except ValidationError as narrower:  # no id
+            raise InvalidCallbackError(f"not a callback: {describe(narrower)}") from error
+        except ValueError:
+            raise InvalidCallbackError(f"not a callback: {describe(error)}") from error
+    return _without_unusable(callback)
+
+
+def _parse_partly(body: bytes) -> Callback:
+    """Return what can be read of a callback. Raise ValueError if that does not include an id."""
+    whole = parse_plain(body)
+    match whole:
+        case {"transaction": dict() as found}:
+            stated: dict[str, Any] = found
+        case _:
+            raise ValueError("no transaction")
+    transaction = parse_incomplete(CallbackTransaction, stated, {}, ["id"])
+    others = cast("dict[str, Any]", whole)
+    callback = parse_incomplete(Callback, {**others, "transaction": transaction}, {}, ["transaction"])
+    left_out = _left_out(callback, others) + _left_out(transaction, stated)
+    if left_out:
+        _warn(transaction, left_out)
+    return callback
+
+
+def _left_out(record: Record, data: Mapping[str, Any]) -> list[str]:
+    fields = type(record).model_fields.keys() - record.model_fields_set
+    return sorted(name for name in fields if data.get(name) is not None)
+
+
+# Written by programs where they have no value.
+_NO_VALUES: Final = frozenset({"", "-", "n/a", "none", "null", "undefined"})
+
+
+def _without_unusable(callback: Callback) -> Callback:
+    """Return the callback without times, phones and placeholders that say nothing."""
+    stated = callback.transaction
+    times = {"created_at": stated.created_at, "updated_at": stated.updated_at}
+    texts = {"external_reference": stated.external_reference, "result_code": stated.result_code}
+    faulty = [name for name, time in times.items() if time is not None and is_missing(time)]
+    faulty += [name for name, text in texts.items() if text is not None and str(text).strip().casefold() in _NO_VALUES]
+    if stated.phone_number is not None and not may_be_phone(stated.phone_number):
+        faulty.append("phone_number")
+    if not faulty:
+        return callback
+    _warn(stated, faulty)
+    return callback.model_copy(update={"transaction": stated.model_copy(update=dict.fromkeys(faulty))})
+
+
+def _warn(stated: CallbackTransaction, fields: Iterable[str]) -> None:
+    text = "the callback for transaction %s has a %s that cannot be read; it is left out"
+    logger.warning(text, redacted_repr(stated.id), " and a ".join(fields))
 
 
 def _encoded(body: object) -> bytes:
@@ -106,21 +165,23 @@ def _instant(when: datetime | None) -> str | None:
 def check_agreement(callback: Callback, transaction: Transaction) -> None:
     """Raise CallbackMismatchError if a callback contradicts the service's own record, or states an end too early."""
     stated = callback.transaction
-    # A field that either of them lacks agrees; but not a reference that the record lacks, which anybody could claim.
+    # A field that either of them lacks agrees.
     agreement = {
         "transaction_id": stated.id == transaction.transaction_id,
-        # Only payout or not, because the service gives two types to top-ups.
-        "type": None in {stated.type, transaction.type}
+        # Only payout or not, because the service gives two types to top-ups. A type of another name says neither.
+        "type": not {stated.type, transaction.type} <= _TYPES
         or (stated.type == TransactionType.B2C) == (transaction.type == TransactionType.B2C),
         # Which of FAILED, CANCELLED and EXPIRED a read returns is not specified, and a payout that FAILED may be
         # REVERSED by then. The event type is not compared: it adds nothing to the status.
-        "status": not stated.status.is_terminal
+        "status": stated.status is None
+        or not stated.status.is_terminal
         or end_of(stated.status) == end_of(transaction.status)
         or (stated.status in FAILURES and transaction.status == TransactionStatus.REVERSED),
         "amount": stated.amount in {None, transaction.amount},
-        "phone": stated.phone is None or transaction.phone is None or same_phone(stated.phone, transaction.phone),
-        "reference": stated.account_reference is None
-        or normalize("NFC", stated.account_reference) == normalize("NFC", transaction.account_reference or ""),
+        "phone": stated.phone is None or is_same_phone_if_known(stated.phone, transaction.phone),
+        "reference": not stated.account_reference
+        or not transaction.account_reference
+        or normalize("NFC", stated.account_reference) == normalize("NFC", transaction.account_reference),
     }
     differing = [field for field, agrees in agreement.items() if not agrees]
     if differing:

@@ -324,20 +324,22 @@ class Client(BaseClient[SyncBackend, "httpx.BaseTransport"]):
         journal, so nothing keeps a payment from being made twice. Use the calls of ``stk`` and ``payouts``.
 
         Args:
-            method: GET, POST, PUT, PATCH or DELETE. A GET is retried as needed. Anything else is sent at most once, or
-                with an ``idempotency_key`` retried with the same key, as ``wallet.top_up`` is.
+            method: GET, POST, PUT, PATCH or DELETE. A GET is retried as needed. Anything else is retried only if it was
+                not sent, or was refused with 429. What the SDK has a call for, reads aside, is refused.
             path: The path below ``base_url``, such as ``"/wallets/b2c/balance"``. Ids in it must be percent-encoded.
             json: The body: what JSON can hold, Decimals included; none by default.
             params: The query, as a mapping of names to texts, whole numbers or Decimals.
-            idempotency_key: The ``Idempotency-Key`` header: 1 to 255 visible ASCII characters.
+            idempotency_key: The ``Idempotency-Key`` header: 1 to 120 visible ASCII characters.
             cast_to: A pydantic model to parse the data into.
 
         Returns:
             The data: plain JSON with Decimals, or an instance of ``cast_to``.
 
         Raises:
-            RequestValidationError: An argument is invalid, or the path leaves ``base_url``. Nothing was sent.
-            OutcomeUnknownError: It is not a GET and may have executed. Do not send it again without the same key.
+            RequestValidationError: An argument is invalid, the path leaves ``base_url``, or the SDK has a call for it,
+                which the error names. Nothing was sent.
+            OutcomeUnknownError: It is not a GET and may have executed. You may call again with the same
+                ``idempotency_key``, if you know that this endpoint honours it.
             APIError: The service refused.
         """
         try:

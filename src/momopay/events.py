@@ -213,6 +213,7 @@ class SweepEnded(BaseEvent):
     handled: int
     failed: int
     unread: int
+    skipped: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

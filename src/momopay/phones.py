@@ -6,6 +6,7 @@ import re
 from unicodedata import category, name
 
 _SEPARATED = re.compile(r"\(?\+?[0-9](?:[ ()-]*[0-9])*")
+_PHONE_LIKE = re.compile(r"\s*[(+]?[0-9*][0-9*\s()-]{3,}")
 _FORMS = re.compile(r"(?:0(?=[17])|\+?254)([0-9]{9})")
 
 
@@ -51,6 +52,16 @@ def describe_character(character: str) -> str:
 def _trimmed(text: str) -> str:
     visible = [place for place, each in enumerate(text) if not (each.isspace() or category(each) == "Cf")]
     return text[visible[0] : visible[-1] + 1] if visible else ""
+
+
+def may_be_phone(text: str) -> bool:
+    """Return whether a text of the service may be a phone, in any country's form, masked or not."""
+    return _PHONE_LIKE.fullmatch(text) is not None
+
+
+def is_same_phone_if_known(phone: str, shown: str | None) -> bool:
+    """Return whether what the service shows does not contradict a phone: a text that is no phone is a gap."""
+    return shown is None or not may_be_phone(shown) or same_phone(phone, shown)
 
 
 def same_phone(one: str, other: str) -> bool:

@@ -76,13 +76,18 @@ def check_path(value: object) -> str:
     """Return a path below the base address. Raise ValueError if it may lead elsewhere, however a server reads it."""
     if not isinstance(value, str) or not _PATH.fullmatch(value):
         raise ValueError('must be a path below base_url, such as "/wallets/b2c/balance"; params= takes the query')
-    decoded = value
-    while (further := unquote(decoded)) != decoded:
-        decoded = further
+    decoded = fully_decoded(value)
     segments = [segment.partition(";")[0] for segment in re.split(r"[/\\]", decoded)[1:]]
     if {"", ".", ".."} & set(segments) or not decoded.isprintable() or "\ufffd" in decoded:
         raise ValueError("must not lead out of base_url, by // or .. or what is decoded as such")
     return value
+
+
+def fully_decoded(path: str) -> str:
+    """Return a path without any percent-encoding, however often it was encoded."""
+    while (further := unquote(path)) != path:
+        path = further
+    return path
 
 
 def _split(url: str) -> SplitResult:

@@ -174,7 +174,7 @@ def database(tmp_path: Path, client: Client) -> Path:
 
 def test_a_sweep_records_what_ended(momopay: Shell, client: Client, sandbox: Sandbox, database: Path) -> None:
     done = momopay("sweep", "--journal", str(database), "--json")
-    assert done.json == {"settled": 0, "open": 1, "unknown": 0, "handled": 0, "failed": 0, "unread": 0}
+    assert done.json == {"settled": 0, "open": 1, "unknown": 0, "handled": 0, "failed": 0, "unread": 0, "skipped": 0}
     sandbox.advance(3600)
     done = momopay("sweep", "--journal", str(database))
     assert (done.code, done.words.split()[-3:]) == (0, ["1", "0", "0"])
@@ -210,7 +210,7 @@ def test_a_repeated_sweep(momopay: Shell, sandbox: Sandbox, database: Path, monk
         done = momopay("sweep", "--journal", str(database), "--every", "1", "--json")
     assert (done.code, done.err.count("The next sweep goes on"), done.lines[0]["open"]) == (130, 2, 1)
     monkeypatch.setattr("momopay.cli.journal.time", None)  # it does not wait for another sweep
-    revoked = momopay("sweep", "--journal", str(database), "--every", "1", MOMOPAY_API_KEY="pk_test_")
+    revoked = momopay("sweep", "--journal", str(database), "--every", "1", MOMOPAY_API_KEY="ab_test_revoked")
     assert (revoked.code, "The next sweep" in revoked.err) == (3, False)
 
 

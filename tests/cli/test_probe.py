@@ -77,7 +77,7 @@ def test_a_profile_is_written_and_compared(
 
 
 def test_a_wrong_setup_ends_with_its_exit_code(momopay: Shell, sandbox: Sandbox, profile: Path, tmp_path: Path) -> None:
-    assert momopay("probe", MOMOPAY_API_KEY="pk_test_").code == 3
+    assert momopay("probe", MOMOPAY_API_KEY="ab_test_revoked").code == 3
     assert momopay("probe", "--against", str(profile)).code == 2
     for wrong in (tmp_path, tmp_path / "nowhere" / "service.toml", tmp_path / ("x" * 300) / "service.toml"):
         assert momopay("probe", "--out", str(wrong)).says(2, "cannot be written")

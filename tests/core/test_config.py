@@ -29,8 +29,15 @@ def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
             Account(*given)
 
 
-@in_turn("key", ["", "pk test", "pk_test_\u00e9", "pk_test_x\r\nX: y", "pk_test_x:y", "pk_test_x\x7f"])
-def test_a_key_that_no_header_can_carry_is_refused(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@in_turn(
+    "key",
+    [
+        *("", "pk test", "pk_test_\u00e9", "pk_test_x\r\nX: y", "pk_test_x:y", "pk_test_x\x7f"),
+        *("pk_live_", "pk_test_", "ab_test_", "pk_test_-", "pk_test_x.", "pk_test_x!"),
+        *(f"pk_test_x{each}y" for each in "\"'`{}[]()<>&@|\\;,? "),
+    ],
+)
+def test_what_is_no_key_is_refused(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MOMOPAY_API_KEY", KEY)  # which an empty one must not stand for
     with pytest.raises(ConfigurationError) as caught:
         Account(key, BASE)

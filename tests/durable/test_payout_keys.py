@@ -474,3 +474,27 @@ def test_a_late_answer_to_the_first_request_is_the_same_payment(journal: Journal
         for lease in (first, second):
             assert store_of(journal).record(draft(), report("t-1"), lease=lease)
             assert (state_of(journal), found(journal).transaction_ids) == (ACCEPTED, ("t-1",))
+
+
+@over_both_clients
+@pytest.mark.parametrize(
+    ("age", "ahead", "is_new"),
+    [
+        (0, 0, True),
+        (1, 0, True),
+        (4, 0, False),
+        (3600, 0, False),
+        (-7200, 7200, True),
+        (0, 7200, False),
+        (9, None, True),
+    ],
+)
+def test_what_was_made_before_the_first_request_is_not_new(
+    drive: Drive, journal: Journal, age: float, ahead: float | None, is_new: bool
+) -> None:
+    """By the service's clock, which is so many seconds ahead of ours; None: it does not show its time."""
+    created = (datetime.now(UTC) - timedelta(seconds=age)).isoformat()
+    shown = None if ahead is None else timedelta(seconds=ahead)
+    service = Service(payout_record(reference="r", createdAt=created), ahead=shown)
+    made = drive(transport=service.transport)(pay(journal))
+    assert (made.is_new, service.sent, state_of(journal)) == (is_new, 1, ACCEPTED)

@@ -28,6 +28,7 @@ from durable.receiving import (
     ConfirmingService,
     Receive,
     blocking,
+    client_of,
     handle_later,
     record_like,
     to_receiver,
@@ -41,6 +42,8 @@ from journal.records import callback_body, payout
 from momopay import BudgetExhaustedError, CallbackError, CallbackMismatchError, EntryKind, Journal, Payment
 from momopay._core.config import is_async
 from momopay.events import CallbackReceived, JournalChanged
+from momopay.integrations.fastapi import callback_endpoint as fastapi_endpoint
+from momopay.integrations.flask import callback_endpoint as flask_endpoint
 
 each_way = pytest.mark.parametrize("way", [blocking, receiving.awaited, receiving.threaded])
 OTHERS = SIGNER.url("https://shop.example/momo", reference="SAL-2").partition("?")[2]
@@ -71,6 +74,47 @@ def test_a_forged_url_is_403_and_costs_no_request(way: Receive, query: str, capl
 
 
 @in_turn("text", [None, 7, b"momo_token=", "x" * 20_000, "\ud800"])
+def yielding(payment: Payment) -> Any:
+    yield payment
+
+
+async def yielding_async(payment: Payment) -> Any:
+    yield payment
+
+
+class Yielding:
+    def __call__(self, payment: Payment) -> Any:
+        yield payment
+
+
+@in_turn("handler", [yielding, yielding_async, partial(yielding), Yielding(), Yielding().__call__])
+def test_a_generator_is_refused_as_a_handler(handler: Any, journal: Journal) -> None:
+    """A call of it would return at once, and count as delivered, although its body had not run."""
+    client = client_of(journal)
+    for give in (
+        lambda: client.transactions.receive("", BODY, handler),
+        lambda: client.transactions.sweep(handler=handler, journal=journal),
+        *(partial(view, handler, client=client) for view in (fastapi_endpoint, flask_endpoint)),
+    ):
+        with pytest.raises(momopay.ConfigurationError, match="generator"):
+            give()
+
+
+@each_way
+def test_a_handler_that_returns_a_generator_has_not_run(way: Receive, journal: Journal) -> None:
+    put(journal, "SAL-1", UNKNOWN)
+
+    class Wrapped(CallbackHandler):
+        def handle(self, payment: Payment) -> Any:
+            return (each for each in [super().handle(payment)])
+
+        async def handle_async(self, payment: Payment) -> Any:
+            return self.handle(payment)
+
+    assert way(Wrapped(), SIGNER, journal)(QUERY, BODY) == 500
+    assert [each.what for each in journal.history("SAL-1")][-1] == "delivery failed"
+
+
 def test_nothing_in_a_request_raises(text: Any) -> None:
     for signer in (SIGNER, None):
         assert received(b"{", signer, None, query=text)[0] == (403 if signer else 400)
@@ -241,10 +285,13 @@ def test_a_url_signed_for_an_order_admits_the_reference_that_the_service_has_alo
     put_collection(journal, LONG, 10, ["PENDING"])
     execute(journal, "UPDATE momopay_payments SET wire_reference = 'J2PX4MQ7KD5A' WHERE kind = 'COLLECTION'")
     of_payout = callback_body("J2PX4MQ7KD5A", put(journal, "J2PX4MQ7KD5A").transaction_id or "")
-    for body in (of_payout, *map(order_body, ("J2PX4MQ7KD5B", "SAL-1", "", None))):
+    for body in (of_payout, *map(order_body, ("J2PX4MQ7KD5B", "SAL-1"))):
         for query in (LONG_QUERY, OTHERS):  # the other one is of no order
             assert received(body, SIGNER, journal, query=query) == (403, [])
-    assert received(order_body("J2PX4MQ7KD5A"), SIGNER, journal, query=LONG_QUERY) == (200, [f"{LONG}-0 SUCCESS"])
+    for gap in ("", None):
+        assert received(order_body(gap), SIGNER, journal, query=OTHERS) == (403, [])
+    handled = [received(order_body(each), SIGNER, journal, query=LONG_QUERY) for each in (None, "J2PX4MQ7KD5A", "")]
+    assert handled == [(200, [f"{LONG}-0 SUCCESS"]), (200, []), (200, [])]
 
 
 @each_way

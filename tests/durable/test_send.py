@@ -631,7 +631,7 @@ def test_no_call_uses_the_database_on_the_event_loop(shop: Shop) -> None:
 @pytest.mark.parametrize("call", [pay, collect, refund, release, sweep])
 def test_a_journal_that_went_back_in_time_is_refused_before_anything_is_sent(shop: Shop, url: str, call: Any) -> None:
     shop.pay("before")
-    execute(shop.journal, "UPDATE momopay_journal SET sequence = 0")
+    execute(shop.journal, "UPDATE momopay_accounts SET sequence = 0")
     shop.sandbox.reset()
     with pytest.raises(momopay.ConfigurationError, match="went back in time"):
         shop(call(shop.journal))

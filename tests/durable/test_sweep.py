@@ -36,6 +36,7 @@ from journal.constants import ACCEPTED, COLLECTION, PAYOUT, PHONE, UNKNOWN
 from journal.database_kit import execute
 from journal.kit import begin, fill, found, lease_of, put, record, state_of
 from journal.records import payout
+from models.kit import parse
 from momopay import (
     CallbackError,
     CallbackMismatchError,
@@ -46,7 +47,9 @@ from momopay import (
     MomoPayError,
     OutcomeUnknownError,
     Payment,
+    Transaction,
 )
+from momopay.probe.channels import random_letters
 from momopay.sandbox import Fault
 from momopay.types import Lane, SweepReport
 
@@ -451,16 +454,32 @@ def test_an_account_that_several_orders_share_is_no_sign_of_another_journal(
 
 @over_both_clients
 @pytest.mark.parametrize(
-    ("ended", "handled"),
-    [("0001-01-01T00:00:00Z", 1), ("1970-01-01T00:00:00Z", 1), (ago(timedelta(days=2)), 0)],
-    ids=["year 1", "1970", "old"],
+    "ended",
+    ["0001-01-01T00:00:00Z", "1970-01-01T00:00:00Z", ago(timedelta(days=2)), ago(timedelta(days=400)), 20191219102115],
+    ids=["year 1", "1970", "two days", "a year", "digits"],
 )
-def test_the_first_handler_gets_ends_without_a_time_and_no_old_ones(
-    drive: Drive, journal: Journal, ended: str, handled: int
+def test_a_handler_gets_what_the_pass_learns_whatever_the_services_times_say(
+    drive: Drive, journal: Journal, ended: Any
 ) -> None:
     put(journal, transaction_id="t-1")
     service = Service(read=listed(status="SUCCESS", updatedAt=ended))
-    assert drive(transport=service.transport)(sweep(journal, Handler())) == SweepReport(settled=1, handled=handled)
+    assert drive(transport=service.transport)(sweep(journal, Handler())) == SweepReport(settled=1, handled=1)
+
+
+@over_both_clients
+def test_what_is_too_old_for_a_handler_is_counted_and_said_once(
+    drive: Drive, journal: Journal, caplog: pytest.LogCaptureFixture
+) -> None:
+    for number in range(7):
+        put(journal, f"r{number}", transaction_id=f"t-{number}")
+        journal.settle(parse(Transaction, listed(f"r{number}", transactionId=f"t-{number}", status="SUCCESS")))
+    execute(journal, "UPDATE momopay_transactions SET learned_at = learned_at - 31 * 86400")
+    sdk = drive(transport=Service().transport, api_key=f"pk_test_{random_letters(8)}")
+    for _ in range(2):
+        assert sdk(sweep(journal, Handler())) == SweepReport(skipped=7)
+        assert sdk(sweep(journal)) == SweepReport(), "without a handler, nothing is for one"
+    assert caplog.text.count("7 ends reached no handler within 30 days") == 1
+    assert caplog.text.count("'r") == 5
 
 
 def test_an_end_is_delivered_with_what_of_its_order_was_refunded(drive: Drive, journal: Journal) -> None:
@@ -504,16 +523,47 @@ def test_each_end_is_delivered_once(shop: Shop) -> None:
     assert shop.sweep(handler) == SweepReport(open=1, handled=1), "of the first prompt, though the second is open"
 
 
-def test_a_payouts_failure_is_delivered_once_it_is_reversed(shop: Shop) -> None:
+def test_both_ends_of_a_failed_payout_are_delivered_once(shop: Shop) -> None:
     shop.pay(phone=FAILING)
     shop.later(40)  # it fails after 35 seconds, and is reversed 10 seconds later
     handler = Handler()
-    assert shop.sweep(handler) == SweepReport(open=1)
+    assert [shop.sweep(handler) for _ in range(2)] == [SweepReport(open=1, handled=1), SweepReport(open=1)]
     assert (shop.entry().status, shop.entry().result_code) == ("FAILED", "1")
     shop.later(HOUR)
-    assert shop.sweep(handler) == SweepReport(settled=1, handled=1)
+    assert [shop.sweep(handler) for _ in range(2)] == [SweepReport(settled=1, handled=1), SweepReport()]
+    assert handler.ends == [("r", "FAILED"), ("r", "REVERSED")]
+    assert [each.is_settled for each in handler.payments] == [False, True]
+    assert [each.result_code for each in handler.payments] == ["1", "1"]
+
+
+def test_a_failure_that_no_sweep_saw_is_not_told_after_its_reversal(shop: Shop) -> None:
+    shop.pay(phone=FAILING)
+    shop.later(HOUR)
+    handler = Handler()
+    assert [shop.sweep(handler).handled for _ in range(2)] == [1, 0]
     assert handler.ends == [("r", "REVERSED")]
-    assert handler.payments[-1].result_code is not None
+
+
+@over_both_clients
+@pytest.mark.parametrize("where", ["read", "list", "both", "nowhere"])
+@pytest.mark.parametrize("others", [0, 1], ids=["alone", "beside another"])
+def test_a_receipt_that_only_a_read_or_only_the_list_has_is_kept(
+    drive: Drive, journal: Journal, where: str, others: int
+) -> None:
+    put(journal, transaction_id="t-1")
+    if others:
+        put(journal, "s", transaction_id="t-2")
+    shown = listed(status="SUCCESS"), listed("s", transactionId="t-2")
+    has = {"acmeReceipt": "QK12"}
+    rows = [shown[0] | (has if where in {"list", "both"} else {}), shown[1]]
+    service = Service(pages=[rows], read=shown[0] | (has if where in {"read", "both"} else {}))
+    handler = Handler()
+    assert drive(transport=service.transport)(sweep(journal, handler)).handled == 1
+    # Beside others it is read from a page, and by id only if it has failed.
+    expected = None if where == "nowhere" or (others and where == "read") else "QK12"
+    assert [each.receipt for each in handler.payments] == [expected]
+    assert found(journal).receipt == expected
+    assert len(service.requests) == (1 if others or where in {"read", "both"} else 2)
 
 
 def test_a_handler_that_fails_gets_the_end_again_and_stops_no_other(

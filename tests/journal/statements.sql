@@ -296,7 +296,7 @@ WHERE account = :the_account
   AND reference = :the_reference
 
 -- ADD_TRANSACTION
-INSERT INTO momopay_transactions (account, transaction_id, kind, reference, amount, phone, status, result_code, receipt, fee, sent_at, ended_at, learned_at, learned_at_service) VALUES (:account, :transaction_id, :kind, :reference, :amount, :phone, :status, :result_code, :receipt, :fee, :sent_at, :ended_at, CASE WHEN (:status = 'FAILED' OR :status = 'REVERSED' OR :status = 'CANCELLED' OR :status = 'EXPIRED') THEN ((julianday('now') - 2440587.5) * 86400.0) END, :learned_at_service) ON CONFLICT DO NOTHING
+INSERT INTO momopay_transactions (account, transaction_id, kind, reference, amount, phone, status, result_code, receipt, fee, sent_at, ended_at, learned_at, learned_at_service) VALUES (:account, :transaction_id, :kind, :reference, :amount, :phone, :status, :result_code, :receipt, :fee, :sent_at, :ended_at, CASE WHEN (:status = 'SUCCESS' OR :status = 'FAILED' OR :status = 'REVERSED' OR :status = 'CANCELLED' OR :status = 'EXPIRED') THEN ((julianday('now') - 2440587.5) * 86400.0) END, :learned_at_service) ON CONFLICT DO NOTHING
 
 -- ADVANCE OPEN
 UPDATE momopay_transactions
@@ -317,12 +317,12 @@ WHERE account = :the_account
 -- ADVANCE ENDED
 UPDATE momopay_transactions
 SET status=coalesce(:new_status, status),
-  result_code=coalesce(:new_result_code, result_code),
+  result_code=CASE WHEN (status IS NULL OR status != 'SUCCESS' AND status != 'FAILED' AND status != 'REVERSED' AND status != 'CANCELLED' AND status != 'EXPIRED') THEN :new_result_code ELSE coalesce(:new_result_code, result_code) END,
   receipt=coalesce(:new_receipt, receipt),
   fee=coalesce(:new_fee, fee),
   ended_at=coalesce(:new_ended_at, ended_at),
-  learned_at=coalesce(learned_at, ((julianday('now') - 2440587.5) * 86400.0)),
-  learned_at_service=coalesce(:new_learned_at_service, learned_at_service)
+  learned_at=CASE WHEN (status IS NULL OR status != 'SUCCESS' AND status != 'FAILED' AND status != 'REVERSED' AND status != 'CANCELLED' AND status != 'EXPIRED' OR :new_status = 'REVERSED' AND (status IS NULL OR status != 'REVERSED')) THEN ((julianday('now') - 2440587.5) * 86400.0) ELSE coalesce(learned_at, ((julianday('now') - 2440587.5) * 86400.0)) END,
+  learned_at_service=CASE WHEN (status IS NULL OR status != 'SUCCESS' AND status != 'FAILED' AND status != 'REVERSED' AND status != 'CANCELLED' AND status != 'EXPIRED' OR :new_status = 'REVERSED' AND (status IS NULL OR status != 'REVERSED')) THEN :new_learned_at_service ELSE coalesce(learned_at_service, :new_learned_at_service) END
 WHERE account = :the_account
   AND transaction_id = :the_transaction_id
   AND (status IS NULL OR status != 'SUCCESS')
@@ -343,13 +343,21 @@ WHERE account = :the_account
 UPDATE momopay_transactions
 SET status=:new_status,
   result_code=:new_result_code,
-  receipt=:new_receipt,
-  fee=:new_fee,
+  receipt=coalesce(:new_receipt, receipt),
+  fee=coalesce(:new_fee, CASE WHEN (status IS NULL OR status != 'SUCCESS' AND status != 'FAILED' AND status != 'REVERSED' AND status != 'CANCELLED' AND status != 'EXPIRED') THEN fee ELSE nullif(fee, '0') END),
   ended_at=:new_ended_at,
+  learned_at=((julianday('now') - 2440587.5) * 86400.0),
   learned_at_service=:new_learned_at_service
 WHERE account = :the_account
   AND transaction_id = :the_transaction_id
   AND (status IS NULL OR status != 'SUCCESS')
+
+-- ADD_RECEIPT
+UPDATE momopay_transactions
+SET receipt=:new_receipt
+WHERE account = :the_account
+  AND transaction_id = :the_transaction_id
+  AND receipt IS NULL
 
 -- DELETE_TRANSACTION
 DELETE FROM momopay_transactions
@@ -507,6 +515,8 @@ CREATE INDEX momopay_payments_to_search ON momopay_payments (account, search_aft
 CREATE INDEX momopay_refunds ON momopay_payments (account, refund_of) WHERE refund_of IS NOT NULL
 
 CREATE INDEX momopay_transactions_by_end ON momopay_transactions (account, ended_at) WHERE (status IS NOT NULL AND NOT ((momopay_transactions.kind = 'PAYOUT' AND (status IS NULL OR status NOT IN ('SUCCESS', 'REVERSED', 'CANCELLED', 'EXPIRED'))) OR (momopay_transactions.kind = 'COLLECTION' AND (status IS NULL OR status NOT IN ('SUCCESS', 'FAILED', 'REVERSED', 'CANCELLED', 'EXPIRED')))))
+
+CREATE INDEX momopay_transactions_by_learning ON momopay_transactions (account, learned_at) WHERE (status IN ('SUCCESS', 'FAILED', 'REVERSED', 'CANCELLED', 'EXPIRED'))
 
 CREATE INDEX momopay_transactions_by_receipt ON momopay_transactions (account, receipt) WHERE receipt IS NOT NULL
 

@@ -59,7 +59,7 @@ def test_nothing_of_another_account_is_shown(url: str, journal: Journal) -> None
         assert other.by_receipt("QK12") is None
         assert list(other.entries()) == other.open() == other.unresolved() == []
         assert other.history("r") == []
-        assert internals(other).queue.due(NOON)[:4] == ([], [], [], [])
+        assert internals(other).queue.due(has_handler=True) == ([], [], [], [])
         assert store_of(other).unfinished() == (0, [])
         assert (other.check().counts, other.check().needs_attention) == ({}, False)
         assert other.anonymise(before=datetime(2100, 1, 1, tzinfo=UTC)) == 0

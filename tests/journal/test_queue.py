@@ -42,17 +42,41 @@ def test_a_payout_that_is_found_is_searched_for_again_if_another_attempt_may_hav
 
 
 @pytest.mark.both_databases
-def test_ends_are_for_a_handler_since_the_first_delivery_but_not_for_ever(journal: Journal) -> None:
-    """In days before now: none yet, one three days ago, and one that is older than any sweep goes back."""
+@pytest.mark.parametrize("status", ["SUCCESS", "FAILED", "REVERSED"])
+def test_an_end_is_for_a_handler_for_30_days_from_when_the_journal_learned_of_it(journal: Journal, status: str) -> None:
+    """Whatever the service's times say: this one says that it ended in 2020."""
+    settled(journal, "r", status, ended=datetime(2020, 1, 1, tzinfo=UTC))
     queue = queue_of(journal)
-    assert queue.due(NOW).since == (NOW - timedelta(days=1)).isoformat()
-    for began, since in ((0, 1), (3, 4), (400, 30)):
-        with suppress(KeyError), journal.handling(callback(identity=f"t-{began}")):
-            if began == 3:  # a delivery that failed counts
-                raise KeyError
-        then = (NOW - timedelta(days=began)).timestamp()
-        execute(journal, f"UPDATE momopay_history SET at = {then} WHERE transaction_id = 't-{began}'")
-        assert queue.due(NOW).since == (NOW - timedelta(days=since)).isoformat()
+    assert (ids(queue.due(has_handler=True).undelivered), queue.skipped()) == ({"t-r"}, (0, []))
+    assert queue.due().undelivered == []
+    for days, is_due in ((29.99, True), (0.02, False), (400, False)):
+        execute(journal, f"UPDATE momopay_transactions SET learned_at = learned_at - 86400 * {days}")
+        assert bool(queue.due(has_handler=True).undelivered) is is_due
+        assert queue.skipped() == ((0, []) if is_due else (1, ["r"]))
+    assert journal.check().skipped == 0, "no handler ever got an end"
+    with journal.handling(callback(identity="another")):
+        pass
+    assert (journal.check().skipped, journal.check().needs_attention) == (1, False)
+    with journal.handling(callback(identity="t-r", status=status)):
+        pass
+    assert (queue.skipped(), journal.check().skipped) == ((0, []), 0)
+
+
+@pytest.mark.both_databases
+def test_a_reversal_has_its_own_30_days(journal: Journal) -> None:
+    settled(journal, "r", "FAILED")
+    execute(journal, "UPDATE momopay_transactions SET learned_at = learned_at - 86400 * 31")
+    journal.settle(payout("r", transactionId="t-r", status="REVERSED"))
+    assert ids(queue_of(journal).due(has_handler=True).undelivered) == {"t-r"}
+
+
+@pytest.mark.both_databases
+def test_a_success_of_which_an_earlier_version_wrote_no_time_goes_by_the_services(journal: Journal) -> None:
+    queue = queue_of(journal)
+    for days, is_due in ((29, True), (31, False)):
+        settled(journal, f"r{days}", "SUCCESS", ended=datetime.now(UTC) - timedelta(days=days))
+        execute(journal, "UPDATE momopay_transactions SET learned_at = NULL")
+        assert (f"t-r{days}" in ids(queue.due(has_handler=True).undelivered)) is is_due
 
 
 def settled(journal: Journal, reference: str, status: str, *, ended: datetime = NOW) -> None:
@@ -179,20 +203,19 @@ def test_an_end_is_for_a_handler_until_it_was_delivered(journal: Journal) -> Non
         put(journal, "o", ACCEPTED, COLLECTION, transaction_id=f"p-{number}")
         prompt = payout("o", type="STK", transactionId=f"p-{number}", status=status, updatedAt=NOW.isoformat())
         assert journal.settle(prompt)
-    settled(journal, "old", "SUCCESS", ended=NOW - timedelta(days=2))
     queue = queue_of(journal)
-    assert ids(queue.due(NOW).undelivered) == {"t-r", "t-s", "p-0", "p-1", "p-2"}, "a payout's FAILED is not an end"
+    assert ids(queue.due(has_handler=True).undelivered) == {"t-r", "t-s", "t-t", "p-0", "p-1", "p-2"}
     for identity, status in (("t-r", "EXPIRED"), ("t-s", "FAILED"), ("p-0", "CANCELLED"), ("p-2", "SUCCESS")):
         with journal.handling(callback(identity=identity, status=status)):
             pass
-    assert ids(queue.due(NOW).undelivered) == {"t-s", "p-1"}, "its reversal is another end"
+    assert ids(queue.due(has_handler=True).undelivered) == {"t-s", "t-t", "p-1"}, "its reversal is another end"
     with suppress(KeyError), journal.handling(callback(identity="p-1")):
-        assert ids(queue.due(NOW).undelivered) == {"t-s", "p-1"}, "not before it ended"
+        assert ids(queue.due(has_handler=True).undelivered) == {"t-s", "t-t", "p-1"}, "not before it ended"
         raise KeyError
-    assert ids(queue.due(NOW).undelivered) == {"t-s", "p-1"}
+    assert ids(queue.due(has_handler=True).undelivered) == {"t-s", "t-t", "p-1"}
     with journal.handling(callback(identity="p-1")):
         pass
-    assert ids(queue.due(NOW).undelivered) == {"t-s"}
+    assert ids(queue.due(has_handler=True).undelivered) == {"t-s", "t-t"}
 
 
 def test_an_end_has_what_was_refunded_of_its_order(journal: Journal) -> None:
@@ -201,7 +224,7 @@ def test_an_end_has_what_was_refunded_of_its_order(journal: Journal) -> None:
     for reference, amount, status in (("o-R1", 40, "SUCCESS"), ("o-R2", 20, "REVERSED"), ("o-R3", 1, "PENDING")):
         put(journal, reference, refund_of="o", amount=amount, transaction_id=reference, status=status)
     put(journal, "salary", transaction_id="salary", status="SUCCESS")
-    refunded = {each.transaction.transaction_id: amount for each, amount in queue_of(journal).undelivered("")}
+    refunded = {each.transaction.transaction_id: amount for each, amount in queue_of(journal).undelivered()}
     assert refunded == {"o-0": 41, "o-R1": 41, "o-R2": 41, "p-0": 0, "salary": 0}
 
 

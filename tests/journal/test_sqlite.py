@@ -95,7 +95,10 @@ def test_a_dead_process_leaves_no_files(path: Path, url: str, journal: Journal) 
         path.with_name("payouts.db-senders") / f"{store_of(journal).database.shared.register_process()}.lock"
     ).exists()
     journal.close()
-    assert {file.name for file in path.with_name("payouts.db-senders").iterdir()} == {"README", "sequence"}
+    assert {file.name for file in path.with_name("payouts.db-senders").iterdir()} == {
+        "README",
+        "sequence-37a8eec1ce19687d",
+    }
 
 
 def test_one_file_by_two_names_is_one_journal(tmp_path: Path, path: Path, journal: Journal) -> None:

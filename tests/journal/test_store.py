@@ -531,12 +531,12 @@ def test_two_refunds_at_once_keep_the_limit(
 
 def test_a_refund_is_refused_at_the_limit_and_nothing_is_left_of_it(journal: Journal) -> None:
     put_collection(journal)
-    sequence = execute(journal, "SELECT sequence FROM momopay_journal")
+    sequence = execute(journal, "SELECT sequence FROM momopay_accounts")
     with pytest.raises(RequestValidationError) as caught:
         begin_refund(journal, "o-R1", 101)
     assert not caught.value.may_have_executed
     assert journal.get("o-R1") is None
-    assert execute(journal, "SELECT sequence FROM momopay_journal") == sequence
+    assert execute(journal, "SELECT sequence FROM momopay_accounts") == sequence
     assert begin_refund(journal, "o-R1", 100)
     assert (found(journal, "o-R1").refund_of, found(journal, "o-R1").paid_before) == ("o", Decimal(100))
 

@@ -282,7 +282,7 @@ def test_a_newer_journal_is_used_only_if_it_allows_that(journal: Journal, url: s
         put(later, "s")
         assert later.check().version == 99
     assert found(journal, "s").attempts == 1
-    assert execute(journal, "SELECT version, sequence FROM momopay_journal") == [(99, 2)]
+    assert execute(journal, "SELECT version FROM momopay_journal") == [(99,)]
 
 
 def test_a_journal_from_before_version_1_is_refused_and_left_as_it_is(journal: Journal, url: str) -> None:
@@ -290,4 +290,4 @@ def test_a_journal_from_before_version_1_is_refused_and_left_as_it_is(journal: J
     execute(journal, "ALTER TABLE momopay_journal RENAME COLUMN sequence TO something")
     with another_process(url) as later, pytest.raises(ConfigurationError, match="a journal of an earlier version"):
         later.get("r")
-    assert execute(journal, "SELECT version, something FROM momopay_journal") == [(VERSION, 1)]
+    assert execute(journal, "SELECT version, something FROM momopay_journal") == [(VERSION, 0)]

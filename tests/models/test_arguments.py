@@ -27,7 +27,7 @@ def validated(kind: str, value: Any) -> Any:
         *(("Name", "a", "a"), ("Text", "", ""), ("Since", NOON, NOON), ("CredentialId", UUID(ID), ID)),
         *(("Moment", NOON, "2025-03-01T12:00:00.123456+03:00"), ("Moment", date(2025, 3, 1), "2025-03-01")),
         *(("Moment", text, text) for text in ("20250301", "2025-03-01T12:00Z", "1740819600", "yesterday")),
-        *(("HeaderValue", text, text) for text in ("attempt-2025/7", "k" * 255)),
+        *(("IdempotencyKey", text, text) for text in ("attempt-2025/7", "k" * 120)),
         *(("PageSize", size, size) for size in (1, 20, 100)),
         *(("Seconds", value, float(value)) for value in (0, 0.5, 60)),
     ],
@@ -48,7 +48,10 @@ NO_TEXT: list[Any] = [5, b"INV", ["INV"], True, 1.5, None, "a\ud800"]
         *(("Currency", value) for value in ("kes", "", "KES ", 404)),
         *(("Moment", value) for value in (5, None, "a\ud800", NOON.replace(tzinfo=None), "2025-03-01T12:00")),
         *(("Since", value) for value in (NOON.replace(tzinfo=None), date(2025, 3, 1), "2025-03-01", None)),
-        *(("HeaderValue", value) for value in ("", "  ", "a\r\nX-Evil: 1", "a\nb", "a\x00b", "clé", b"k", "k" * 256)),
+        *(
+            ("IdempotencyKey", value)
+            for value in ("", "  ", "a\r\nX-Evil: 1", "a\nb", "a\x00b", "clé", b"k", "k" * 121)
+        ),
         *(("Seconds", value) for value in (-0.1, float("nan"), float("inf"), "5", True)),
         *(("PageSize", value) for value in (0, -1, 101, True, 20.0, "20")),
         *(("CredentialId", value) for value in ("", "..", 5)),
@@ -90,7 +93,7 @@ def test_what_names_nothing_and_a_record_of_the_other_kind_is_refused() -> None:
                 check(value)
 
 
-@in_turn("identity", ["", "  ", ".", "..", "x" * 256, 5, None])
+@in_turn("identity", ["", "  ", ".", "..", "x" * 256, 5, True, None])
 def test_a_record_whose_id_cannot_be_read_by_is_refused(identity: Any) -> None:
     with pytest.raises(ValueError, match="transactionId"):
         parse(READ.kind, {**READ.camel, "transactionId": identity})

@@ -184,7 +184,13 @@ SEARCH = Search.checked(**VALID[Search], amount=Decimal("99.99"), phone=PHONE, t
         ({"createdAt": (SENT - timedelta(minutes=5, seconds=1)).isoformat()}, Fit.NEAR),
         *(({"accountReference": " INV-42 "}, Fit.NEAR), ({"amount": 99.98}, Fit.NEAR)),
         *(({"phone": "254712345679"}, Fit.NEAR), ({"phone": "07*****678"}, Fit.NEAR), ({"type": "STK"}, Fit.NEAR)),
-        *(({"accountReference": "inv-42"}, Fit.NONE), ({"accountReference": None}, Fit.NONE)),
+        *(({"accountReference": "inv-42"}, Fit.NONE), ({"phone": "N/A"}, Fit.NEAR)),
+        *(({"accountReference": gap}, Fit.NEAR) for gap in (None, "")),
+        *(({"accountReference": None, name: other}, Fit.NONE) for name, other in (("amount", 1), ("type", "STK"))),
+        ({"accountReference": None, "phone": "254712345679"}, Fit.NONE),
+        *(({"accountReference": None, "phone": gap}, Fit.NEAR) for gap in ("2547*****678", "N/A", "")),
+        ({"accountReference": None, "createdAt": (SENT - timedelta(minutes=5, seconds=1)).isoformat()}, Fit.NONE),
+        ({"accountReference": None, "createdAt": "1970-01-01T00:00:00Z"}, Fit.NEAR),
     ],
 )
 def test_a_search_compares_all_that_is_known(changes: dict[str, Any], fit: Fit) -> None:

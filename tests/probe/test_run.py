@@ -126,7 +126,10 @@ def test_a_failure_that_passes_is_asked_about_again(scene: Scene) -> None:
 
 
 def test_a_refused_key_ends_it(scene: Scene) -> None:
-    with Client("pk_test_", base_url=scene.sandbox.base_url, budget=None) as client, pytest.raises(InvalidApiKeyError):
+    with (
+        Client("ab_test_revoked", base_url=scene.sandbox.base_url, budget=None) as client,
+        pytest.raises(InvalidApiKeyError),
+    ):
         probe(client)
     assert len(scene.sandbox.requests) == 3  # a key may be without the right to read one of them
 

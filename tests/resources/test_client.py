@@ -2,6 +2,7 @@
 
 import json
 from decimal import Decimal
+from itertools import product
 from operator import methodcaller
 from typing import Any, get_type_hints
 from unittest.mock import create_autospec
@@ -66,18 +67,65 @@ DOWN = httpx.Response(503)
 
 
 @in_turn("failure", [LOST, DOWN])
-def test_only_a_get_or_a_request_with_a_key_is_repeated(failure: Any, drive: Drive) -> None:
-    for method, key in (("GET", None), ("POST", "k-1"), ("PUT", "k-1")):
+def test_only_a_get_is_repeated_after_an_outcome_that_is_not_known(failure: Any, drive: Drive) -> None:
+    """A key changes nothing: nobody knows whether the endpoint honours it."""
+    service = Recorder(failure, 7)
+    assert drive(transport=service.transport)(methodcaller("request", "GET", "/x")) == 7
+    assert len(service.requests) == 2
+    for method, key in product(("POST", "PUT", "PATCH", "DELETE"), (None, "k-1")):
         service = Recorder(failure, 7)
         sdk = drive(transport=service.transport)
-        assert sdk(methodcaller("request", method, "/x", idempotency_key=key)) == 7
+        with pytest.raises(momopay.OutcomeUnknownError) as caught:
+            sdk(methodcaller("request", method, "/x", idempotency_key=key))
+        assert (len(service.requests), caught.value.idempotency_key) == (1, key)
+        assert sdk(methodcaller("request", method, "/x", idempotency_key=key)) == 7, "the caller may"
         assert [each.headers.get("idempotency-key") for each in service.requests] == [key, key]
-    for method in ("POST", "PUT", "PATCH", "DELETE"):
+
+
+@in_turn("failure", [httpx.ConnectError("refused"), httpx.Response(429, json=refusal("RATE_LIMIT_EXCEEDED"))])
+def test_what_was_not_sent_or_was_refused_for_now_is_repeated(failure: Any, drive: Drive) -> None:
+    for method in ("POST", "DELETE"):
         service = Recorder(failure, 7)
         sdk = drive(transport=service.transport)
-        with pytest.raises(momopay.OutcomeUnknownError):
-            sdk(methodcaller("request", method, "/x"))
-        assert len(service.requests) == 1
+        assert sdk(methodcaller("request", method, "/x", idempotency_key="k-1")) == 7
+        assert [each.headers.get("idempotency-key") for each in service.requests] == ["k-1", "k-1"]
+
+
+@in_turn(
+    ("path", "call"),
+    [
+        *(("/payments/stk", "stk.collect_once"), ("/b2c/payouts", "payouts.pay_once")),
+        *(("/wallets/service/topups", "wallet.top_up"), ("/payment-wallet/channels", "channels.create")),
+        *((f"/payment-wallet/channels/{each}", "channels.update") for each in ("x", "3b241101", "a%2Eb")),
+        *((path, "payouts.pay_once") for path in ("/B2C/Payouts", "/b2c/payouts;v=1", "/b2c/%70ayouts")),
+        *((path, "payouts.pay_once") for path in ("/b2c/%2570ayouts", "/b2c%2Fpayouts", "/b2c%5Cpayouts")),
+    ],
+)
+def test_what_has_a_call_of_its_own_is_refused_by_its_name(path: str, call: str, drive: Drive) -> None:
+    service = Recorder(*[7] * 5)
+    sdk = drive(transport=service.transport)
+    for method in ("POST", "put", "PATCH", "DELETE"):
+        with pytest.raises(momopay.RequestValidationError, match=call) as caught:
+            sdk(methodcaller("request", method, path, idempotency_key="k-1"))
+        assert list(caught.value.fields) == ["path"]
+    assert service.requests == []
+    assert sdk(methodcaller("request", "GET", path)) == 7, "reads are free"
+
+
+@in_turn(
+    "path",
+    [
+        "/payments/stk/initiate",
+        "/wallets/b2c/topups",
+        "/b2c",
+        "/b2c/payouts/7/cancel",
+        "/payment-wallet",
+        "/v2/b2c/payouts",
+    ],
+)
+def test_what_the_sdk_does_not_know_is_sent(path: str, drive: Drive) -> None:
+    service = Recorder(7)
+    assert drive(transport=service.transport)(methodcaller("request", "POST", path)) == 7
 
 
 def test_it_has_the_budget_of_reads_and_the_errors_and_events_of_every_call(drive: Drive) -> None:
@@ -121,7 +169,7 @@ PATHS: list[Any] = [
         *((("json", each)) for each in ({1, 2}, float("nan"), Decimal("NaN"), Decimal("Infinity"))),
         *((("json", Decimal(each))) for each in ("1E+999999999", "0." + "1" * 18)),
         *((("params", each)) for each in ([("a", 1)], {"a": 1.5}, {"a": None}, {"a": "\ud800"}, "a=1")),
-        *((("idempotency_key", each)) for each in ("", "a b", "a\nb", "é", "x" * 256, 7)),
+        *((("idempotency_key", each)) for each in ("", "a b", "a\nb", "é", "x" * 121, 7)),
         *((("cast_to", each)) for each in (int, Balance(available=Decimal(1)), list[Balance])),
     ],
 )

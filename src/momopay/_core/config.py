@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from typing_extensions import Sentinel
 
 from momopay._ratelimit.budget import BaseBudget
-from momopay._redaction import key_mode, redact
+from momopay._redaction import key_mode, key_problem, redact
 from momopay.errors import ConfigurationError
 from momopay.money import is_number, is_whole
 from momopay.urls import check_base_url, is_loopback
@@ -25,8 +25,6 @@ logger: logging.Logger = logging.getLogger("momopay")
 
 LOOPBACK: Final = "loopback"
 """The host of a `KeyIdentity` for each loopback address."""
-
-_KEY: Final = re.compile("[!-9;-~]+")
 
 SHARED_BUDGET = Sentinel("SHARED_BUDGET")
 """The default of ``budget=``: one `RateBudget` for each key and address in the process."""
@@ -101,15 +99,7 @@ class Account:
         self.on_loopback: bool = is_loopback(self.base_url)
         mode = key_mode(self.api_key)
         if mode is None:
-            raise ConfigurationError(
-                "api_key must start with pk_live_ or pk_test_, or with other letters and _live_ or _test_: copy the key"
-                " from the account console, under settings"
-            )
-        # The key is the user name of Basic authentication: a colon would end it, a line break would inject a header.
-        if not _KEY.fullmatch(self.api_key):
-            raise ConfigurationError(
-                "api_key must be visible ASCII without spaces or colons: copy it again from the account console"
-            )
+            raise ConfigurationError(f"api_key {key_problem(self.api_key)}")
         # The pytest plugin sets this variable for the whole test run.
         if mode == "live" and os.environ.get("MOMOPAY_TEST_RUN"):
             raise ConfigurationError("a live key in a test run moves real money; use a pk_test_ key and the sandbox")
@@ -190,8 +180,19 @@ def is_async(handler: object) -> TypeGuard[Callable[..., Coroutine[Any, Any, obj
     return any(map(inspect.iscoroutinefunction, (handler, type(handler).__call__)))
 
 
-def raise_if_awaitable(result: object) -> None:
-    """Raise TypeError if a handler that is not async returned something to await."""
+def check_handler(handler: object) -> None:
+    """Raise ConfigurationError if a handler is no function, or a generator: a call of one does not run its body."""
+    if not callable(handler):
+        raise ConfigurationError("handler must be a function that takes a payment")
+    parts = (handler, type(handler).__call__)
+    if any(inspect.isgeneratorfunction(each) or inspect.isasyncgenfunction(each) for each in parts):
+        raise ConfigurationError("handler must not be a generator: its body would never run. Remove the yield")
+
+
+def raise_if_not_run(result: object) -> None:
+    """Raise TypeError if a handler returned a generator or something to await, whose body has not run."""
+    if inspect.isgenerator(result) or inspect.isasyncgen(result):
+        raise TypeError("the handler returned a generator, so its body did not run; remove the yield")
     if inspect.isawaitable(result):
         if inspect.iscoroutine(result):
             result.close()  # else Python warns that it was never awaited

@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 
 from momopay import events
-from momopay._core.config import is_async, raise_if_awaitable, trace_of
+from momopay._core.config import is_async, raise_if_not_run, trace_of
 from momopay._redaction import clear_frames, redact
 from momopay.errors import (
     CallbackError,
@@ -51,7 +51,7 @@ class Observer:
     def __call__(self, event: events.Event) -> None:
         """Call the observer. Log what it raises, with a traceback once for each kind of event."""
         try:
-            raise_if_awaitable(self._on_event(event))
+            raise_if_not_run(self._on_event(event))
         except Exception as error:  # noqa: BLE001  it must not affect a payment
             kind = type(event)
             trace = "" if kind in self._failed else f"\n{trace_of(error)}"

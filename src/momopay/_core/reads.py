@@ -38,6 +38,7 @@ from momopay.models.transactions import (
     WalletOwner,
     is_whole,
     with_known,
+    without_reference,
 )
 
 logger: logging.Logger = logging.getLogger("momopay")
@@ -246,7 +247,7 @@ async def search(
     fetch = partial(read_page, session, EVERYTHING, until=until)
     walk = walk or PageWalk(fetch, now=session.backend.now, until=until)
     by_reference: dict[str, dict[str, TransactionSummary]] = {comparable(each.reference): {} for each in wanted}
-    unread = list[UnreadTransaction]()
+    unread, unnamed = list[UnreadTransaction](), dict[str, TransactionSummary]()
 
     def is_found(each: Search) -> bool:
         return not by_reference[comparable(each.reference)].keys() <= each.known
@@ -260,7 +261,9 @@ async def search(
             last = page
             for item in page.items:
                 # Keyed by id, because a list that grows during the walk shows some transactions twice.
-                by_reference.get(comparable(item.account_reference), {})[item.transaction_id] = item
+                reference = comparable(item.account_reference)
+                of_reference = by_reference.get(reference, {}) if reference else unnamed
+                of_reference[item.transaction_id] = item
             unread += page.unread
             # A transaction older than the payment can only be a near match, and one near match is enough.
             oldest = min(wanted, key=lambda each: each.earliest)
@@ -276,6 +279,8 @@ async def search(
         exact, near, known = ([item for fit, item in fits if fit is kind] for kind in (Fit.EXACT, Fit.NEAR, Fit.KNOWN))
         is_complete = walk.is_at_end or (last is not None and each.is_past(last))
         may_be = {item.id or place: item for place, item in enumerate(unread) if each.may_be(item)}
+        # They are reported as items that could not be read: a read by id may show their reference.
+        may_be |= {name: without_reference(item) for name, item in unnamed.items() if each.fit(item) is Fit.NEAR}
         found.append(Matches(exact, near, known, list(may_be.values()), is_complete))
     return found
 
@@ -287,9 +292,10 @@ async def read_unread(session: Session[Any], wanted: Search, matches: Matches, u
             read = await read_transaction(session, item.id, until=until)
         except MomoPayError:  # it may be the payment still
             continue
-        if is_whole(read) and read.transaction_id == item.id:
+        fit = wanted.fit(read)
+        if read.transaction_id == item.id and (is_whole(read) or fit is Fit.NONE):
             matches.unread.remove(item)
-            {Fit.EXACT: matches.exact, Fit.NEAR: matches.near}.get(wanted.fit(read), matches.known).append(read)
+            {Fit.EXACT: matches.exact, Fit.NEAR: matches.near}.get(fit, matches.known).append(read)
 
 
 def _in_service_time(session: Session[Any], wanted: list[Search]) -> list[Search]:

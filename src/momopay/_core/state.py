@@ -113,6 +113,7 @@ class KeyState:
         self.budget = RateBudget()
         self.stk_pause = StkPause()
         self.given_ids = RecentlySeen()  # of payments that the service accepted
+        self.has_warned_of_skipped = False  # of ends that are too old for a handler
 
 
 _key_states: dict[str, KeyState] = {}

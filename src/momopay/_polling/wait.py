@@ -235,8 +235,11 @@ class ConfirmCall(PollingCall):
         return await self.read_by_id(self._callback.transaction_id, wait.deadline)
 
     def _is_confirmed_by(self, row: Transaction) -> bool:
-        # Of a list row, only an end counts. An open payment may have ended since the list was made.
-        if self._callback.transaction.status.is_terminal:
+        # Of a list row, only an end counts: an open payment may have ended since the list was made. A read by id may
+        # show the reference that a row lacks.
+        stated = self._callback.transaction
+        is_end = stated.status is not None and stated.status.is_terminal
+        if is_end and (row.account_reference or not stated.account_reference):
             with suppress(CallbackMismatchError):
                 check_agreement(self._callback, row)
                 return True

@@ -186,6 +186,8 @@ def check(options: AccountOptions) -> ExitCode:
         output.note("What to do: `momopay sweep` searches for what is unresolved")
     if found.paid_twice:
         output.note("What to do: `momopay payouts refund REFERENCE` pays back what was paid twice")
+    if found.skipped:
+        output.note(f"{found.skipped} ends reached no handler within 30 days, and are not delivered any more")
     if found.went_back:
         output.note(f"What to do: {plain(found.went_back)}")
     if found.differing:

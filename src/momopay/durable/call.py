@@ -31,7 +31,8 @@ from momopay.journal.journal import Journal
 from momopay.journal.rules import KEYED, Step, blocks, next_step, seconds_to_resend
 from momopay.models.arguments import checked_metadata
 from momopay.models.enums import Stage, stage_of
-from momopay.models.requests import PayoutRequest, StkRequest, is_missing
+from momopay.models.records import is_missing
+from momopay.models.requests import PayoutRequest, StkRequest
 from momopay.models.transactions import Transaction
 from momopay.phones import same_phone
 
@@ -151,7 +152,7 @@ class DurableCall(Generic[BackendT]):
             return None
         if record is None:
             return None
-        return payment_of(self._draft, record, is_new=True)
+        return payment_of(self._draft, record, is_new=self._sender.is_new(record))
 
     async def _read_blocking(self, entry: JournalEntry) -> Payment | None:
         """Read the paid transaction, else those that block another attempt. Return one that still does, else None."""
@@ -187,7 +188,7 @@ class DurableCall(Generic[BackendT]):
             return await self._after_unknown_outcome(error)
         if record is None:
             return None
-        return payment_of(self._draft, record, is_new=True)
+        return payment_of(self._draft, record, is_new=self._sender.is_new(record))
 
     async def _after_unknown_outcome(self, error: errors.OutcomeUnknownError) -> Payment | None:
         """Return the payment if a callback has shown meanwhile what a lost answer would have said.

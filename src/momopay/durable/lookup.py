@@ -114,8 +114,10 @@ class PaymentLookup:
             if is_transient(error):
                 raise
             return None
-        # The response was broken, so its id may belong to another payment.
-        return Matches(exact=[transaction]) if search_for(entry).fit(transaction) is Fit.EXACT else None
+        if is_seen_payment(entry, search_for(entry), transaction):
+            return Matches(exact=[transaction])
+        may_be_it = not transaction.account_reference and search_for(entry).fit(transaction) is Fit.NEAR
+        return Matches(near=[transaction]) if may_be_it else None
 
     async def _resolve(self, entry: JournalEntry, matches: Matches) -> Transaction | None:
         found = proof(entry.kind, matches.exact, matches.blocking)
@@ -160,6 +162,16 @@ def record_made(
     return [each for each in exact if store.record(entry, Evidence.of(each, service_now, "search"))]
 
 
+def is_seen_payment(entry: JournalEntry, wanted: Search, read: Transaction) -> bool:
+    """Return whether a read is the payment whose broken response showed the id of the read."""
+    # The response was broken, so its id may belong to another payment.
+    fit = wanted.fit(read)
+    if fit is Fit.NEAR and not read.account_reference:
+        # Nothing else differs. With the phone, the amount and the type of the payment, it is the payment.
+        return None not in {read.type, read.phone} and not entry.is_anonymised
+    return fit is Fit.EXACT
+
+
 def forget_known(store: Store, matches: Matches) -> None:
     """Remove unread items from matches whose id is that of a transaction in the journal."""
     matches.unread = [each for each in matches.unread if each.id is None or store.by_transaction(each.id) is None]
@@ -187,9 +199,10 @@ def describe(matches: Matches) -> str:
     """Return what a search proves, for a message."""
     if matches.exact:
         return f"{len(matches.exact)} transactions fit it"
-    if matches.near:
+    if any(each.account_reference for each in matches.near):
         return "a transaction has its reference, and another amount, phone, type or time"
-    if matches.unread:
-        ids = ", ".join(redacted_repr(each.id) for each in matches.unread[:_MOST_SHOWN])
-        return f"the list shows {len(matches.unread)} items that cannot be read, and any of them may be it: {ids}"
+    if matches.blocking:
+        ids = ", ".join(redacted_repr(each.transaction_id) for each in matches.blocking[:_MOST_SHOWN])
+        count = len(matches.blocking)
+        return f"the list shows {count} items that cannot be read or compared, and any of them may be it: {ids}"
     return "the list does not show it, which proves nothing"

@@ -17,7 +17,7 @@ from momopay.journal import Journal
 from momopay.journal.entries import EntryKind, JournalEntry, JournalState
 from momopay.journal.evidence import Draft
 from momopay.models.arguments import ChannelRef
-from momopay.models.enums import ResultCode, TransactionStatus, TransactionType
+from momopay.models.enums import ResultCode, TransactionStatus, TransactionType, has_settled, stage_of
 from momopay.models.records import MaskedModel
 from momopay.models.transactions import Payout, StkTransaction, Transaction
 
@@ -71,6 +71,11 @@ class Payment(MaskedModel):
             return True
         return False if self.status.is_terminal else None
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether the money is where it will stay. A payout that FAILED has settled once it is REVERSED."""
+        return has_settled(self.type, self.status)
+
 
 PaymentHandler: TypeAlias = Callable[[Payment], object]
 """A function that is called with each payment that has ended. Its result is ignored."""
@@ -91,8 +96,9 @@ def payment_of(
     for known in entry.transactions if isinstance(entry, JournalEntry) else ():
         if known.transaction_id == record.transaction_id:
             # A page of the list has no result code, and a read no fee. Most reads have no receipt.
-            result_code, receipt = result_code or known.result_code, receipt or known.receipt
-            fee = known.fee if fee is None else fee
+            if stage_of(known.status) is stage_of(status):  # the code of an acceptance is not that of an end
+                result_code = result_code or known.result_code
+            receipt, fee = receipt or known.receipt, known.fee if fee is None else fee
             if status is not TransactionStatus.SUCCESS and known.is_paid:
                 # A callback came first: an older record of the service does not undo the payment.
                 status, result_code, fee = TransactionStatus.SUCCESS, known.result_code, known.fee

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from momopay.journal.entries import UNRESOLVED, EntryKind, JournalEntry
 from momopay.journal.evidence import Evidence, differences
+from momopay.models.enums import TransactionStatus
 from momopay.models.requests import Search
 from momopay.models.transactions import Transaction, TransactionSummary
 
@@ -55,14 +56,20 @@ class Plan:
         self._requests = 0
         self._without_code = set[str]()  # ids that a page showed, to be read by id for the result code
         self.may_be_searched: set[str] = set()  # ids of unread items that may be an unresolved payment
+        self._lacks_receipt = False  # whether a read showed a payment without its receipt
 
     @property
     def wants_page(self) -> bool:
         """Whether to read the next page of the list. If not, `reads` has what is left of the pass."""
         if self._requests:
             return bool(self._unread) and self._unread_before - len(self._unread) >= _WORTH_A_PAGE
-        # One transaction alone is read by id, unless an ended prompt needs the service's time, which a page shows.
+        # One transaction alone is read by id first, unless an ended prompt needs the service's time, which pages have.
         return bool(self.searched or self._ended_prompts) or len(self._unread) > 1
+
+    @property
+    def wants_page_for_receipt(self) -> bool:
+        """Whether to read a page after the reads by id: it may have a receipt that they lack."""
+        return self._lacks_receipt and not self._requests
 
     def note_page(self) -> None:
         """Note that a page is asked for."""
@@ -97,7 +104,10 @@ class Plan:
         ended = self._ended_prompts.get(record.transaction_id)
         is_checked = ended is not None and record.status.is_terminal and ended.is_due(service_now)
         is_undelivered = record.transaction_id in self._undelivered
-        has_more = is_read and (is_undelivered or record.transaction_id in self._without_code)
+        has_receipt = record.receipt is not None and known.receipt is None
+        has_more = has_receipt or (is_read and (is_undelivered or record.transaction_id in self._without_code))
+        if is_read and record.status is TransactionStatus.SUCCESS:
+            self._lacks_receipt = self._lacks_receipt or (record.receipt or known.receipt) is None
         evidence = Evidence.of(record, service_now, "sweep") if has_changed or has_more else None
         if has_changed:
             kept = known.model_copy(update={"status": record.status})

@@ -3,7 +3,8 @@
 Invariants:
 
 * A callback only says that it is time to look. The record that the service shows is recorded and handled; a callback
-  adds what the record lacks, such as the receipt, if both state the same end.
+  adds what neither the record nor the journal has, such as the receipt, if both state the same end.
+* The end of a payment that the journal has reaches the handler under that payment's own reference, or not yet.
 * The end is recorded before the handler is called, and counts as delivered once the handler has returned. If the
   handler fails or is cancelled, the end is free to be delivered again.
 * One handler for each transaction runs at a time. An end that was delivered, or is outranked by one, is not delivered.
@@ -17,11 +18,12 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from decimal import Decimal
 from functools import partial
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 from unicodedata import normalize
 
 from momopay import errors
-from momopay._core.config import is_async, raise_if_awaitable, trace_of
+from momopay._core.config import check_handler, is_async, raise_if_not_run, trace_of
+from momopay._core.reads import EVERYTHING, read_page
 from momopay._core.session import Session
 from momopay._redaction import redacted_repr
 from momopay.callbacks import parse_callback
@@ -29,6 +31,7 @@ from momopay.durable.payment import AsyncPaymentHandler, Payment, PaymentHandler
 from momopay.journal.entries import EntryKind, JournalEntry
 from momopay.journal.evidence import Draft, Evidence, reference_of
 from momopay.journal.journal import Journal, internals
+from momopay.journal.matching import OTHER_REFERENCE
 from momopay.models.callbacks import Callback
 from momopay.models.enums import ResultCode, TransactionType
 from momopay.models.transactions import Transaction
@@ -45,16 +48,14 @@ Held: TypeAlias = AbstractContextManager[Payment | None]
 Delivery: TypeAlias = Callable[[Callable[[], Held]], Coroutine[Any, Any, bool]]
 """Calls a handler with what is held; returns whether there was anything to handle."""
 
-_OTHER_REFERENCE: Final = "the callback URL was signed for another payment"
-
 
 def delivery_to(session: Session[Any], handler: PaymentHandler | AsyncPaymentHandler) -> Delivery:
     """Return what calls a handler, in a thread if it blocks. Raise ConfigurationError if a client cannot call it."""
-    if is_async(handler):
-        if session.backend.is_async:
-            return partial(_await, handler)
-    elif callable(handler):
+    check_handler(handler)
+    if not is_async(handler):
         return partial(session.backend.in_thread, _call, handler)
+    if session.backend.is_async:
+        return partial(_await, handler)
     raise errors.ConfigurationError("handler must be a function, and may be async def with an AsyncClient only")
 
 
@@ -63,27 +64,20 @@ async def _await(handler: AsyncPaymentHandler, held: Callable[[], Held]) -> bool
 
     async with entered_in_thread(held()) as payment:
         if payment is not None:
-            await handler(payment)
+            raise_if_not_run(await handler(payment))
     return payment is not None
 
 
 def _call(handler: PaymentHandler, held: Callable[[], Held]) -> bool:
     with held() as payment:
         if payment is not None:
-            raise_if_awaitable(handler(payment))
+            raise_if_not_run(handler(payment))
     return payment is not None
 
 
-def _payment_for(
-    journal: Journal | None, entry: JournalEntry | None, record: Transaction, evidence: Evidence
-) -> Payment:
-    """Return what a handler gets for a record of the service: with what the entry and the evidence have beside it."""
-    if journal is None or entry is None:  # a pay link, the dashboard, or another program
-        kind = EntryKind.PAYOUT if record.type is TransactionType.B2C else EntryKind.COLLECTION
-        payment = payment_of(Draft(kind, record.account_reference or "", record.amount, "", ""), record)
-    else:
-        payment = payment_of(entry, record, refunded=internals(journal).store.refunded(entry))
-    if payment.status != record.status:
+def _with_evidence(payment: Payment, read: Transaction, evidence: Evidence) -> Payment:
+    """Return a payment with what the evidence has beside the read."""
+    if payment.status != read.status:
         return payment
     code = payment.result_code or (None if evidence.result_code is None else ResultCode(evidence.result_code))
     fee = payment.fee if payment.fee is not None or evidence.fee is None else Decimal(evidence.fee)
@@ -124,64 +118,80 @@ class Receiver:
         return HTTPStatus.OK
 
     def _admit(self, url: str, body: bytes) -> tuple[Callback, str | None]:
-        """Return the callback, and the reference that its URL was signed for if that is another one."""
+        """Return the callback, and the reference that its URL was signed for, if callbacks have signed URLs."""
         # The token first, so that only those who have the secret reach the parser.
-        signed = None if self._signer is None else self._signer.verify(url)
-        callback = parse_callback(body)
-        is_same = signed is None or normalize("NFC", signed) == reference_of(callback.transaction)
-        self._callback = callback
-        return callback, None if is_same else signed
+        signed = None if self._signer is None else normalize("NFC", self._signer.verify(url))
+        self._callback = parse_callback(body)
+        return self._callback, signed
 
-    async def _handle(self, callback: Callback, signed_for: str | None) -> None:
+    async def _handle(self, callback: Callback, signed: str | None) -> None:
         in_thread, open_journal = self._session.backend.in_thread, self._session.open_journal
         journal = None if open_journal is None else open_journal()
-        if journal is None and signed_for is not None:
-            raise errors.ForgedCallbackError(_OTHER_REFERENCE)
         entry: JournalEntry | None = None
         if journal is not None:
-            entry, self._is_duplicate = await in_thread(self._compare, journal, callback, signed_for)
+            entry, self._is_duplicate = await in_thread(self._compare, journal, callback, signed)
             if self._is_duplicate:
                 return
+        elif signed is not None and (reference_of(callback.transaction) or signed) != signed:
+            raise errors.ForgedCallbackError(OTHER_REFERENCE)
         read = await self._confirm(callback)
         self._session.clock.observe(read.response.headers)
-        payment = await in_thread(self._record, journal, entry, callback, read)
-        if payment.status.is_terminal:
+        payment = await in_thread(self._record, journal, entry, callback, read, signed)
+        if payment is None:
+            payment = await self._payment_of_stranger(callback, read, signed)
+        if payment is not None and payment.status.is_terminal:
             self._is_duplicate = not await self._deliver(partial(self._held, journal, payment))
 
-    def _compare(
-        self, journal: Journal, callback: Callback, signed_for: str | None
-    ) -> tuple[JournalEntry | None, bool]:
+    async def _payment_of_stranger(self, callback: Callback, read: Transaction, signed: str | None) -> Payment | None:
+        """Return the payment of a transaction that no entry has; None if nothing says whether it is a payout."""
+        kind = read.type or callback.transaction.type
+        if kind is None and read.status.is_terminal:  # the newest page may have it
+            page = await read_page(self._session, EVERYTHING)
+            kind = next((each.type for each in page.items if each.transaction_id == read.transaction_id), None)
+            if kind is None:
+                text = "transaction %s is in no entry, and nothing says whether it is a payout: no handler gets its end"
+                logger.warning(text, redacted_repr(read.transaction_id))
+                return None
+        entry_kind = EntryKind.PAYOUT if kind is TransactionType.B2C else EntryKind.COLLECTION
+        # An unsigned callback could name any order.
+        draft = Draft(entry_kind, read.account_reference or signed or "", read.amount, "", "")
+        return _with_evidence(payment_of(draft, read), read, Evidence.confirmed(read, callback.transaction))
+
+    def _compare(self, journal: Journal, callback: Callback, signed: str | None) -> tuple[JournalEntry | None, bool]:
         """Compare a callback with the journal. Return the entry, if it is known, and whether its end was delivered."""
         parts, stated = internals(journal), callback.transaction
-        if signed_for is not None:
-            _check_order(journal, signed_for, callback)
         # One with a token is compared at once, so that a wrong one costs no read.
-        entry = parts.store.by_transaction(stated.id) if self._signer is None else parts.recorder.check(stated)
+        entry = parts.store.by_transaction(stated.id) if signed is None else parts.recorder.check(stated, signed)
         known = None if entry is None else entry.status_of(stated.id)
         # An end is recorded before it is delivered.
         is_recorded = entry is None or (known is not None and known.is_terminal)
-        if not is_recorded or not parts.deliveries.was_delivered(stated.id, stated.status):
+        if not is_recorded or stated.status is None or not parts.deliveries.was_delivered(stated.id, stated.status):
             return entry, False
-        if self._signer is not None and entry is not None:
-            # It may differ from the callback that was confirmed, so only its receipt is added: if a sweep recorded the
-            # end, the entry has none.
+        if signed is not None and entry is not None:  # a sweep may have recorded the end, without a receipt
             parts.recorder.add_receipt(entry, stated)
         return entry, True
 
     def _record(
-        self, journal: Journal | None, known: JournalEntry | None, callback: Callback, read: Transaction
-    ) -> Payment:
-        """Record the service's record, with what only the callback has. Return the payment."""
+        self,
+        journal: Journal | None,
+        known: JournalEntry | None,
+        callback: Callback,
+        read: Transaction,
+        signed: str | None,
+    ) -> Payment | None:
+        """Record the service's record, with what only the callback has. Return the payment, None if no entry has it."""
         if journal is None:
-            return _payment_for(None, None, read, Evidence.confirmed(read, callback.transaction))
-        recorder, now = internals(journal).recorder, self._session.clock.service_now_if_known()
-        before, evidence = recorder.record_read(known, read, callback.transaction, now)
-        if self._observers and before is not None:
+            return None
+        parts, now = internals(journal), self._session.clock.service_now_if_known()
+        before, evidence = parts.recorder.record_read(known, read, callback.transaction, now, signed)
+        if before is None:
+            return None
+        if self._observers:
             after = journal.get(before.reference, before.kind) or before
             if _progress(before) != _progress(after):
                 for observer in self._observers:
                     observer.journal_changed(after.kind, after.reference, before.state, after.state, read)
-        return _payment_for(journal, before, read, evidence)
+        return _with_evidence(payment_of(before, read, refunded=parts.store.refunded(before)), read, evidence)
 
     @contextmanager
     def _held(self, journal: Journal | None, payment: Payment) -> Generator[Payment | None]:
@@ -212,19 +222,6 @@ class Receiver:
         # The service makes no id of another form, so a callback with one is a forgery.
         is_forged = isinstance(error, errors.ForgedCallbackError) or getattr(error, "code", None) == "INVALID_UUID"
         return HTTPStatus.FORBIDDEN if is_forged else HTTPStatus.SERVICE_UNAVAILABLE
-
-
-def _check_order(journal: Journal, signed_for: str, callback: Callback) -> None:
-    """Raise ForgedCallbackError unless the callback is of a prompt for the order that its URL was signed for.
-
-    The service may know an order by another reference: by a token if the reference is longer than the service allows,
-    or by an `account_reference`. The URL is signed for the order, and the callback has what the service knows.
-    """
-    entry, found = journal.get(signed_for, kind=EntryKind.COLLECTION), callback.transaction
-    # A payout may have the same reference as the prompts of an order.
-    is_prompt = found.type in {None, EntryKind.COLLECTION.transaction_type}
-    if entry is None or not is_prompt or entry.wire_reference != reference_of(found):
-        raise errors.ForgedCallbackError(_OTHER_REFERENCE)
 
 
 def _progress(entry: JournalEntry) -> object:

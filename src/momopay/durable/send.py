@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 from contextlib import nullcontext
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -31,7 +31,7 @@ from momopay.durable.payment import outcome_unknown
 from momopay.journal.entries import EntryKind, JournalEntry, JournalState, Moment
 from momopay.journal.evidence import Draft, Evidence, payout_key, reference_of
 from momopay.journal.rules import KEYED
-from momopay.models.records import Envelope
+from momopay.models.records import Envelope, is_missing
 from momopay.models.transactions import Payout, StkTransaction
 
 if TYPE_CHECKING:  # at run time it needs SQLAlchemy
@@ -56,6 +56,9 @@ ENDPOINTS: Final[dict[EntryKind, tuple[Endpoint[Any], str]]] = {
 _LEASE_GRACE: Final = 30.0
 # Seconds after the commit of a row within which the body is written without reading the row again.
 _ROW_IS_FRESH: Final = 1.0
+
+# The times of a response may differ by so much: the ``Date`` header has whole seconds.
+_CLOCK_RESOLUTION: Final = timedelta(seconds=2)
 
 
 class Sender:
@@ -104,6 +107,16 @@ class Sender:
             self._call.report_retry(pause, error)
             await self._session.backend.sleep(pause)
         return None
+
+    def is_new(self, record: Sent) -> bool:
+        """Return whether this call made the transaction, as far as the service's clock shows.
+
+        A service that honours the key answers a later request with the transaction of an earlier one.
+        """
+        offset, sent_at = self._session.clock.offset_at(self._began), self._call.sent_at
+        if offset is None or sent_at is None or is_missing(record.created_at):
+            return True
+        return record.created_at - (sent_at - timedelta(seconds=offset)) >= -_CLOCK_RESOLUTION
 
     def now(self) -> Moment:
         """Return the present by clocks that nobody sets."""

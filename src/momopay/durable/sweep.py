@@ -10,7 +10,6 @@ import logging
 from collections.abc import Callable, Coroutine, Generator, Iterable
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final
 
@@ -18,10 +17,11 @@ from momopay import errors
 from momopay._core.config import trace_of
 from momopay._core.reads import EVERYTHING, Matches, PageWalk, read_page, read_transaction, search
 from momopay._core.session import Session
+from momopay._core.state import key_state_for
 from momopay._ratelimit.budget import Lane
 from momopay._redaction import redacted_repr
 from momopay.durable.access import check_account, emit_change
-from momopay.durable.lookup import describe, forget_known, record_made, search_for
+from momopay.durable.lookup import describe, forget_known, is_seen_payment, record_made, search_for
 from momopay.durable.payment import AsyncPaymentHandler, Payment, PaymentHandler, payment_of
 from momopay.durable.plan import MOST_PAGES, Finding, Plan, is_another_journals
 from momopay.durable.receive import Delivery, delivery_to
@@ -46,6 +46,11 @@ _STRANGER: Final = (
     " uses this key, and may have paid it again. Use one journal for both; `momopay reconcile` shows what was paid"
 )
 
+_SKIPPED: Final = (
+    "%d ends reached no handler within 30 days after the journal learned of them, and are not delivered any more: look"
+    " at these payments by hand. The first: %s"
+)
+
 
 @dataclass(frozen=True)
 class SweepReport:
@@ -58,6 +63,8 @@ class SweepReport:
         handled: For how many ends the handler succeeded.
         failed: For how many ends the handler raised. They are delivered again.
         unread: How many items of the list could not be read.
+        skipped: With a handler, how many ends no handler got within 30 days after the journal learned of them. They are
+            not delivered any more.
     """
 
     settled: int = 0
@@ -66,6 +73,7 @@ class SweepReport:
     handled: int = 0
     failed: int = 0
     unread: int = 0
+    skipped: int = 0
 
 
 class Sweep:
@@ -77,7 +85,6 @@ class Sweep:
         self._session = session
         self._journal = journal
         self._handle = None if handler is None else delivery_to(session, handler)
-        self._since: str | None = None  # ends from then on are for the handler
         self._parts = internals(journal)
         self._plan: Plan  # by what the journal has, before anything is read
         self._unread = set[object]()  # one for each item of the list that could not be read, its id if it has one
@@ -95,12 +102,15 @@ class Sweep:
             await self._read()
         except errors.MomoPayError as error:  # raised after the ends that were read before it are delivered
             failure = error
-        if self._handle is not None and self._since is not None and self._shown:
-            await self._deliver(self._handle, self._since)
+        if self._handle is not None and self._shown:
+            await self._deliver(self._handle)
         if failure is not None:
             raise failure
-        opened, unknown = await self._session.backend.in_thread(self._parts.store.unfinished)
-        report = SweepReport(self._settled, opened, len(unknown), self._handled, self._failed, len(self._unread))
+        in_thread = self._session.backend.in_thread
+        opened, unknown = await in_thread(self._parts.store.unfinished)
+        skipped = 0 if self._handle is None else await in_thread(self._count_skipped)
+        counts = (self._settled, opened, len(unknown), self._handled, self._failed, len(self._unread), skipped)
+        report = SweepReport(*counts)
         if self._session.events is not None:
             self._session.events.sweep_ended(**vars(report))
         return report
@@ -134,12 +144,14 @@ class Sweep:
             failure = error or failure
             if error is not None and list_failure is not None:
                 break  # the service is down: the other reads would fail too, each after its retries
+        if self._plan.wants_page_for_receipt:
+            await self._failure_of(self._read_page(None))  # whatever happens to it, the payment itself was read
         if self._others:
             await in_thread(self._find_strangers)
         if failure is not None:
             raise failure
 
-    async def _failure_of(self, read: Coroutine[Any, Any, None]) -> errors.MomoPayError | None:
+    async def _failure_of(self, read: Coroutine[Any, Any, object]) -> errors.MomoPayError | None:
         """Make a read. Return its error if it may concern this transaction alone; raise any other."""
         try:
             await read
@@ -150,8 +162,7 @@ class Sweep:
         return None
 
     def _find_due(self) -> Plan:
-        due = self._parts.queue.due(None if self._handle is None else datetime.now(UTC))
-        self._since = due.since
+        due = self._parts.queue.due(has_handler=self._handle is not None)
         searched = list[tuple[JournalEntry, Search]]()
         for entry in due.searched:
             others = self._parts.store.sharing(entry)
@@ -249,14 +260,16 @@ class Sweep:
             if each.has_changed:
                 self._changes.append((each.entry, each.entry.state, each.record))
                 self._settled += has_settled(each.entry.kind.transaction_type, each.record.status)
-            self._shown[each.record.transaction_id] = each.record
+            shown = self._shown.get(each.record.transaction_id)
+            if not isinstance(shown, Transaction) or each.has_changed:  # a read has more than a page
+                self._shown[each.record.transaction_id] = each.record
 
     def _record_found(self, record: Transaction) -> None:
         """Record a transaction whose id was in a broken response, or in an item that could not be read."""
         is_whole_item = record.transaction_id in self._plan.may_be_searched and is_whole(record)
         for entry, wanted in self._plan.searched:
-            is_seen = entry.seen_id == record.transaction_id
-            if (is_seen or is_whole_item) and wanted.fit(record) is Fit.EXACT:
+            is_seen = entry.seen_id == record.transaction_id and is_seen_payment(entry, wanted, record)
+            if is_seen or (is_whole_item and wanted.fit(record) is Fit.EXACT):
                 self._record_matches(entry, Matches(exact=[record]))
 
     def _record_contradiction(self, found: Finding) -> None:
@@ -266,9 +279,18 @@ class Sweep:
         if self._parts.store.mark_contradicted(entry, record.transaction_id):
             self._changes.append((entry, JournalState.UNKNOWN, record))
 
-    async def _deliver(self, handle: Delivery, since: str) -> None:
+    def _count_skipped(self) -> int:
+        """Return how many ends are too old for a handler. Warn of them once in a process."""
+        count, first = self._parts.queue.skipped()
+        state = key_state_for(self._session.account)
+        if count and not state.has_warned_of_skipped:
+            state.has_warned_of_skipped = True
+            logger.warning(_SKIPPED, count, ", ".join(map(redacted_repr, first)))
+        return count
+
+    async def _deliver(self, handle: Delivery) -> None:
         """Call the handler for each end that this pass has read, unless it is or was handled elsewhere."""
-        for each, refunded in await self._session.backend.in_thread(self._parts.queue.undelivered, since):
+        for each, refunded in await self._session.backend.in_thread(self._parts.queue.undelivered):
             record, status = self._shown.get(each.transaction.transaction_id), each.transaction.status
             if record is None or status is None or end_of(record.status) is not end_of(status):
                 continue  # the next pass reads it

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from pydantic_core import to_json
 
-from momopay._core.config import is_async
+from momopay._core.config import check_handler, is_async
 from momopay._core.events import Observer
 from momopay._transport.threads import in_event_loop, in_thread
 from momopay.callbacks import MAX_BODY_BYTES
@@ -50,6 +50,7 @@ class CallbackView:
         *,
         blocks: bool = False,
     ) -> None:
+        check_handler(handler)
         if not isinstance(client, Client | AsyncClient):
             raise ConfigurationError("client must be a momopay.Client or a momopay.AsyncClient")
         if blocks and isinstance(client, AsyncClient):

@@ -39,7 +39,7 @@ def callback_endpoint(
             journal's entry; see `momopay.events`. An exception in it is logged and changes nothing.
 
     Raises:
-        ConfigurationError: `client` is none, or `on_event` cannot be called or is async.
+        ConfigurationError: `handler` is a generator, `client` is none, or `on_event` cannot be called or is async.
     """
     view = CallbackView(handler, client, signer, on_event)
 

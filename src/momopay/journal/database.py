@@ -21,7 +21,7 @@ from __future__ import annotations
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import lru_cache, partial, partialmethod
 from math import inf
@@ -266,21 +266,20 @@ class Database(ABC):
             self._set_up(create=True, is_rehearsal=True)
 
     def _set_up(self, *, create: bool, is_rehearsal: bool = False) -> None:
-        def work(connection: Connection) -> None:
+        # Threads that come here at the same time wait for each other in the database.
+        with self.opening(create=create) as connection:
             set_up(connection, self.table_names, create=create)
             if is_rehearsal:
                 raise _RehearsalOverError
-
-        self.use_for_setup(work, create=create)
         self._is_set_up = True
         _used.add(self._key)
 
-    def use_for_setup(self, work: Callable[[Connection], T], *, create: bool) -> T:
-        """Do work on the tables, in a transaction that one process at a time can hold, and return its result."""
-        # Threads that come here at the same time wait for each other in the database.
+    @contextmanager
+    def opening(self, *, create: bool) -> Generator[Connection]:
+        """Yield what `connect_for_setup` does. Raise ConfigurationError if the database cannot be used."""
         try:
             with self.connect_for_setup(create=create) as connection:
-                return work(connection)
+                yield connection
         except JournalError as error:
             # Once this process has used the database, a failure is an outage, of which a payment may have been part.
             refusal = None if self._key in _used else self.explain(error)

@@ -1,7 +1,7 @@
 """Records what callbacks (webhooks) and reads say, and delivers each end of a transaction to one handler.
 
-A record of the service belongs to the entry that has its transaction, else to the entry that has its reference, amount
-and phone. The reference alone does not identify an entry: it may have been used outside the journal.
+`momopay.journal.matching` decides which entry a record belongs to. What a callback says is recorded only with the read
+that confirms it. The exceptions are a receipt, and `Journal.record`, whose caller vouches for the callback.
 
 A transaction's id, and `end_of` its status, identify an end. A call that delivers one holds the transaction's row in
 ``momopay_deliveries`` until the history says how that went: delivered, or failed. If the call's process dies, its lease
@@ -13,25 +13,26 @@ FAILED might finish last.
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import BindParameter, Connection, and_, bindparam, select, update
 
 from momopay._redaction import redacted_repr
-from momopay.errors import CallbackError, CallbackMismatchError, MomoPayError
+from momopay.errors import CallbackError, MomoPayError
 from momopay.journal import history, schema
 from momopay.journal.database import change
-from momopay.journal.entries import UNRESOLVED, EntryKind, HistoryKind, JournalEntry, JournalState
-from momopay.journal.evidence import Evidence, ServiceRecord, differences, is_indexable, is_keepable, reference_of
+from momopay.journal.entries import EntryKind, HistoryKind, JournalEntry
+from momopay.journal.evidence import Evidence, ServiceRecord, differences, is_indexable, is_keepable
 from momopay.journal.leases import Lease
+from momopay.journal.matching import Matcher, filled, fits, is_shown, mismatch
 from momopay.journal.schema import INSERTS, TAKE_LEASE, deliveries
 from momopay.journal.store import Store
 from momopay.models.callbacks import Callback, CallbackTransaction
-from momopay.models.enums import TransactionStatus, TransactionType, end_of
+from momopay.models.enums import TransactionStatus, TransactionType
 from momopay.models.transactions import Transaction, TransactionSummary
 
 if TYPE_CHECKING:
@@ -55,18 +56,19 @@ _DELIVERIES: Final = select(_HISTORY.what, _HISTORY.after, _HISTORY.by_whom).whe
 
 
 class Recorder:
-    """Matches the service's records to the entries of one account, and records what they say."""
+    """Records what the service says of the payments of one account."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self._matcher = Matcher(store)
 
     def settle(self, record: ServiceRecord) -> JournalEntry | None:
         """Record what the service's own record says; return its entry, or None. See `Journal.settle`."""
         # By the reference first: after a broken response, another entry may have the id of this transaction.
-        entry = self._of_reference(record) or self._store.by_transaction(record.transaction_id)
+        entry = self._matcher.of_reference(record) or self._store.by_transaction(record.transaction_id)
         if entry is None:
             return None
-        if _fits(entry, record):
+        if fits(entry, record):
             self._record(entry, Evidence.of(record))
             return self._store.get(entry.kind, entry.reference)
         logger.warning(
@@ -79,33 +81,17 @@ class Recorder:
 
     def entry_of(self, record: ServiceRecord) -> JournalEntry | None:
         """Return the entry that a record belongs to, or None; see `Journal.by_transaction`."""
-        # By the transaction first: a list may show another amount or reference than the entry has.
-        known = self._store.by_transaction(record.transaction_id)
-        if known is not None:
-            return known
-        entry = self._of_reference(record)
-        return entry if entry is not None and _fits(entry, record) else None
+        return self._matcher.entry_of(record)
 
-    def check(self, record: CallbackTransaction | TransactionSummary) -> JournalEntry | None:
-        """Return the entry that a record belongs to, or None; raise CallbackMismatchError if they differ."""
-        # By the transaction first, so that another reference than its entry's is a mismatch. The exception: a broken
-        # response gave that entry the id of another payment, which is still unresolved and which the callback fits.
-        entry = self._store.by_transaction(record.transaction_id)
-        differing = [] if entry is None else differences(entry, record)
-        if entry is None or differing:
-            owner = self._of_reference(record)
-            others = [] if owner is None else differences(owner, record)
-            if entry is None or (owner is not None and owner.state in UNRESOLVED and not others):
-                entry, differing = owner, others
-        if differing:
-            raise _mismatch(record, differing)
-        return entry
+    def check(self, record: CallbackTransaction | TransactionSummary, signed: str | None = None) -> JournalEntry | None:
+        """Return the entry that a record is about, or None; raise as `Matcher.check` does."""
+        return self._matcher.check(record, signed)
 
     def record(self, callback: Callback) -> JournalEntry | None:
         """Record what a callback says that the caller vouches for; see `Journal.record`."""
         record = callback.transaction
         entry = self.check(record)
-        if entry is None or not _fits(entry, record):
+        if entry is None or not fits(entry, record):
             return None
         if entry.kind is EntryKind.COLLECTION and record.id not in entry.transaction_ids:
             # Anybody who knows the URL could invent paid prompts, and so raise the limit of refunds.
@@ -119,51 +105,45 @@ class Recorder:
         return self._store.get(entry.kind, entry.reference)
 
     def record_read(
-        self, entry: JournalEntry | None, read: Transaction, stated: CallbackTransaction, service_now: datetime | None
+        self,
+        entry: JournalEntry | None,
+        read: Transaction,
+        stated: CallbackTransaction,
+        service_now: datetime | None,
+        signed: str | None = None,
     ) -> tuple[JournalEntry | None, Evidence]:
         """Record the record with which a callback was confirmed, and what that lacks of the callback's own.
 
-        `entry` is the one that has the transaction, if that is known. Return the entry before, None if the record
-        belongs to none, and the evidence. Raise CallbackMismatchError if they differ.
+        `entry` is the one that has the transaction, if that is known, and `signed` the reference for which the
+        callback's URL was signed. Return the entry before, None if the record belongs to none, and the evidence. Raise
+        CallbackMismatchError if they differ, and CallbackError if it may be the entry's, and too little shows it.
         """
         if entry is None or read.transaction_id not in entry.transaction_ids:
-            entry = self.check(read)
+            entry = self.check(filled(read, stated), signed)
         elif differing := differences(entry, read):
-            raise _mismatch(read, differing)
-        evidence = Evidence.confirmed(read, stated, service_now)
-        if entry is None or not _identifies(entry, read):
-            return None, evidence
-        # A receipt that is known stays: anybody may have sent a later callback.
-        known = {each.transaction_id: each.receipt for each in entry.transactions}.get(read.transaction_id)
-        evidence = replace(evidence, receipt=None) if known else evidence
+            raise mismatch(read, differing)
+        if entry is None:
+            return None, Evidence.confirmed(read, stated, service_now)
+        if not is_shown(entry, read, stated, is_signed=signed is not None):
+            raise CallbackError(
+                f"transaction {read.transaction_id} has the reference of a payment in the journal, and too little else"
+                " shows that it is that payment; a sweep looks for it in the list"
+            )
+        known = next((each for each in entry.transactions if each.transaction_id == read.transaction_id), None)
+        evidence = Evidence.confirmed(read, stated, service_now, known)
         self._record(entry, evidence)
-        return entry, replace(evidence, receipt=known or evidence.receipt)
+        return entry, evidence
 
     def add_receipt(self, entry: JournalEntry, record: CallbackTransaction) -> None:
-        """Record the receipt of an end that a sweep recorded before the callback came."""
-        for known in entry.transactions:
-            is_its_end = known.status is not None and end_of(known.status) is end_of(record.status)
-            if known.transaction_id == record.id and known.receipt is None and is_its_end:
-                self._record(entry, Evidence.of(record))
+        """Record the receipt of a paid transaction whose end was recorded before the callback came, and nothing else.
 
-    def _of_reference(self, record: ServiceRecord) -> JournalEntry | None:
-        reference = reference_of(record)
-        found = self._store.by_wire_reference(reference) if reference else []
-        fitting = [entry for entry in found if record.type in {None, entry.kind.transaction_type}]
-        if record.type is None and len({entry.kind for entry in fitting}) > 1:  # it may be either kind's
-            fitting = [entry for entry in fitting if record.transaction_id in entry.transaction_ids]
-        # Orders may share a reference: prefer the one that has the transaction, then the one that differs least, then
-        # one that is unresolved or has not ended. Two open ones never have the same amount.
-        return min(
-            fitting,
-            key=lambda entry: (
-                record.transaction_id not in entry.transaction_ids,
-                len(differences(entry, record)),
-                entry.state not in UNRESOLVED,
-                entry.state is JournalState.ACCEPTED and entry.has_settled,
-            ),
-            default=None,
-        )
+        Nobody has confirmed this callback, so its other fields are not recorded.
+        """
+        receipt = Evidence.of(record).receipt
+        for known in entry.transactions:
+            is_its_end = known.is_paid and record.status is TransactionStatus.SUCCESS
+            if known.transaction_id == record.id and known.receipt is None and is_its_end and receipt is not None:
+                self._record(entry, Evidence(record.id, receipt=receipt, source="callback"))
 
     def _record(self, entry: JournalEntry, evidence: Evidence) -> None:
         if not is_keepable(evidence.transaction_id) or not self._store.record(entry, evidence):
@@ -172,24 +152,6 @@ class Recorder:
                 redacted_repr(evidence.transaction_id),
                 redacted_repr(entry.reference),
             )
-
-
-def _fits(entry: JournalEntry, record: ServiceRecord) -> bool:
-    """Return whether a record of the service identifies an entry, and contradicts it in nothing."""
-    return _identifies(entry, record) and not differences(entry, record)
-
-
-def _identifies(entry: JournalEntry, record: ServiceRecord) -> bool:
-    """Return whether a record of the service with an entry's reference shows enough to be the entry's."""
-    return record.transaction_id in entry.transaction_ids or None not in {record.amount, record.phone}
-
-
-def _mismatch(record: CallbackTransaction | TransactionSummary, differing: Sequence[str]) -> CallbackMismatchError:
-    return CallbackMismatchError(
-        f"the callback for {record.transaction_id} and the journal's entry differ in {', '.join(differing)}",
-        transaction_id=record.transaction_id,
-        fields=differing,
-    )
 
 
 @dataclass(frozen=True)
@@ -206,7 +168,8 @@ def end_in(record: TransactionSummary | CallbackTransaction, entry: JournalEntry
     """Return the end that a record of the service shows. Without an entry, it has the service's reference."""
     kind = EntryKind.PAYOUT if record.type is TransactionType.B2C else EntryKind.COLLECTION
     known = (kind, record.account_reference or "") if entry is None else (entry.kind, entry.reference)
-    return End(*known, record.transaction_id, record.status)
+    # A callback without a status that can be read states no end.
+    return End(*known, record.transaction_id, record.status or TransactionStatus.PENDING)
 
 
 class Deliveries:

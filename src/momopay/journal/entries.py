@@ -144,8 +144,9 @@ class JournalEntry(MaskedModel):
     clock_offset: float | None = Field(default=None, repr=False)
     claim: str = Field(default="", repr=False)
     revision: int = Field(default=0, repr=False)
-    key_number: int = Field(default=1, repr=False)
-    key_since: str | None = Field(default=None, repr=False)
+    # For the library alone: they are no part of what a user dumps.
+    key_number: int = Field(default=1, repr=False, exclude=True)
+    key_since: str | None = Field(default=None, repr=False, exclude=True)
 
     @property
     def transaction(self) -> JournalTransaction | None:
@@ -291,6 +292,7 @@ class JournalCheck:
         unresolved: The references of payments that may have been made.
         not_settled: The number of transactions that have not settled.
         paid_twice: The references of payments that were made twice and not paid back.
+        skipped: The number of ends that no handler got within 30 days; 0 if none ever got one.
         went_back: If the journal went back in time, the reason why a person must accept it before it can be used.
         differing: The names of indexes that are missing or differ from those of the version. Without them, payments and
             sweeps read whole tables. `Journal.migrate` makes them anew.
@@ -306,6 +308,7 @@ class JournalCheck:
     not_settled: int
     paid_twice: tuple[str, ...]
     went_back: str | None
+    skipped: int = 0
     differing: tuple[str, ...] = ()
 
     @property

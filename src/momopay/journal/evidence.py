@@ -17,10 +17,11 @@ from typing import Any, Final, Self, TypeAlias
 from unicodedata import normalize
 
 from momopay._redaction import redacted_repr
-from momopay.journal.entries import EntryKind, JournalEntry
+from momopay.journal.entries import EntryKind, JournalEntry, JournalTransaction
 from momopay.models.callbacks import CallbackTransaction
-from momopay.models.enums import TransactionStatus, end_of
-from momopay.models.requests import RequestedPayment, is_missing
+from momopay.models.enums import Stage, TransactionStatus, end_of, stage_of
+from momopay.models.records import is_missing
+from momopay.models.requests import RequestedPayment
 from momopay.models.transactions import Payout, StkTransaction, Transaction, TransactionSummary
 from momopay.money import format_amount
 
@@ -79,7 +80,7 @@ class Evidence:
         """
         kept = _kept(record)
         status, updated_at = kept.get("status"), kept.get("updated_at")
-        learned_at = service_now or (updated_at if isinstance(record, CallbackTransaction) else None)
+        has_ended = record.status is not None and record.status.is_terminal
         return cls(
             transaction_id=record.transaction_id,
             status=None if status is None else TransactionStatus(status),
@@ -87,24 +88,42 @@ class Evidence:
             receipt=kept.get("receipt"),
             fee=None if record.transaction_fee is None else format_amount(record.transaction_fee),
             created_at=kept.get("created_at"),
-            ended_at=(updated_at or datetime.now(UTC)).isoformat() if record.status.is_terminal else None,
-            learned_at_service=None if learned_at is None else learned_at.isoformat(),
+            ended_at=(updated_at or datetime.now(UTC)).isoformat() if has_ended else None,
+            learned_at_service=None if service_now is None else service_now.isoformat(),
             source=source or next(name for kind, name in _SOURCES if isinstance(record, kind)),
         )
 
     @classmethod
-    def confirmed(cls, read: ServiceRecord, stated: CallbackTransaction, service_now: datetime | None = None) -> Self:
-        """Return what the record says that confirmed a callback, and what it lacks of the callback's own."""
+    def confirmed(
+        cls,
+        read: ServiceRecord,
+        stated: CallbackTransaction,
+        service_now: datetime | None = None,
+        known: JournalTransaction | None = None,
+    ) -> Self:
+        """Return what the record says that confirmed a callback, with what it lacks.
+
+        That is what the journal knows of the transaction, else what the callback says of the same end: anybody may have
+        sent the callback, so it replaces nothing.
+        """
         found = cls.of(read, service_now, "callback")
-        if end_of(read.status) is not end_of(stated.status):
-            return found
-        kept = _kept(stated)
-        fee = None if stated.transaction_fee is None else format_amount(stated.transaction_fee)
+        gaps: dict[str, str | None] = {}
+        if known is not None:
+            before, now = stage_of(known.status), stage_of(read.status)
+            gaps["receipt"] = known.receipt
+            # The code of an acceptance is of no end, and what is true of a failure is not true of a late payment.
+            gaps["result_code"] = known.result_code if before is now else None
+            is_late = before is Stage.ENDED and now is Stage.PAID
+            gaps["fee"] = None if known.fee is None or is_late else format_amount(known.fee)
+        if stated.status is not None and found.status is not None and end_of(found.status) is end_of(stated.status):
+            kept = _kept(stated)
+            kept["fee"] = None if stated.transaction_fee is None else format_amount(stated.transaction_fee)
+            gaps |= {name: kept.get(name) for name in ("receipt", "fee", "result_code") if gaps.get(name) is None}
         return replace(
             found,
-            receipt=found.receipt or kept.get("receipt"),
-            result_code=found.result_code or kept.get("result_code"),
-            fee=found.fee or fee,
+            receipt=found.receipt or gaps.get("receipt"),
+            result_code=found.result_code or gaps.get("result_code"),
+            fee=found.fee or gaps.get("fee"),
         )
 
 
@@ -145,12 +164,13 @@ def _kept(record: ServiceRecord) -> dict[str, Any]:
         elif value is not None:
             faulty.append(name)
     for name in ("created_at", "updated_at"):
-        moment = getattr(record, name)
-        try:
-            if moment is not None and not is_missing(moment):
-                kept[name] = moment.astimezone(UTC)
-        except (OverflowError, ValueError):
+        moment: datetime | None = getattr(record, name)
+        if moment is None:
+            continue
+        if is_missing(moment):
             faulty.append(name)
+        else:
+            kept[name] = moment.astimezone(UTC)
     for name in faulty:
         shown = redacted_repr(record.transaction_id)
         logger.warning("the %s of transaction %s cannot be kept, and is left out", name, shown)

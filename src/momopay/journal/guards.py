@@ -4,33 +4,54 @@
 the tenant.
 
 `Watermark`: a restored copy, a truncated log, or an older standby after a failover does not know the payments made
-since, and would make them again. So each payment that begins raises a sequence number in the database. Each process
-remembers the highest that it saw, and a small file beside a SQLite database keeps it, too. A lower number is refused
-until a person accepts it. Accepting raises the count of restores, which is compared before the sequence number.
+since, and would make them again. So each payment that begins raises the sequence number of its account in the database.
+Each process remembers the highest that it saw, and a small file beside a SQLite database keeps it, too. A lower number
+is refused until a person accepts it. Accepting raises the count of restores, which is compared before the sequence
+number.
+
+No account waits for another: the row that a payment locks until it has begun is its account's own. Processes of version
+1 of the tables, which may be running while an application is updated, raise one number for all accounts instead. It is
+added to each account's, so that no process takes the other's payments for a loss.
 """
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from io import FileIO
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, and_, delete, func, select, update
+from sqlalchemy import ColumnElement, Connection, and_, bindparam, delete, func, select, update
 
 from momopay._core.config import LOOPBACK, KeyIdentity
 from momopay.errors import ConfigurationError, JournalError
-from momopay.journal.database import OpenDatabase, bounded, change
+from momopay.journal.database import OpenDatabase, bounded, change, defer
 from momopay.journal.rules import PAST
 from momopay.journal.schema import INSERTS, acceptances, accounts, journal, keys, metadata, payments, versions
 
 logger: logging.Logger = logging.getLogger("momopay")
 
-_MARK: Final = select(journal.c.restored, journal.c.sequence)
-_RAISE: Final = update(journal).values(sequence=journal.c.sequence + 1).returning(*_MARK.selected_columns)
+_IS_ACCOUNT: Final = accounts.c.account == bindparam("the_account")
+MARK: Final = (
+    (journal.c.restored + func.coalesce(accounts.c.restored, 0)).label("restored"),
+    (journal.c.sequence + func.coalesce(accounts.c.sequence, 0)).label("sequence"),
+)
+"""The columns of an account's mark, from the two tables that have a part of it."""
+_MARK: Final = select(*MARK).select_from(journal.outerjoin(accounts, _IS_ACCOUNT))
+# So that no process of version 1 begins a payment meanwhile. Those of this version do not wait for each other.
+_LOCK: Final = select(journal.c.version).with_for_update(read=True)
+_of_all: Final = [select(column).scalar_subquery() for column in (journal.c.restored, journal.c.sequence)]
+_RAISE: Final = (
+    update(accounts)
+    .where(_IS_ACCOUNT)
+    .values(sequence=accounts.c.sequence + 1)
+    .returning(accounts.c.restored + _of_all[0], accounts.c.sequence + _of_all[1])
+)
 _NAIROBI: Final = timedelta(hours=3)
 _LINE: Final = 80  # bytes of the line in the file: a constant, so that one write replaces all of it
 
@@ -56,12 +77,14 @@ class Accounts:
         if identity not in self._checked:
             self._database.shared.check_writable()
             bound = self.bound(connection)
-            if not bound:
+            if not bound.get("mode"):
                 # A sandbox forgets as easily as it is made.
                 is_trusted = identity.host == LOOPBACK or self._is_accepted(connection)
-                new = {"account": self._account, "mode": identity.mode, "host": identity.host, "tenant_id": None}
-                bound_at = datetime.now(UTC).isoformat()
-                change(connection, INSERTS[accounts], {**new, "bound_at": bound_at, "checked": int(is_trusted)})
+                new = {"account": self._account, "mode": identity.mode, "host": identity.host}
+                new["bound_at"] = datetime.now(UTC).isoformat()
+                if not change(connection, INSERTS[accounts], {**new, "tenant_id": None, "checked": int(is_trusted)}):
+                    is_unbound = (accounts.c.account == self._account, accounts.c.mode == "")  # see `Watermark.accept`
+                    connection.execute(update(accounts).where(*is_unbound).values(new))
                 bound = self.bound(connection)
             if not bound:
                 raise JournalError("the journal's database neither took the account nor shows one")
@@ -164,12 +187,16 @@ class Mark(NamedTuple):
 
 
 class Watermark:
-    """The highest mark that was seen of one journal."""
+    """The highest mark that was seen of one account of a journal."""
 
-    def __init__(self, database: OpenDatabase) -> None:
+    def __init__(self, database: OpenDatabase, account: str) -> None:
         self._database = database
+        self._account = {"the_account": account}
+        # By a hash, as an account's name may be no file's.
+        name = f"sequence-{hashlib.sha256(account.encode()).hexdigest()[:16]}"
         folder = database.shared.folder
-        self._file: Path | None = None if folder is None else folder / "sequence"
+        self._file: Path | None = None if folder is None else folder / name
+        self._common_file = None if folder is None else folder / "sequence"  # that of version 1, for all accounts
         self._highest = Mark()
         # By the count of restores at which it went back: why. It stays refused even if others raise the number again.
         self._refusals: dict[int, str] = {}
@@ -177,7 +204,7 @@ class Watermark:
     def check(self, connection: Connection) -> None:
         """Raise ConfigurationError if the journal went back in time."""
         seen = self.seen()
-        self.compare(connection, Mark(*connection.execute(_MARK).one()), seen)
+        self.compare(connection, self._mark(connection), seen)
 
     def compare(self, connection: Connection, mark: Mark, seen: Mark) -> None:
         """Raise ConfigurationError if the journal, which came as far as `mark`, went back in time.
@@ -194,7 +221,13 @@ class Watermark:
 
         Raise ConfigurationError if the journal went back in time since `check`.
         """
-        mark = Mark(*connection.execute(_RAISE).one())
+        if self._database.shared.locks_rows:
+            defer(connection, _LOCK, {})
+        row = connection.execute(_RAISE, self._account).one_or_none()
+        if row is None:
+            self._insert(connection)
+            row = connection.execute(_RAISE, self._account).one()
+        mark = Mark(*row)
         if mark <= self._highest:  # equal: before this payment was counted, it was behind by one
             raise self._gone_back(connection, mark, self._highest)
         return mark
@@ -216,14 +249,17 @@ class Watermark:
         """
         with self._database.transaction() as connection:
             highest = self.seen()
-            mark, days = Mark(*connection.execute(_MARK).one()), self._days(connection)
+            mark, days = self._mark(connection), self._days(connection)
             # Beside a server there is no file: a new process has seen no mark, so the person's word counts.
             can_know = is_new or self._file is not None or highest > Mark()
             if can_know and highest <= mark and mark.restored not in self._refusals:
                 return ""
             last = max(mark, highest)
             accepted = Mark(last.restored + 1, last.sequence)
-            connection.execute(update(journal).values(restored=accepted.restored, sequence=accepted.sequence))
+            raised = {"restored": accounts.c.restored + (accepted.restored - mark.restored)}
+            raised["sequence"] = accounts.c.sequence + (accepted.sequence - mark.sequence)
+            self._insert(connection)
+            connection.execute(update(accounts).where(_IS_ACCOUNT).values(raised), self._account)
         logger.warning("%s accepted a journal that went back in time; %s", by, days)
         with bounded():
             self.note(accepted)
@@ -242,25 +278,34 @@ class Watermark:
                 if table not in {journal, versions}:  # which say of what version the tables are
                     connection.execute(delete(table))
         self._highest, self._refusals = Mark(), {}
-        if self._file is not None:
-            self._file.unlink(missing_ok=True)
+        folder = self._database.shared.folder
+        for each in () if folder is None else folder.glob("sequence*"):  # of all accounts
+            each.unlink(missing_ok=True)
 
     def seen(self) -> Mark:
         """Return the highest mark that this process saw, or that is in the file beside the database."""
-        if self._file is None:
-            return self._highest
-        try:
-            with FileIO(self._file) as file:
-                return max(_mark_in(file.read()), self._highest)
-        except FileNotFoundError:
-            return self._highest
+        seen = [self._highest]
+        for each in filter(None, (self._file, self._common_file)):
+            with suppress(FileNotFoundError), FileIO(each) as file:
+                seen.append(_mark_in(file.read()))
+        return max(seen)
+
+    def _insert(self, connection: Connection) -> None:
+        """Insert the account's row if there is none, as in a database that was made anew, for a call to bind."""
+        unbound = {**dict.fromkeys(("mode", "host"), ""), "tenant_id": None, "bound_at": datetime.now(UTC).isoformat()}
+        change(connection, INSERTS[accounts], {"account": self._account["the_account"], **unbound})
+
+    def _mark(self, connection: Connection) -> Mark:
+        return Mark(*connection.execute(_MARK, self._account).one())
 
     def _days(self, connection: Connection) -> str:
         """Return which days to reconcile: from the last payment that the journal has to the last one that was seen."""
+        files = [each for each in (self._file, self._common_file) if each is not None and each.exists()]
         moments = [datetime.now(UTC)]
-        if self._file is not None and self._file.exists():
-            moments = [datetime.fromtimestamp(self._file.stat().st_mtime, UTC)]
-        latest = connection.scalar(select(func.max(payments.c.sent_at)))
+        if files:
+            moments = [datetime.fromtimestamp(max(each.stat().st_mtime for each in files), UTC)]
+        is_own = payments.c.account == bindparam("the_account")
+        latest = connection.scalar(select(func.max(payments.c.sent_at)).where(is_own), self._account)
         if latest is not None:
             moments.insert(0, datetime.fromisoformat(latest))
         days = [f"{moment + _NAIROBI:%Y-%m-%d}" for moment in moments]

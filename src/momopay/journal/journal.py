@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Coroutine, Iterator
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from datetime import UTC, date, datetime, tzinfo
 from os import PathLike
 from pathlib import Path
@@ -261,10 +262,11 @@ class Journal:
     def check(self) -> JournalCheck:
         """Check the whole journal, for example after a restore, and return what it belongs to and what needs a person.
 
-        This changes nothing. It reads everything, which takes some seconds for a gigabyte. A damaged file is a
-        JournalError: restore it from a backup.
+        Ends that no handler got within 30 days are counted. This changes nothing. It reads everything, which takes some
+        seconds for a gigabyte. A damaged file is a JournalError: restore it from a backup.
         """
-        return self._internals.store.inspect()
+        queue = self._internals.queue
+        return replace(self._internals.store.inspect(), skipped=queue.skipped()[0] if queue.has_delivered() else 0)
 
     def backup(self, path: str | PathLike[str]) -> None:
         """Copy the whole database, with all its accounts, into a new SQLite file while others write.

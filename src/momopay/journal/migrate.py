@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Final
-
-from sqlalchemy import Connection
 
 from momopay.journal.database import OpenDatabase
 from momopay.journal.structure import differing_indexes, repair_indexes
@@ -17,15 +14,11 @@ _LONGEST: Final = 3600.0  # seconds, as an index of a large table takes minutes
 def migrate(database: OpenDatabase) -> str:
     """Create or upgrade the tables, and make indexes anew that differ; see `Journal.migrate`."""
     shared, names = database.shared, database.shared.table_names
-
-    def work(connection: Connection) -> int:
-        found = version_in(connection, names)
-        upgrade(connection, found)
-        return found
-
     usual, shared.setup_seconds = shared.setup_seconds, _LONGEST
     try:
-        found = shared.use_for_setup(work, create=True)
+        with shared.opening(create=True) as connection:
+            found = version_in(connection, names)
+            upgrade(connection, found)
     finally:
         shared.setup_seconds = usual
     with database.transaction(seconds=_LONGEST) as connection:
@@ -38,9 +31,9 @@ def migrate(database: OpenDatabase) -> str:
 
 def pending(database: OpenDatabase) -> str:
     """Return what `migrate` would do, as a sentence, "" if nothing. Nothing is changed."""
-    shared = database.shared
     try:
-        found = shared.use_for_setup(partial(version_in, names=shared.table_names), create=False)
+        with database.shared.opening(create=False) as connection:
+            found = version_in(connection, database.shared.table_names)
     except NoJournalError:
         found = 0
     if not found:

@@ -54,7 +54,7 @@ class Entries:
         self.account = account
         self.leases: LeaseHolder = LeaseHolder(database)
         self.accounts: Accounts = Accounts(database, account)
-        self.watermark: Watermark = Watermark(database)
+        self.watermark: Watermark = Watermark(database, account)
         self._is_payment = PAYMENT.account == account
         self._is_transaction = TRANSACTION.account == account
 
@@ -81,6 +81,12 @@ class Entries:
     def by_receipt(self, receipt: str) -> list[JournalEntry]:
         """Return the entries with a receipt, newest first; more than one only if the provider repeats a receipt."""
         return self.having(TRANSACTION.receipt == receipt)[::-1] if is_keepable(receipt) else []
+
+    def by_reference(self, reference: str) -> list[JournalEntry]:
+        """Return the entries of a reference: a payout, an order, or both."""
+        # With all kinds, because the key of the table has the kind before the reference.
+        is_named = PAYMENT.kind.in_(list(EntryKind)), PAYMENT.reference == reference
+        return self.select(*is_named) if is_keepable(reference) else []
 
     def by_wire_reference(self, wire_reference: str) -> list[JournalEntry]:
         """Return the entries that the service knows by a reference."""
@@ -271,8 +277,8 @@ class Entries:
         return JournalCheck(
             account=self.account,
             version=version,
-            mode=bound.get("mode"),
-            host=bound.get("host"),
+            mode=bound.get("mode") or None,
+            host=bound.get("host") or None,
             tenant_id=bound.get("tenant_id"),
             counts={(EntryKind(kind), JournalState(state)): number for kind, state, number in counts},
             unresolved=tuple(entry.reference for entry in unresolved),

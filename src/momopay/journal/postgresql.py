@@ -54,6 +54,7 @@ _WARNING: Final = "01"  # the class of the SQLSTATE
 
 # A stricter isolation, which a server may have as its default, would fail payments that begin at the same time.
 _BEGIN: Final = "BEGIN ISOLATION LEVEL READ COMMITTED"
+_COMMIT: Final = ("COMMIT", None)
 # Of one transaction. A commit returns only when it is on disk, also on that of synchronous standbys, whatever the
 # server's default. A process that freezes in a transaction blocks others for ten seconds at most.
 _SETTINGS: Final = """
@@ -187,12 +188,13 @@ class BoundedConnection(psycopg.Connection[Any]):
             self._deferred.append((query, values))
         return not self._each_commits
 
-    def take_deferred(self) -> tuple[Sequence[tuple[Any, Any]], bool]:
-        """Return what to send before a statement, and whether to send a COMMIT after it."""
-        if self._each_commits and self.autocommit:  # a copy of the whole journal is in a transaction of SQLAlchemy's
-            return [(_BEGIN, None), self._settings()], True
+    def around(self, query: object) -> tuple[Sequence[tuple[Any, Any]], Sequence[tuple[Any, Any]]]:
+        """Return what to send before a statement, and what after it."""
+        if self._each_commits and self.pgconn.transaction_status == TransactionStatus.IDLE and self.autocommit:
+            # Some callers begin a transaction by themselves.
+            return ([], [self._settings()]) if query == "BEGIN" else ([(_BEGIN, None), self._settings()], [_COMMIT])
         before, self._deferred = self._deferred, []
-        return before, self.commits_next
+        return before, [_COMMIT] if self.commits_next else []
 
     def _settings(self) -> tuple[str, Any]:
         # Shorter than the client's deadline, which costs the connection. Locks end first, as their error is clearer.
@@ -272,16 +274,16 @@ class BatchCursor(psycopg.Cursor[Any]):
     def execute(self, query: Any, params: Any = None, **options: Any) -> Self:
         """Execute a statement."""
         connection = cast("BoundedConnection", self.connection)
-        before, commits = connection.take_deferred()
-        if not before and not commits:
+        before, after = connection.around(query)
+        if not before and not after:
             return super().execute(query, params, **options)
         with connection.one_round_trip():
             for each in before:
                 connection.send(*each)
             super().execute(query, params, **options)
-            if commits:
-                connection.send("COMMIT")
-        connection.is_committed = commits
+            for each in after:
+                connection.send(*each)
+        connection.is_committed = _COMMIT in after
         return self
 
 

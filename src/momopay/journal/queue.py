@@ -1,7 +1,7 @@
 """What a sweep has to do: the transactions to read, the payments to search for, and the ends to deliver.
 
-A sweep's handler gets the ends that the history does not have as delivered. The first sweep with a handler delivers no
-end older than a day; later ones go back to a day before the first delivery, but for 30 days at most.
+A sweep's handler gets the ends that the history does not have as delivered, for 30 days from when the journal learned
+of an end, by the database's clock. No time of the service counts: it may be old, or wrong.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Column, Connection, exists, func, select, update
+from sqlalchemy import Column, Connection, and_, exists, func, or_, select, update
 
 from momopay.journal import history, schema
 from momopay.journal.entries import HistoryKind, JournalEntry, JournalTransaction
 from momopay.journal.evidence import is_keepable, reference_of
-from momopay.journal.schema import PAYMENT, TRANSACTION
+from momopay.journal.schema import PAYMENT, TRANSACTION, Now
 from momopay.journal.statements import AS_READ, IS_ROW, IS_TRANSACTION, Condition
 from momopay.journal.store import Store
 from momopay.models.transactions import TransactionSummary
 
-_FIRST: Final = timedelta(days=1)  # how old an end may be for the first sweep with a handler
-_LONGEST: Final = timedelta(days=30)  # how old an end may be for any, so that a sweep need not compare all ends
+_LONGEST: Final = timedelta(days=30)  # how long an end is for a handler, so that a sweep need not compare all ends
 LATE: Final = timedelta(minutes=10)  # how long after an end without success a prompt is read once more
 
+_MOST_NAMED: Final = 5  # references, in a message
 _MOST_VALUES: Final = 500  # databases limit the parameters of a statement
 
 _WAS_DELIVERED: Final = exists().where(
@@ -65,10 +65,9 @@ class Due(NamedTuple):
     """What a sweep reads and searches for."""
 
     not_settled: Sequence[Followed] = ()
-    undelivered: Sequence[Followed] = ()  # settled ends that no handler got
+    undelivered: Sequence[Followed] = ()  # ends that no handler got
     ended_prompts: Sequence[Followed] = ()  # that ended without success, and were not read again since
     searched: Sequence[JournalEntry] = ()  # unresolved, or released ten minutes ago and not searched for since
-    since: str | None = None  # ends from then on are for the handler
 
 
 class Queue:
@@ -79,17 +78,30 @@ class Queue:
         self._database = store.database
         self._is_own = TRANSACTION.account == store.account
 
-    def due(self, now: datetime | None = None) -> Due:
-        """Return what to read and to search for. Without `now`, no ends are for a handler."""
+    def due(self, *, has_handler: bool = False) -> Due:
+        """Return what to read and to search for, without a handler no ends for one."""
         with self._database.connection() as connection:
-            since = None if now is None else self._deliver_since(connection, now)
             return Due(
                 self._followed(connection, schema.HAS_NOT_SETTLED),
-                [] if since is None else self._followed(connection, *_undelivered(since)),
+                self._followed(connection, *_undelivered(connection)) if has_handler else [],
                 self._followed(connection, schema.IS_TO_CHECK),
                 self._searched(connection),
-                since,
             )
+
+    def skipped(self) -> tuple[int, list[str]]:
+        """Return how many ends no handler got in time, and the first references."""
+        with self._database.connection() as connection:
+            is_old = schema.HAS_ENDED, TRANSACTION.learned_at < _since(connection), ~_WAS_DELIVERED
+            count = select(func.count()).select_from(schema.transactions).where(self._is_own, *is_old)
+            first = select(TRANSACTION.reference).where(self._is_own, *is_old).order_by(TRANSACTION.learned_at)
+            found = connection.scalar(count) or 0
+            return found, list(connection.scalars(first.limit(_MOST_NAMED))) if found else []
+
+    def has_delivered(self) -> bool:
+        """Return whether any handler of the account ever got an end."""
+        of_account = exists().where(schema.IS_DELIVERY, schema.history.c.account == self._store.account)
+        with self._database.connection() as connection:
+            return bool(connection.scalar(select(of_account)))
 
     def mark_checked(self, transaction_ids: Iterable[str]) -> None:
         """Record that prompts that ended without success were read again."""
@@ -108,10 +120,10 @@ class Queue:
         with self._database.connection() as connection:
             connection.execute(change, self._store.values(entry, the_revision=entry.revision))
 
-    def undelivered(self, since: str) -> list[tuple[Followed, Decimal]]:
-        """Return the settled ends that were not delivered, each with what of its order was refunded, in KES."""
+    def undelivered(self) -> list[tuple[Followed, Decimal]]:
+        """Return the ends that were not delivered, each with what of its order was refunded, in KES."""
         with self._database.connection() as connection:
-            found = self._followed(connection, *_undelivered(since))
+            found = self._followed(connection, *_undelivered(connection))
             refunded = self._store.refunded_of(connection, [each.entry for each in found])
         return list(zip(found, refunded, strict=True))
 
@@ -135,24 +147,14 @@ class Queue:
             found.update(connection.scalars(query))
         return found
 
-    def _deliver_since(self, connection: Connection, now: datetime) -> str:
-        """Return the time since which ends are for a handler: a day before the first delivery, or else before now."""
-        at = schema.history.c.at
-        first = select(func.min(at)).where(schema.IS_DELIVERY, schema.history.c.account == self._store.account)
-        began = connection.scalar(first)
-        known = now if began is None else min(now, datetime.fromtimestamp(began, UTC))
-        return max(known - _FIRST, now - _LONGEST).isoformat()
-
     def _searched(self, connection: Connection) -> list[JournalEntry]:
         # The first condition tells PostgreSQL how few there are; it assumes that a third of all rows match the second.
-        is_due = PAYMENT.search_after.is_not(None), PAYMENT.search_after <= schema.Now()
+        is_due = PAYMENT.search_after.is_not(None), PAYMENT.search_after <= Now()
         found = [*self._store.entries(connection, *is_due), *self._store.unresolved_in(connection)]
         return list({(each.kind, each.reference): each for each in found}.values())
 
     def _followed(self, connection: Connection, *where: Condition) -> list[Followed]:
-        found = select(
-            TRANSACTION.transaction_id, TRANSACTION.learned_at_service, schema.Now() - TRANSACTION.learned_at
-        )
+        found = select(TRANSACTION.transaction_id, TRANSACTION.learned_at_service, Now() - TRANSACTION.learned_at)
         rows = connection.execute(found.where(self._is_own, *where))
         learned = {transaction_id: (at_service, known_for) for transaction_id, at_service, known_for in rows}
         if not learned:
@@ -165,5 +167,16 @@ class Queue:
         ]
 
 
-def _undelivered(since: str) -> tuple[Condition, ...]:
-    return schema.HAS_SETTLED, TRANSACTION.ended_at >= since, ~_WAS_DELIVERED
+def _since(connection: Connection) -> float:
+    """Return since when the journal must have learned of an end that is for a handler, in Unix seconds."""
+    # Read first, so that PostgreSQL plans the query for this time. It has no index for a clock that advances meanwhile.
+    return (connection.scalar(select(Now())) or 0.0) - _LONGEST.total_seconds()
+
+
+def _undelivered(connection: Connection) -> tuple[Condition, ...]:
+    """Return the conditions of an end that is for a handler."""
+    since = _since(connection)
+    # Of a SUCCESS that an earlier version recorded, only the service's time is known.
+    ended_since = datetime.fromtimestamp(since, UTC).isoformat()
+    is_recent_success = and_(schema.HAS_SETTLED, TRANSACTION.learned_at.is_(None), TRANSACTION.ended_at >= ended_since)
+    return schema.HAS_ENDED, or_(TRANSACTION.learned_at >= since, is_recent_success), ~_WAS_DELIVERED

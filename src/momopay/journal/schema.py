@@ -147,7 +147,8 @@ transactions: Final = sa.Table(
     sa.Column("fee", sa.Text),
     sa.Column("sent_at", sa.Text, nullable=False),
     sa.Column("ended_at", sa.Text),
-    # When the journal learned of the end: by the database's clock and, if known, by the service's.
+    # When the journal learned of the end: by the database's clock and, if known, by the service's. The first is NULL
+    # for payments that an earlier version of momopay recorded as SUCCESS.
     sa.Column("learned_at", sa.Double),
     sa.Column("learned_at_service", sa.Text),
     # When it was read once more after an end without success, as a late PIN may have paid it.
@@ -206,6 +207,7 @@ IS_TO_CHECK: Final = sa.text(
     f" AND status IN ({_ended_without_success}))"
 )
 HAS_SETTLED: Final = sa.text(f"(status IS NOT NULL AND NOT {HAS_NOT_SETTLED.text})")
+HAS_ENDED: Final = sa.text(f"(status IN ({quoted(status for status in TransactionStatus if status.is_terminal)}))")
 IS_DELIVERY: Final = sa.text("what IN ('delivered', 'delivery failed')")
 
 
@@ -225,6 +227,7 @@ _index("transactions_by_receipt", TRANSACTION.account, TRANSACTION.receipt, wher
 _index("transactions_not_settled", TRANSACTION.account, TRANSACTION.sent_at, where=HAS_NOT_SETTLED)
 _index("transactions_to_check", TRANSACTION.account, TRANSACTION.ended_at, where=IS_TO_CHECK)
 _index("transactions_by_end", TRANSACTION.account, TRANSACTION.ended_at, where=HAS_SETTLED)
+_index("transactions_by_learning", TRANSACTION.account, TRANSACTION.learned_at, where=HAS_ENDED)
 _index("history_of", history.c.account, history.c.reference)
 _index("history_of_deliveries", history.c.account, history.c.transaction_id, where=IS_DELIVERY)
 _index("history_by_delivery", history.c.account, history.c.at, where=IS_DELIVERY)

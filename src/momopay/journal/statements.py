@@ -12,8 +12,19 @@ from typing import Any, Final, TypeAlias
 from sqlalchemy import ColumnElement, TextClause, Update, and_, bindparam, case, delete, func, or_, select, update
 
 from momopay.journal.entries import EntryKind, JournalState
+from momopay.journal.guards import MARK
 from momopay.journal.rules import Cause, transitions
-from momopay.journal.schema import PAYMENT, TAKE_LEASE, TRANSACTION, InsertNew, Now, journal, payments, transactions
+from momopay.journal.schema import (
+    PAYMENT,
+    TAKE_LEASE,
+    TRANSACTION,
+    InsertNew,
+    Now,
+    accounts,
+    journal,
+    payments,
+    transactions,
+)
 from momopay.models.enums import Stage, TransactionStatus
 
 _SEARCH_DELAY: Final = 600.0  # seconds after a release, when a sweep searches for the payment once more
@@ -34,8 +45,10 @@ ENTRIES: Final = select(payments, *(column.label(f"of_{column.name}") for column
 # The entry of one reference. Prepared, because building a statement takes longer than executing it.
 ENTRY: Final = ENTRIES.where(IS_ROW)
 # The same beside the journal's mark, which has one row even if there is no entry: see `momopay.journal.guards`.
-ENTRY_AND_MARK: Final = select(journal.c.restored, journal.c.sequence, *ENTRIES.selected_columns).select_from(
-    journal.outerjoin(payments, IS_ROW).outerjoin(transactions, IS_TRANSACTION_OF_ROW)
+ENTRY_AND_MARK: Final = select(*MARK, *ENTRIES.selected_columns).select_from(
+    journal.outerjoin(accounts, accounts.c.account == bindparam("the_account"))
+    .outerjoin(payments, IS_ROW)
+    .outerjoin(transactions, IS_TRANSACTION_OF_ROW)
 )
 
 
@@ -134,30 +147,55 @@ LOCK_SOME: Final = (
 TOUCH: Final = update(payments).where(IS_ROW).values(revision=PAYMENT.revision + 1)
 
 EVIDENCE: Final = ("status", "result_code", "receipt", "fee", "ended_at", "learned_at_service")
-_has_ended: Final = [bindparam("status") == each for each in TransactionStatus if each.ended_without_success]
+_is_end: Final = [bindparam("status") == each for each in TransactionStatus if each.is_terminal]
 _own: Final[dict[str, Any]] = {
     column.name: bindparam(column.name) for column in TRANSACTION if column.name not in {"learned_at", "checked_at"}
 }
-ADD_TRANSACTION: Final = InsertNew(transactions).values(_own | {"learned_at": case((or_(*_has_ended), Now()))})
+ADD_TRANSACTION: Final = InsertNew(transactions).values(_own | {"learned_at": case((or_(*_is_end), Now()))})
 _IS_NOT_PAID: Final = TRANSACTION.status.is_(None) | (TRANSACTION.status != TransactionStatus.SUCCESS)
 _IS_OPEN: Final = or_(
     TRANSACTION.status.is_(None),
     and_(*(TRANSACTION.status != each for each in TransactionStatus if each.is_terminal)),  # not IN, as above
 )
 _IS_NOT_REVERSED: Final = TRANSACTION.status.is_(None) | (TRANSACTION.status != TransactionStatus.REVERSED)
+_is_reversal: Final = _new("status", TRANSACTION) == TransactionStatus.REVERSED
 _shown: Final = {name: _new(name, TRANSACTION) for name in EVIDENCE}
 _added: Final = {name: func.coalesce(new, TRANSACTION[name]) for name, new in _shown.items()}
+# The code of an acceptance is not that of an end.
+_code_of_end: Final = case((_IS_OPEN, _shown["result_code"]), else_=_added["result_code"])
+# REVERSED after FAILED is another end. Of the same end the first time counts: reading it again is not learning it.
+_is_new_end: Final = or_(_IS_OPEN, and_(_is_reversal, _IS_NOT_REVERSED))
+_learned_at: Final = case((_is_new_end, Now()), else_=func.coalesce(TRANSACTION.learned_at, Now()))
+_learned_at_service: Final = case(
+    (_is_new_end, _shown["learned_at_service"]),
+    else_=func.coalesce(TRANSACTION.learned_at_service, _shown["learned_at_service"]),
+)
 # By the stage that the evidence shows. None takes a transaction back to an earlier stage: a page that was read before
 # an end may be recorded after it, and the callback for FAILED may come again after REVERSED.
 ADVANCE: Final[Mapping[Stage, Update]] = {
     Stage.OPEN: update(transactions).where(IS_TRANSACTION, _IS_OPEN).values(_added),
     Stage.ENDED: update(transactions)
-    .where(IS_TRANSACTION, _IS_NOT_PAID, _IS_NOT_REVERSED | (_new("status", TRANSACTION) == TransactionStatus.REVERSED))
-    .values(_added | {"learned_at": func.coalesce(TRANSACTION.learned_at, Now())}),
+    .where(IS_TRANSACTION, _IS_NOT_PAID, _IS_NOT_REVERSED | _is_reversal)
+    .values(
+        _added | {"result_code": _code_of_end, "learned_at": _learned_at, "learned_at_service": _learned_at_service}
+    ),
     Stage.PAID: update(transactions).where(IS_TRANSACTION).values(_added),
 }
-# Replaces what is known of an end without success, as that is not true of a payment.
-MARK_PAID: Final = update(transactions).where(IS_TRANSACTION, _IS_NOT_PAID).values(_shown)
+# What was reported of the open transaction stays true. What was reported of an end without success does not: its code,
+# and a fee of 0.
+_fee_of_payment: Final = case((_IS_OPEN, TRANSACTION.fee), else_=func.nullif(TRANSACTION.fee, "0"))
+MARK_PAID: Final = (
+    update(transactions)
+    .where(IS_TRANSACTION, _IS_NOT_PAID)
+    .values(
+        _shown
+        | {"receipt": _added["receipt"], "fee": func.coalesce(_shown["fee"], _fee_of_payment), "learned_at": Now()}
+    )
+)
+# A receipt is all that is taken from a callback which nothing confirms.
+ADD_RECEIPT: Final = (
+    update(transactions).where(IS_TRANSACTION, TRANSACTION.receipt.is_(None)).values(receipt=_shown["receipt"])
+)
 # Only if it is this row's: another call may have deleted it before, and it may belong to another payment since.
 _IS_OF_ROW: Final = and_(*(TRANSACTION[name] == bindparam(f"the_{name}") for name in ("kind", "reference")))
 DELETE_TRANSACTION: Final = delete(transactions).where(IS_TRANSACTION, _IS_OF_ROW)

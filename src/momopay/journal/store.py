@@ -290,8 +290,11 @@ class Store(Entries):
         if known is not None:
             shown = {f"new_{name}": getattr(evidence, name) for name in sql.EVIDENCE}
             shown |= values | {"the_transaction_id": evidence.transaction_id}
-            is_paid = is_paid and change(connection, sql.MARK_PAID, shown)
-            is_newer = is_paid or change(connection, sql.ADVANCE[stage], shown)
+            if evidence.status is None:  # a callback's receipt, and nothing else
+                is_newer = change(connection, sql.ADD_RECEIPT, shown)
+            else:
+                is_paid = is_paid and change(connection, sql.MARK_PAID, shown)
+                is_newer = is_paid or change(connection, sql.ADVANCE[stage], shown)
         if known is None and match.is_latest:
             change(connection, sql.ACCEPT[before.kind], values)
             # Another attempt may have been executed, too.

@@ -76,7 +76,7 @@ def checked_metadata(metadata: Mapping[str, object] | None) -> dict[str, object]
 
 _MAX_URL_LENGTH: Final = 500  # characters
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
-_HEADER_VALUE: Final = re.compile(r"[!-~]{1,255}")
+_IDEMPOTENCY_KEY: Final = re.compile(r"[!-~]{1,120}")
 
 
 @runtime_checkable
@@ -165,11 +165,11 @@ def _lacks_zone(text: str) -> bool:
     return moment.tzinfo is None and len(text) > len("2026-01-05")  # a date needs none
 
 
-def check_header_value(value: object) -> str:
-    """Return the value of a header. Raise ValueError if it could be anything else."""
-    # Anything else could end the header and begin another one.
-    if not isinstance(value, str) or not _HEADER_VALUE.fullmatch(value):
-        raise ValueError("must be 1 to 255 visible ASCII characters")
+def check_idempotency_key(value: object) -> str:
+    """Return an Idempotency-Key. Raise ValueError if the service or HTTP could take it for anything else."""
+    # Anything else than visible ASCII could end the header and begin another one.
+    if not isinstance(value, str) or not _IDEMPOTENCY_KEY.fullmatch(value):
+        raise ValueError("must be 1 to 120 visible ASCII characters")
     return value
 
 
@@ -186,7 +186,7 @@ CredentialId: TypeAlias = Annotated[str, PlainValidator(lambda value: _check_id(
 ChannelId: TypeAlias = Annotated[str, PlainValidator(check_channel_id)]
 CallbackUrl: TypeAlias = Annotated[str, text(_MAX_URL_LENGTH), AfterValidator(_check_callback_url)]
 Moment: TypeAlias = Annotated[str, text(), BeforeValidator(_moment_text)]
-HeaderValue: TypeAlias = Annotated[str, PlainValidator(check_header_value)]
+IdempotencyKey: TypeAlias = Annotated[str, PlainValidator(check_idempotency_key)]
 Currency: TypeAlias = Literal["KES"]
 Since: TypeAlias = Annotated[AwareDatetime, Field(strict=True)]
 Seconds: TypeAlias = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]

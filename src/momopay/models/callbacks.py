@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
-from pydantic import ConfigDict
+from pydantic import ConfigDict, Field
 
 from momopay.models.enums import EventType, TransactionStatus, TransactionType
 from momopay.models.records import Id, ProviderCode, Record, Timestamp, receipt_in
@@ -14,16 +14,16 @@ from momopay.models.records import Id, ProviderCode, Record, Timestamp, receipt_
 class CallbackTransaction(Record):
     """The transaction as the callback states it. Callbacks are not signed: confirm it before you deliver goods.
 
-    Only `id` and `status` are always there. Other fields may be None; ``transactions.confirm`` reads them.
+    Only `id` is always there. Other fields may be None; ``transactions.confirm`` reads them.
     """
 
-    # A callback has only snake_case names, so aliases would waste time.
-    model_config: ClassVar[ConfigDict] = ConfigDict(alias_generator=None)
+    # A callback has only snake_case names, so aliases would waste time. A phone or a reference may be a number.
+    model_config: ClassVar[ConfigDict] = ConfigDict(alias_generator=None, coerce_numbers_to_str=True)
 
-    id: Id
+    id: Annotated[Id, Field(strict=True)]
     tenant_id: str | None = None
     type: TransactionType | None = None
-    status: TransactionStatus
+    status: TransactionStatus | None = None
     amount: Decimal | None = None
     currency: str | None = "KES"
     phone_number: str | None = None
@@ -66,16 +66,21 @@ class CallbackTransaction(Record):
 class Callback(Record):
     """One callback: an event, and the transaction that it is about."""
 
-    model_config: ClassVar[ConfigDict] = ConfigDict(alias_generator=None)
+    model_config: ClassVar[ConfigDict] = ConfigDict(alias_generator=None, coerce_numbers_to_str=True)
 
     event: str | None = "transaction.updated"
-    event_type: EventType
+    event_type: EventType | None = None
     transaction: CallbackTransaction
 
     @property
-    def key(self) -> tuple[str, TransactionStatus]:
+    def key(self) -> tuple[str, TransactionStatus | None]:
         """Transaction id and status. All deliveries of one event have the same key, so handle each key once."""
         return self.transaction.id, self.transaction.status
+
+    @property
+    def status(self) -> TransactionStatus | None:
+        """The status that the callback states; None if it states none that can be read."""
+        return self.transaction.status
 
     @property
     def transaction_id(self) -> str:

@@ -9,10 +9,13 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC
+from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
+from functools import cache, partial
+from threading import Thread, current_thread, main_thread
 from typing import Annotated, Any, ClassVar, Final, Generic, Literal, TypeAlias, TypeVar, cast
 
 from pydantic import (
@@ -24,6 +27,8 @@ from pydantic import (
     FailFast,
     Field,
     NaiveDatetime,
+    PlainValidator,
+    TypeAdapter,
     ValidationError,
 )
 from pydantic.alias_generators import to_camel
@@ -32,11 +37,39 @@ from momopay._redaction import mask_phone, redacted_repr
 from momopay.models.enums import ResultCode
 
 
+def _built_in_thread(model: type[BaseModel], build: Callable[[], bool | None], *, force: bool) -> bool | None:
+    """Build a model's validator, in a thread if this is the main thread, where handlers of signals run.
+
+    An exception from a handler that strikes while pydantic builds would come out as pydantic's own SchemaError.
+    """
+    if model.__pydantic_complete__ and not force:
+        return None
+    results = list[bool | None]()
+
+    def run() -> None:
+        with suppress(Exception):  # raised below, where it can be seen
+            results.append(build())
+
+    if current_thread() is main_thread():
+        building = Thread(target=run, daemon=True)
+        with suppress(RuntimeError):  # Python is ending and starts no thread
+            building.start()
+            building.join()
+    return results[0] if results else build()
+
+
 class MaskedModel(BaseModel):
     """A frozen model whose repr and str may be logged."""
 
     # Building the validators of all models at once would take most of the time of the first call.
     model_config: ClassVar[ConfigDict] = ConfigDict(defer_build=True, frozen=True)
+
+    @classmethod
+    def model_rebuild(cls, *, force: bool = False, raise_errors: bool = True, **_frame: Any) -> bool | None:
+        """Build the validator; pydantic calls this when it is first used."""
+        # Without the caller's frame: every name in our annotations is of its module.
+        build = partial(super().model_rebuild, force=force, raise_errors=raise_errors)
+        return _built_in_thread(cls, build, force=force)
 
     def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
         for name, value in super().__repr_args__():
@@ -73,9 +106,37 @@ _MANY_DIGITS: Final = 300  # of a number in JSON, from which it stays text
 # The service has no limit for ids. This one keeps a path within what any server and proxy accepts.
 _MAX_ID_LENGTH: Final = 255  # characters
 
-# An ISO 8601 time as an aware datetime. A time without a zone is taken as UTC.
+_FIRST_YEAR, _LAST_YEAR = 2000, 2100  # the service has no transactions before or after these
+_FIRST: Final = datetime(_FIRST_YEAR, 1, 1, tzinfo=UTC)
+_LAST: Final = datetime(_LAST_YEAR, 12, 31, tzinfo=UTC)
+_NAIROBI: Final = timezone(timedelta(hours=3))
+_FOURTEEN_DIGITS: Final = re.compile("[0-9]{14}")
+
+
+def is_missing(time: datetime) -> bool:
+    """Return whether a time is missing: the service may write that as year 1 or as 1970. None is after 2100 either."""
+    return not _FIRST_YEAR <= time.year <= _LAST_YEAR
+
+
+def _parse_unusual(value: object) -> datetime:
+    """Return a time that is written as 14 digits, in Nairobi, or that is none of a transaction; see `is_missing`."""
+    # The provider writes times so. As the number of seconds or milliseconds, they would be centuries away.
+    if isinstance(value, int | str) and _FOURTEEN_DIGITS.fullmatch(str(value)):
+        return datetime.strptime(str(value), "%Y%m%d%H%M%S").replace(tzinfo=_NAIROBI)
+    return _any_time().validate_python(value)
+
+
+@cache
+def _any_time() -> TypeAdapter[datetime]:
+    return TypeAdapter(AwareDatetime | Annotated[NaiveDatetime, AfterValidator(lambda when: when.replace(tzinfo=UTC))])
+
+
+# A time as an aware datetime: ISO 8601 or a number of seconds or milliseconds. Without a zone, it is taken as UTC. The
+# last form is parsed in Python, which takes longer, so it is tried last.
 Timestamp: TypeAlias = Annotated[
-    AwareDatetime | Annotated[NaiveDatetime, AfterValidator(lambda when: when.replace(tzinfo=UTC))],
+    Annotated[AwareDatetime, Field(ge=_FIRST, le=_LAST)]
+    | Annotated[NaiveDatetime, AfterValidator(lambda when: when.replace(tzinfo=UTC))]
+    | Annotated[datetime, PlainValidator(_parse_unusual)],
     Field(union_mode="left_to_right"),
 ]
 
@@ -186,6 +247,12 @@ class Envelope(BaseModel, Generic[T]):
 
     model_config: ClassVar[ConfigDict] = ConfigDict(defer_build=True, hide_input_in_errors=True)
 
+    @classmethod
+    def model_rebuild(cls, *, force: bool = False, raise_errors: bool = True, **_frame: Any) -> bool | None:
+        """Build the validator, as that of a `MaskedModel`."""
+        build = partial(super().model_rebuild, force=force, raise_errors=raise_errors)
+        return _built_in_thread(cls, build, force=force)
+
     success: Literal[True]
     data: T
     request_id: str | None = Field(None, alias="requestId")
@@ -227,7 +294,11 @@ def parse_plain(body: bytes) -> object:
     Python would refuse the whole page.
     """
     try:
-        return json.loads(_without_surrogates(body), parse_float=_parse_fraction, parse_int=_parse_int)
+        # Decoded first: JSON is UTF-8, and the parser would guess UTF-16.
+        text = _without_surrogates(body).decode()
+        return json.loads(text, parse_float=_parse_fraction, parse_int=_parse_int)
+    except UnicodeDecodeError:
+        raise ValueError("not UTF-8") from None  # the cause has the whole body
     except RecursionError:
         raise ValueError("nested too deeply") from None
 

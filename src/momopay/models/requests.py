@@ -23,7 +23,7 @@ from momopay.errors import RequestValidationError
 from momopay.models import arguments
 from momopay.models.callbacks import CallbackTransaction
 from momopay.models.enums import ChannelType, TransactionStatus, TransactionType
-from momopay.models.records import MaskedModel, parse_incomplete
+from momopay.models.records import MaskedModel, is_missing, parse_incomplete
 from momopay.models.transactions import (
     PaymentRecord,
     Transaction,
@@ -33,7 +33,7 @@ from momopay.models.transactions import (
     parse_page,
 )
 from momopay.money import format_amount, json_number
-from momopay.phones import same_phone
+from momopay.phones import is_same_phone_if_known, may_be_phone
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class RequestedPayment:
             # References are sent in the form NFC. A trimmed one is a different one.
             "reference": not reference or unicodedata.normalize("NFC", reference) == self.reference,
             "amount": None in {self.amount, record.amount} or self.amount == record.amount,
-            "phone": self.phone is None or record.phone is None or same_phone(self.phone, record.phone),
+            "phone": self.phone is None or is_same_phone_if_known(self.phone, record.phone),
             "type": self.type is None
             or record.type is None
             or TransactionType(self.type).casefold() == record.type.casefold(),
@@ -169,7 +169,6 @@ ACCOUNT_REFERENCE_LENGTH: Final = 12  # characters
 CLOCK_TOLERANCE: Final = timedelta(minutes=5)
 # How much further back a search goes if the sender's clock was never compared with the service's.
 _UNMEASURED: Final = timedelta(days=1)
-_FIRST_YEAR: Final = 2000  # the service has no transactions of earlier years
 
 
 class StkRequest(Request):
@@ -220,7 +219,7 @@ class TopUpRequest(Request):
     phone: arguments.Phone
     account_reference: Annotated[str, arguments.text(120), arguments.REFERENCE] | None = None
     transaction_desc: Annotated[str, arguments.text(255)] | None = None
-    idempotency_key: arguments.HeaderValue = Field(exclude=True)
+    idempotency_key: arguments.IdempotencyKey = Field(exclude=True)
 
 
 class ChannelRequest(Request):
@@ -279,7 +278,7 @@ class Fit(Enum):
     EXACT = auto()
     """It agrees with all that is known of the payment."""
     NEAR = auto()
-    """It has the payment's reference and another amount, phone, type or time."""
+    """It has the payment's reference and another amount, phone, type or time; or it has no reference, and may be it."""
     NONE = auto()
     """It has another reference."""
     KNOWN = auto()
@@ -307,14 +306,21 @@ class Search(Request):
         return self.model_copy(update={"since": earlier(self.since, timedelta(seconds=seconds))})
 
     def fit(self, item: TransactionSummary | Transaction) -> Fit:
-        """Return how a transaction compares with the payment."""
-        if comparable(item.account_reference) != comparable(self.reference):
+        """Return how a transaction compares with the payment. One without a reference may be it, so it is near."""
+        is_named = comparable(item.account_reference) == comparable(self.reference)
+        if not is_named and comparable(item.account_reference):
             return Fit.NONE
         if item.transaction_id in self.known:
             return Fit.KNOWN
         wanted = RequestedPayment(self.reference, self.amount, self.phone, self.type)
-        is_older = item.created_at is not None and self.since - item.created_at > CLOCK_TOLERANCE
-        return Fit.NEAR if is_older or wanted.differences(item.account_reference, item) else Fit.EXACT
+        differing, created_at = wanted.differences(item.account_reference, item), item.created_at
+        if not is_named:
+            is_older = created_at is not None and not is_missing(created_at) and self._is_past(created_at)
+            return Fit.NONE if differing or is_older else Fit.NEAR
+        is_older = created_at is not None and self.since - created_at > CLOCK_TOLERANCE
+        # A read has fewer fields than a list, and is asked for by an id that is known.
+        is_phone_shown = self.phone is None or isinstance(item, Transaction) or may_be_phone(item.phone)
+        return Fit.NEAR if is_older or differing or not is_phone_shown else Fit.EXACT
 
     def may_be(self, item: UnreadTransaction) -> bool:
         """Return whether an item that could not be read may be the payment: it never proves absence."""
@@ -324,7 +330,10 @@ class Search(Request):
     def is_past(self, page: TransactionPage) -> bool:
         """Return whether a page ends with a transaction that is older than the payment can be."""
         oldest = oldest_time(page)
-        return oldest is not None and self.earliest - oldest > CLOCK_TOLERANCE
+        return oldest is not None and self._is_past(oldest)
+
+    def _is_past(self, time: datetime) -> bool:
+        return self.earliest - time > CLOCK_TOLERANCE
 
 
 def earlier(time: datetime, by: timedelta) -> datetime:
@@ -336,11 +345,6 @@ def oldest_time(page: TransactionPage) -> datetime | None:
     """Return the time of the last transaction of a page, or None. A missing time must not end a search."""
     times = (each.created_at for each in reversed(page.items))
     return next((time for time in times if not is_missing(time)), None)
-
-
-def is_missing(time: datetime) -> bool:
-    """Return whether a time is missing: the service may write that as year 1 or as 1970."""
-    return time.year < _FIRST_YEAR
 
 
 def transaction_id_of(transaction: object) -> str:

@@ -29,6 +29,7 @@ from momopay.models.records import (
     parse_incomplete,
     receipt_in,
 )
+from momopay.phones import may_be_phone
 
 # A page with more items is refused before they are built. The service's pages have at most 100.
 _MOST_ITEMS: Final = 1000
@@ -125,8 +126,9 @@ def transaction_from(summary: TransactionSummary) -> Transaction:
 
 
 def is_whole(transaction: Transaction) -> bool:
-    """Return whether a read has what every item of the list has."""
-    return None not in {transaction.type, transaction.phone, transaction.created_at, transaction.updated_at}
+    """Return whether a read has what every item of the list has, and a reference."""
+    fields = {transaction.type, transaction.phone, transaction.created_at, transaction.updated_at}
+    return None not in fields and may_be_phone(transaction.phone or "") and bool(transaction.account_reference)
 
 
 def with_known(transaction: Transaction, known: object) -> Transaction:
@@ -152,6 +154,8 @@ class TransactionOverview(Record):
 class UnreadTransaction(MaskedModel):
     """An item of the list that could not be read, such as one without a phone. It may be any payment.
 
+    A search also reports an item without a reference so, if nothing in it contradicts the payment.
+
     Attributes:
         id: Its id; None if it has none. `transactions.get` may read it.
         reference: Its reference; None if it has none.
@@ -168,6 +172,12 @@ class UnreadTransaction(MaskedModel):
     def transaction_id(self) -> str | None:
         """`id`, under its name in other records."""
         return self.id
+
+
+def without_reference(item: TransactionSummary) -> UnreadTransaction:
+    """Return an item of the list without a reference as a search reports it."""
+    raw = item.model_dump(exclude={"account_reference"})
+    return UnreadTransaction(id=item.transaction_id, reference=None, problem="it has no reference", raw=raw)
 
 
 class TransactionPage(Record):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_module
+import re
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from typing import Annotated, Any, Final, cast
@@ -12,15 +13,15 @@ from pydantic import AfterValidator, BaseModel
 
 from momopay._core.call import Call, Endpoint, PaymentDetails
 from momopay._core.operation import Resource, operation
-from momopay._core.retry import AT_MOST_ONCE, IDEMPOTENCY_KEYED, SAFE
+from momopay._core.retry import AT_MOST_ONCE, SAFE
 from momopay._core.wiring import BackendT
 from momopay._ratelimit.budget import Lane
 from momopay.errors import RequestValidationError
-from momopay.models.arguments import check_header_value
+from momopay.models.arguments import check_idempotency_key
 from momopay.models.records import Envelope
 from momopay.models.requests import query_text
 from momopay.money import json_number
-from momopay.urls import check_path
+from momopay.urls import check_path, fully_decoded
 
 _METHODS: Final = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE"})
 
@@ -60,16 +61,37 @@ class Client(Resource[BackendT]):
         path = checked("path", check_path, path)
         body = checked("json", _encoded, json)
         query = checked("params", _query, params) or ""
-        key = checked("idempotency_key", check_header_value, idempotency_key)
+        key = checked("idempotency_key", check_idempotency_key, idempotency_key)
         envelope = checked("cast_to", _envelope_type, cast_to) or Data
         if method == "GET" and body is not None:
             problems["json"] = "must be left out: a GET has no body, and params= makes a query"
+        if method not in {None, "GET"} and path is not None and (call := _own_call(path)):
+            problems["path"] = f"has a call of its own, which protects the payment: use {call}"
         if problems:
             raise RequestValidationError(problems)
-        policy = SAFE if method == "GET" else AT_MOST_ONCE if key is None else IDEMPOTENCY_KEYED
+        # A key makes no repetition safe: whether the endpoint honours it is not known here.
+        policy = SAFE if method == "GET" else AT_MOST_ONCE
         endpoint = Endpoint[Any]("client.request", method, policy, Lane.READ, envelope)
         details = PaymentDetails(idempotency_key=key)
         return await Call(self._session, endpoint, path + query, body=body, details=details).run()
+
+
+def _own_call(path: str) -> str | None:
+    """Return the SDK's own call for what is not read at a path, however a server reads the path; None if none."""
+    segments = [segment.partition(";")[0] for segment in re.split(r"[/\\]", fully_decoded(path).casefold())]
+    match [segment.strip() for segment in segments if segment.strip()]:
+        case ["payments", "stk"]:
+            return "client.stk.collect_once, or client.stk.initiate"
+        case ["b2c", "payouts"]:
+            return "client.payouts.pay_once, or client.payouts.initiate"
+        case ["wallets", "service", "topups"]:
+            return "client.wallet.top_up"
+        case ["payment-wallet", "channels"]:
+            return "client.channels.create"
+        case ["payment-wallet", "channels", _]:
+            return "client.channels.update or client.channels.delete"
+        case _:
+            return None
 
 
 def _check_method(value: object) -> str:

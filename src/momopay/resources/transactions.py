@@ -193,16 +193,17 @@ class Transactions(Resource[BackendT]):
     async def confirm(self, callback: Callback) -> Transaction:
         """Confirm a callback, which is not signed, by the service's own record.
 
-        Compares status, amount, phone and reference, if the callback has them. FAILED, CANCELLED and EXPIRED agree with
-        each other and with REVERSED in the record, and a status that is no end with every record. A single confirmation
-        reads the transaction by id; several at once on one client share a page of the list if it shows
-        what they say. See the service page, "Callbacks" and "GET /transactions/{id}".
+        Compares status, amount, phone and reference, if both the callback and the record have them. FAILED, CANCELLED
+        and EXPIRED agree with each other and with REVERSED in the record, and a status that is no end with every
+        record. A single confirmation reads the transaction by id; several at once on one client share a page of the
+        list if it shows what they say. See the service page, "Callbacks" and "GET /transactions/{id}".
 
         Args:
             callback: From `parse_callback`.
 
         Returns:
-            The service's record. Act on it, not on the callback. If it came from the list, the fields that only a
+            The service's record. Act on it, not on the callback: a reference that the record lacks is nobody's word but
+            the sender's. If it came from the list, the fields that only a
             single read has are None: `get` reads why a payment failed.
 
         Raises:
@@ -235,7 +236,8 @@ class Transactions(Resource[BackendT]):
 
         Checks the URL's token, parses the body, confirms it as `confirm` does, records the service's record in the
         client's journal, calls the handler, and marks the end as delivered. The handler gets each end once: FAILED,
-        CANCELLED and EXPIRED are one, which does not follow SUCCESS or REVERSED. Without a journal, it gets repeats.
+        CANCELLED and EXPIRED are one, which does not follow SUCCESS or REVERSED. Without a journal, it gets repeats. A
+        payment of the journal reaches it under your own reference, or not yet, if too little shows that it is that one.
 
         Args:
             url: The request's whole URL, or its raw query string, as it was received and not decoded.
@@ -358,20 +360,24 @@ class Transactions(Resource[BackendT]):
 
         Call it every minute or so, from any number of processes: one pass makes at most 15 requests, retries aside. It
         searches for unresolved payments, reads accepted ones that have not settled, and records status, result code,
-        fee and end. Then it calls the handler once for each settled end, unless ``journal.handling`` has it as handled.
+        fee and end. Then it calls the handler once for each end, unless ``journal.handling`` has it as handled.
 
-        A payout that FAILED has settled once it is REVERSED. A prompt that ended without success is read once more ten
-        minutes later, because a late PIN may pay it; a released payment is searched for once more then. A transaction
-        on the pages under a reference of the journal that the journal did not send is a WARNING: another journal pays
-        with this key. See the service page, "GET /transactions" and "GET /transactions/{id}".
+        A payout that FAILED has settled once it is REVERSED; both are ends, and ``payment.is_settled`` tells them
+        apart. An end is for a handler for 30 days after the journal learned of it, by the database's clock.
+
+        A prompt that ended without success is read once more ten minutes later, because a late PIN may pay it; a
+        released payment is searched for once more then. A transaction on the pages under a reference of the journal
+        that the journal did not send is a WARNING: another journal pays with this key. See the service page,
+        "GET /transactions" and "GET /transactions/{id}".
 
         Args:
-            handler: Called with each `Payment` that has settled; ``async def`` only with an `AsyncClient`. If it
-                raises, the error is logged, and the next pass delivers the end again. Fields that only a single read
-                has may be None. The first sweep with a handler delivers no ends older than a day.
+            handler: Called with each `Payment` that has ended; ``async def`` only with an `AsyncClient`. If it raises,
+                the error is logged, and the next pass delivers the end again. Fields that only a single read has may
+                be None. It must not be a generator.
             journal: The account's journal, by default the client's.
 
         Raises:
+            ConfigurationError: The handler is no function, or a generator.
             MomoPayError: A read failed. What was read before it is recorded and handled; sweep again.
         """
         return await Sweep(self._session, journal_for(self._session, journal), handler).run()
@@ -383,7 +389,8 @@ class Transactions(Resource[BackendT]):
         share a page of the list. With an `AsyncClient`, call it from the client's own event loop, without ``await``.
         """
         # A failure makes the wait read by id. Nothing else depends on the status.
-        failed = isinstance(callback, Callback) and callback.transaction.status.ended_without_success
+        stated = callback.status if isinstance(callback, Callback) else None
+        failed = stated is not None and stated.ended_without_success
         self._poll_loops.waits.notify(transaction_id_of(callback), failed=failed)
 
     def _start_wait(

@@ -114,7 +114,7 @@ def test_a_sweep_that_is_repeated_ends_at_ctrl_c(project: Project) -> None:
 
 @pytest.mark.usefixtures("project")
 def test_a_sweep_that_is_repeated_ends_with_a_revoked_key() -> None:
-    revoked = {**settings.MOMOPAY, "API_KEY": "pk_test_"}
+    revoked = {**settings.MOMOPAY, "API_KEY": "ab_test_revoked"}
     with override_settings(MOMOPAY=revoked), pytest.raises(CommandError, match="INVALID_API_KEY"):
         call_command("momopay_sweep", every=60)
 

@@ -229,10 +229,10 @@ async_client: Final = cast("AsyncClient", _Current(AsyncClient, the_async_client
 """The client of the running event loop. Under ASGI, that is one for each process."""
 
 payment_ended: Final = Signal()
-"""Sent once for each final end of a payment, whether a callback or a sweep reported it.
+"""Sent once for each end of a payment, whether a callback or a sweep reported it.
 
 Its argument is ``payment``, a `momopay.Payment`: with your reference, the kind, and the metadata that the call was
-given. A payout that FAILED ends only when it is REVERSED. If a receiver raises, those after it
-are not called, and the next sweep or callback calls all of them again. An order may end several times, for example with
-a cancelled prompt and then with a paid one.
+given. A payout that fails has two ends: FAILED, and REVERSED when the money is back. If a receiver raises, those after
+it are not called, and the next sweep or callback calls all of them again. An order may end several times, for example
+with a cancelled prompt and then with a paid one.
 """

@@ -12,11 +12,10 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.csrf import csrf_exempt
 
 from momopay import AsyncClient, CallbackSigner, Client, Payment
-from momopay._core.config import is_async
+from momopay._core.config import check_handler, is_async
 from momopay.durable.payment import AsyncPaymentHandler, PaymentHandler
 from momopay.events import Event
 from momopay.integrations.django.clients import options, payment_ended, signer, the_client
-from momopay.models.enums import has_settled
 
 __all__ = ["callback_endpoint", "status_endpoint"]
 
@@ -34,6 +33,7 @@ def callback_endpoint(
     of an ``async def`` is async. For any other handler, the transaction of ATOMIC_REQUESTS commits before the journal
     records that the end was delivered.
     """
+    check_handler(handler)
     # A transaction around the whole view would commit after that. If the commit failed, the callback would not come
     # again. So the transaction is around the handler only.
     wrapped = handler if is_async(handler) else _atomic(handler)
@@ -102,10 +102,9 @@ def _view(handler: Any, *options: Any) -> Callable[[HttpRequest], Any]:
 
 
 def send_end(payment: Payment) -> None:
-    """Send the signal for a settled payment; raise what a receiver raised, so that the end is delivered again."""
-    if has_settled(payment.type, payment.status):
-        # One transaction for all receivers, which commits before the journal records that the end was delivered.
-        _atomic(payment_ended.send)(Payment, payment=payment)
+    """Send the signal for an end; raise what a receiver raised, so that the end is delivered again."""
+    # One transaction for all receivers, which commits before the journal records that the end was delivered.
+    _atomic(payment_ended.send)(Payment, payment=payment)
 
 
 def _atomic(work: Callable[..., Any]) -> Callable[..., Any]:
