@@ -69,14 +69,12 @@ def parse_callback(body: bytes | bytearray | memoryview | str | Mapping[str, Any
 
 def _parse_partly(body: bytes) -> Callback:
     """Return what can be read of a callback. Raise ValueError if that does not include an id."""
-    whole = parse_plain(body)
-    match whole:
-        case {"transaction": dict() as found}:
-            stated: dict[str, Any] = found
-        case _:
-            raise ValueError("no transaction")
-    transaction = parse_incomplete(CallbackTransaction, stated, {}, ["id"])
+    whole: Any = parse_plain(body)
+    if not isinstance(whole, dict) or not isinstance(whole.get("transaction"), dict):
+        raise ValueError("no transaction")  # noqa: TRY004  as for a body that is no JSON
     others = cast("dict[str, Any]", whole)
+    stated: dict[str, Any] = others["transaction"]
+    transaction = parse_incomplete(CallbackTransaction, stated, {}, ["id"])
     callback = parse_incomplete(Callback, {**others, "transaction": transaction}, {}, ["transaction"])
     left_out = _left_out(callback, others) + _left_out(transaction, stated)
     if left_out:

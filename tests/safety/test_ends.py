@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from contextlib import suppress
+from decimal import Decimal
 from http import HTTPStatus
 from itertools import cycle, product
 from threading import Thread
@@ -290,24 +291,26 @@ def test_a_receipt_is_all_that_a_word_adds_to_a_paid_end(shop: FragileShop) -> N
 @pytest.mark.parametrize("is_signed", [True, False], ids=["signed", "unsigned"])
 def test_a_known_fee_and_code_are_not_replaced_by_a_callbacks(shop: FragileShop, is_signed: bool) -> None:
     """The answer had the fee, no read has it, and the callback that is confirmed claims another one."""
-    shop.account.fee = 2
-    shop.account.service_balance = 100
+    shop.account.fee, shop.account.service_balance = Decimal(2), Decimal(100)
     leave_out(shop, ("transactionFee",))
     handler = Handler()
     prompt = shop.collect()
     shop.settle(prompt)
     deliver = Delivery(shop, "o", handler, signed=is_signed)
     assert deliver(transaction_fee=555, result_code="0") == 200
-    assert (shop.order().fee, handler.payments[0].fee) == (2, 2)
+    assert (shop.order().fee, handler.payments[0].fee) == (Decimal(2), Decimal(2))
 
 
 # A payment that no entry has.
 
 
+NO_TYPE: Any = {}
+
+
 @in_turn(
     ("kind", "stated", "listed", "told"),
     [
-        *(("B2C", stated, "B2C", "PAYOUT") for stated in ("B2C", None, {})),
+        *(("B2C", stated, "B2C", "PAYOUT") for stated in ("B2C", None, NO_TYPE)),
         *(("B2C", "B2C", None, "PAYOUT"), ("STK", "STK", None, "COLLECTION"), ("STK", None, "STK", "COLLECTION")),
         *(("B2C", None, None, None), ("STK", None, None, None)),
     ],

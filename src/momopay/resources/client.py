@@ -65,7 +65,7 @@ class Client(Resource[BackendT]):
         envelope = checked("cast_to", _envelope_type, cast_to) or Data
         if method == "GET" and body is not None:
             problems["json"] = "must be left out: a GET has no body, and params= makes a query"
-        if method not in {None, "GET"} and path is not None and (call := _own_call(path)):
+        if not problems and method != "GET" and (call := _own_call(path)):
             problems["path"] = f"has a call of its own, which protects the payment: use {call}"
         if problems:
             raise RequestValidationError(problems)
