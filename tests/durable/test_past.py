@@ -220,7 +220,8 @@ def test_it_says_how_many_payments_and_the_latest(serve: Serve, journal: Journal
 
 def test_thirty_days_are_counted_by_the_services_clock(serve: Serve, journal: Journal) -> None:
     ahead = timedelta(days=3)
-    shop = serve(payout_record(), pages=[[made(age=28 * DAY)]], ahead=ahead, options=LIVE)
+    answer = payout_record(createdAt=ago(-ahead), updatedAt=ago(-ahead))
+    shop = serve(answer, pages=[[made(age=28 * DAY)]], ahead=ahead, options=LIVE)
     assert shop.pay().is_new
 
 

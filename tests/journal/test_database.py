@@ -173,7 +173,7 @@ def test_a_transaction_that_raises_blocks_nobody(journal: Journal, other: Journa
 
 @pytest.mark.parametrize(
     "statement",
-    ["BEGIN", "UPDATE momopay_journal", "INSERT", pytest.param("COMMIT", marks=pytest.mark.both_databases)],
+    ["BEGIN", "UPDATE momopay_accounts", "INSERT", pytest.param("COMMIT", marks=pytest.mark.both_databases)],
 )
 def test_an_interrupt_within_a_transaction_blocks_nobody(journal: Journal, other: Journal, statement: str) -> None:
     def interrupt() -> None:

@@ -26,7 +26,7 @@ from momopay._redaction import redacted_repr
 from momopay.journal.journal import Journal, internals
 from momopay.journal.rules import PAST
 from momopay.models.enums import TransactionStatus, TransactionType
-from momopay.models.requests import is_missing
+from momopay.models.records import is_missing
 from momopay.models.transactions import TransactionSummary, UnreadTransaction
 
 if TYPE_CHECKING:

@@ -226,7 +226,9 @@ class Watermark:
         row = connection.execute(_RAISE, self._account).one_or_none()
         if row is None:
             self._insert(connection)
-            row = connection.execute(_RAISE, self._account).one()
+            row = connection.execute(_RAISE, self._account).one_or_none()
+        if row is None:  # a trigger drops rows
+            raise JournalError("the journal's database neither took the row nor shows one")
         mark = Mark(*row)
         if mark <= self._highest:  # equal: before this payment was counted, it was behind by one
             raise self._gone_back(connection, mark, self._highest)

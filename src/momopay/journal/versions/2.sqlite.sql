@@ -25,5 +25,7 @@ CREATE TABLE momopay_moves (
     undone_at TEXT,
     PRIMARY KEY (id)
 );
+CREATE INDEX momopay_transactions_by_learning ON momopay_transactions (account, learned_at)
+    WHERE (status IN ('SUCCESS', 'FAILED', 'REVERSED', 'CANCELLED', 'EXPIRED'));
 UPDATE momopay_journal SET version = 2;
 INSERT INTO momopay_versions (version, oldest_writer, since) VALUES (2, 1, CURRENT_TIMESTAMP);
