@@ -108,7 +108,7 @@ async def check_past(access: JournalAccess) -> None:
             raise errors.ConfigurationError(problem)
         if problem:
             logger.warning("%s. A live key would be refused", problem)
-    await access.run(access.store.trust)
+    await access.run(access.store.accounts.trust)
 
 
 def problem_with(client: Client, journal: Journal | None) -> str:
@@ -121,7 +121,7 @@ def problem_with(client: Client, journal: Journal | None) -> str:
 
 
 async def _problem(session: Session[Any], store: Store | None) -> str:
-    if store is not None and await session.backend.in_thread(store.knows_past):
+    if store is not None and await session.backend.in_thread(store.accounts.knows_past):
         return ""
     return await past_of(session)
 

@@ -288,6 +288,11 @@ class Database(ABC):
             raise refusal from error
 
     @property
+    def name(self) -> str:
+        """The URL without its password."""
+        return self._url.set(password=None).difference_update_query(["password"]).render_as_string()
+
+    @property
     def _key(self) -> str:
         return self._url.render_as_string(hide_password=False)
 

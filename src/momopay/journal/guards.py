@@ -30,6 +30,7 @@ from sqlalchemy import ColumnElement, Connection, and_, bindparam, delete, func,
 
 from momopay._core.config import LOOPBACK, KeyIdentity
 from momopay.errors import ConfigurationError, JournalError
+from momopay.journal import moving
 from momopay.journal.database import OpenDatabase, bounded, change, defer
 from momopay.journal.rules import PAST
 from momopay.journal.schema import INSERTS, acceptances, accounts, journal, keys, metadata, payments, versions
@@ -101,27 +102,31 @@ class Accounts:
             self.has_known_past = bool(self.bound(connection).get("checked"))
         return self._checked[identity] is not None
 
-    def knows_past(self, connection: Connection) -> bool:
+    def knows_past(self) -> bool:
         """Return whether the account had no payments before this journal, or a person accepted that."""
-        return bool(self.bound(connection).get("checked")) or self._is_accepted(connection)
+        with self._database.connection() as connection:
+            return bool(self.bound(connection).get("checked")) or self._is_accepted(connection)
 
-    def trust(self, connection: Connection) -> None:
-        """Record that the account had no payments before this journal, or that a person accepted that."""
-        connection.execute(update(accounts).where(accounts.c.account == self._account).values(checked=1))
+    def trust(self) -> None:
+        """Record that the account had no payments before this journal, or that it does not matter."""
+        with self._database.connection() as connection:
+            connection.execute(update(accounts).where(accounts.c.account == self._account).values(checked=1))
         self.has_known_past = True
 
     def is_new(self) -> bool:
         """Return whether the account has no payments, and nobody knows whether it made any before this journal."""
         found = select(payments.c.reference).where(payments.c.account == self._account).limit(1)
+        if self.knows_past():
+            return False
         with self._database.connection() as connection:
-            return not self.knows_past(connection) and connection.execute(found).one_or_none() is None
+            return connection.execute(found).one_or_none() is None
 
     def accept(self, by: str) -> None:
         """Record who accepted that this journal lost payments, or does not know those before it."""
-        with self._database.transaction() as connection:
-            now = datetime.now(UTC).isoformat(timespec="microseconds")
+        now = datetime.now(UTC).isoformat(timespec="microseconds")
+        with self._database.connection() as connection:
             change(connection, INSERTS[acceptances], {"account": self._account, "at": now, "by_whom": by})
-            self.trust(connection)
+        self.trust()
 
     def _is_accepted(self, connection: Connection) -> bool:
         accepted = select(func.count()).where(acceptances.c.account == self._account)
@@ -211,6 +216,7 @@ class Watermark:
 
         `seen` is from before the journal was read, so that a payment that begins in between does not look like a loss.
         """
+        self._check_open(connection, mark)
         if mark < seen or mark.restored in self._refusals:
             raise self._gone_back(connection, mark, seen)
         if seen < mark:
@@ -230,6 +236,7 @@ class Watermark:
         if row is None:  # a trigger drops rows
             raise JournalError("the journal's database neither took the row nor shows one")
         mark = Mark(*row)
+        self._check_open(connection, Mark(mark.restored, mark.sequence - 1))
         if mark <= self._highest:  # equal: before this payment was counted, it was behind by one
             raise self._gone_back(connection, mark, self._highest)
         return mark
@@ -254,9 +261,13 @@ class Watermark:
             mark, days = self._mark(connection), self._days(connection)
             # Beside a server there is no file: a new process has seen no mark, so the person's word counts.
             can_know = is_new or self._file is not None or highest > Mark()
-            if can_know and highest <= mark and mark.restored not in self._refusals:
+            reach = mark
+            if mark.sequence < 0 and moving.may_be_accepted(connection):
+                reach = Mark(mark.restored, -1 - mark.sequence)
+            self._check_open(connection, reach)
+            if reach == mark and can_know and highest <= mark and mark.restored not in self._refusals:
                 return ""
-            last = max(mark, highest)
+            last = max(reach, highest)
             accepted = Mark(last.restored + 1, last.sequence)
             raised = {"restored": accounts.c.restored + (accepted.restored - mark.restored)}
             raised["sequence"] = accounts.c.sequence + (accepted.sequence - mark.sequence)
@@ -291,6 +302,11 @@ class Watermark:
             with suppress(FileNotFoundError), FileIO(each) as file:
                 seen.append(_mark_in(file.read()))
         return max(seen)
+
+    def _check_open(self, connection: Connection, mark: Mark) -> None:
+        """Raise ConfigurationError if the journal was moved away, or not moved here to the end."""
+        if mark.sequence < 0:
+            raise ConfigurationError(moving.refusal(connection))
 
     def _insert(self, connection: Connection) -> None:
         """Insert the account's row if there is none, as in a database that was made anew, for a call to bind."""

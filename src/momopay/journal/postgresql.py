@@ -135,6 +135,12 @@ class PostgresqlDatabase(Database):
 
     @property
     @override
+    def name(self) -> str:
+        wanted = self._schemas.wanted
+        return f"{super().name}{'&' if self._url.query else '?'}schema={wanted}" if wanted else super().name
+
+    @property
+    @override
     def _key(self) -> str:
         return f"{super()._key} {self._schemas.wanted}"
 

@@ -65,16 +65,6 @@ class Store(Entries):
                 self.watermark.check(connection)
             return self.accounts.check(connection, identity)
 
-    def knows_past(self) -> bool:
-        """Return whether the account had no payments before this journal, or a person accepted that."""
-        with self.database.connection() as connection:
-            return self.accounts.knows_past(connection)
-
-    def trust(self) -> None:
-        """Record that the account had no payments before this journal, or that this does not matter."""
-        with self.database.connection() as connection:
-            self.accounts.trust(connection)
-
     def open_call(self, identity: KeyIdentity, kind: EntryKind, reference: str) -> tuple[JournalEntry | None, bool]:
         """Return the entry of a reference, or None, and the result of `check`, which may raise ConfigurationError."""
         with self.database.connection() as connection:
