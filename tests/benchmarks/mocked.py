@@ -31,7 +31,9 @@ class Accepts:
             return httpx.Response(200, json=WALLET)
         asked = json.loads(request.content)
         fields = {"accountReference": asked["reference"], "amount": asked["amount"], "tenantId": "tenant"}
-        return httpx.Response(201, json=envelope(transaction(f"{self._prefix}-{next(self._numbers)}", type="B2C", **fields)))
+        return httpx.Response(
+            201, json=envelope(transaction(f"{self._prefix}-{next(self._numbers)}", type="B2C", **fields))
+        )
 
 
 class Pages:

@@ -130,6 +130,7 @@ def test_the_key_and_the_answer_may_come_from_one_pipe(payroll: PayrollShell, ke
     payroll.assert_paid_once(3)
 
 
+@pytest.mark.usefixtures("live_keys")
 def test_a_live_payroll_wants_the_exact_total_of_the_file(payroll: PayrollShell, no_backoff: None) -> None:
     for options in (("--yes",), ("--confirm-live", "3004.51"), ("--yes", "--confirm-live", "3004")):
         refused = payroll.run(*options, **LIVE)

@@ -89,6 +89,7 @@ def test_a_prompt_that_is_pending_shows_no_result(momopay: Shell, sandbox: Sandb
     assert "Result code" in momopay("transactions", "get", made).out
 
 
+@pytest.mark.usefixtures("live_keys")
 @pytest.mark.usefixtures("no_backoff")
 def test_a_live_key_asks_and_the_answer_must_be_exact(momopay: Shell) -> None:
     """What is let go does not reach its host, which does not exist. Without an answer, the question is interrupted."""

@@ -381,6 +381,7 @@ CREATE TABLE momopay_accounts (
   bound_at TEXT NOT NULL,
   sequence INTEGER DEFAULT 0 NOT NULL,
   restored INTEGER DEFAULT 0 NOT NULL,
+  checked INTEGER DEFAULT 1 NOT NULL,
   PRIMARY KEY (account)
 )
 

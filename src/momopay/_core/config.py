@@ -24,6 +24,9 @@ from momopay.urls import check_base_url, is_loopback
 
 logger: logging.Logger = logging.getLogger("momopay")
 
+LOOPBACK: Final = "loopback"
+"""The host of a `KeyIdentity` for each loopback address."""
+
 SHARED_BUDGET = Sentinel("SHARED_BUDGET")
 """The default of ``budget=``: one `RateBudget` for each key and address in the process."""
 
@@ -104,7 +107,7 @@ class Account:
         if mode == "live" and self.on_loopback:
             raise ConfigurationError("a live key must not be sent to loopback; use a pk_test_ key with the sandbox")
         # Identifies the account without revealing the key.
-        host = "loopback" if self.on_loopback else (urlsplit(self.base_url).hostname or "").rstrip(".")
+        host = LOOPBACK if self.on_loopback else (urlsplit(self.base_url).hostname or "").rstrip(".")
         self.identity: KeyIdentity = KeyIdentity(mode, host, hashlib.sha256(self.api_key.encode()).hexdigest())
         self.hash: str = hashlib.sha256(f"{self.base_url} {self.api_key}".encode()).hexdigest()
 

@@ -21,6 +21,7 @@ from momopay.cli.exit_codes import CommandError, ExitCode
 from momopay.cli.options import (
     AccountOptions,
     DayOptions,
+    DisplayOptions,
     JournalOptions,
     check_writable,
     file_option,
@@ -31,6 +32,7 @@ from momopay.cli.options import (
     seconds_option,
     sheet_option,
     time_option,
+    url_of,
     word_option,
 )
 from momopay.cli.output import Output, day_of, in_lines, kes, moment, plain, stderr, use_zone, zone
@@ -240,6 +242,30 @@ def migrate(
     shown = f"{'To do: ' if check else 'Done: '}{plain(said)}" if said else "Nothing to do: the journal is up to date."
     options.output.result({"check": check, "changes": said or None}, shown)
     return ExitCode.REFUSED if said and check else ExitCode.OK
+
+
+@command(app)
+def move(
+    options: DisplayOptions,
+    from_: Annotated[str, Option("--from", metavar="URL", help="The journal: the path of a file, or a URL.")],
+    to: Annotated[str, Option("--to", metavar="URL", help="A database without payments.")],
+    undo: Annotated[bool, flag("--undo", "Open the old one again, if the new one began no payment.")] = False,
+    lost: Annotated[bool, flag("--lost", "With --undo: the new one cannot be reached any more.")] = False,
+) -> None:
+    """Move a whole journal to another database, such as from a file to PostgreSQL.
+
+    All accounts, with their history. The old journal then refuses every call, and says where it went. If this is
+    interrupted, at most one of the two can be used, and running it again finishes. Stop the programs that pay before.
+
+    Examples:
+        momopay journal move --from shop.db --to postgresql://shop@db.example/shop
+        momopay journal move --from shop.db --to postgresql://shop@db.example/shop --undo
+    """
+    if lost and not undo:
+        raise CommandError("--lost says how to undo a move", remedy="give --undo with it, or leave it out")
+    with momopay.Journal(url_of(from_), create=False) as journal:
+        said = journal.move_to(url_of(to), undo=undo, lost=lost)
+    options.output.result({"done": said}, f"Done: {plain(said)}")
 
 
 def sweep(

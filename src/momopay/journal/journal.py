@@ -262,7 +262,9 @@ class Journal:
         """
         if not isinstance(by, str) or not by.strip():
             raise RequestValidationError({"by": "must be the name of who decides, as text"})
-        return self._internals.store.watermark.accept(by)
+        from momopay.journal.guards import accept_restored
+
+        return accept_restored(self._internals.store.accounts, self._internals.store.watermark, by)
 
     def check(self) -> JournalCheck:
         """Check the whole journal, for example after a restore, and return what it belongs to and what needs a person.
@@ -343,6 +345,36 @@ class Journal:
             return pending(database) if check else migrate(database)
         finally:
             database.close()
+
+    @clears_frames
+    def move_to(self, url: str, *, undo: bool = False, lost: bool = False) -> str:
+        """Move the whole journal, with all its accounts and its history, to another database, and close this one.
+
+        Both may be of either kind. Every row is compared. From then on, this journal refuses every call, also of the
+        processes that have it open, and says where it is. If this is killed, at most one of the two can be used, and
+        calling it again finishes.
+
+        Args:
+            url: Of the target, which must hold no payment. Its tables are created.
+            undo: Open this journal again, as long as no payment was begun in the target.
+            lost: With `undo`: the target cannot be reached any more. Every account must then be accepted by
+                `accept_restored`, because this journal does not know what was paid there.
+
+        Returns:
+            What was done, as a sentence.
+
+        Raises:
+            ConfigurationError: A call is sending; the target holds payments, or is part of another move; or there is
+                nothing to undo. Nothing was changed.
+        """
+        from momopay.journal import moving
+
+        target = Internals(url, "default", create=not undo).store.database
+        try:
+            do = (moving.undo_without if lost else moving.undo) if undo else moving.move
+            return do(self._internals.store.database, target)
+        finally:
+            target.close()
 
     def close(self) -> None:
         """Close the journal. It cannot be used afterwards, except by calls under way, which record their outcomes."""

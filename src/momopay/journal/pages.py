@@ -74,6 +74,13 @@ class Entries:
             return None
         return next(iter(self.having(TRANSACTION.transaction_id == transaction_id)), None)
 
+    def known_ids(self, transaction_ids: Iterable[str | None]) -> set[str]:
+        """Return those of the ids that are of transactions in the journal."""
+        ids = [each for each in transaction_ids if each is not None and is_keepable(each)]
+        wanted = select(TRANSACTION.transaction_id).where(self._is_transaction, TRANSACTION.transaction_id.in_(ids))
+        with self.database.connection() as connection:
+            return set(connection.scalars(wanted))
+
     def by_receipt(self, text: str) -> list[JournalEntry]:
         """Return the entries with the receipt in a text, newest first; several only if the provider repeats it."""
         keys = receipts_in(text)
@@ -283,6 +290,7 @@ class Entries:
             version: int = connection.execute(select(schema.journal.c.version)).scalar_one()
             states = select(PAYMENT.kind, PAYMENT.state, func.count()).group_by(PAYMENT.kind, PAYMENT.state)
             counts = connection.execute(states.where(self._is_payment)).all()
+        with self.database.transaction(seconds=_LONGEST_CHECK) as connection:
             differing = tuple(sorted(differing_indexes(connection)))
         not_settled, unresolved = self.unfinished()
         return JournalCheck(
