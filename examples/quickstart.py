@@ -140,7 +140,8 @@ def callbacks() -> Generator[tuple[str, Queue[Callback]]]:
                 self.send_response(400)
             else:
                 self.send_response(200)
-                if callback.transaction.status.is_terminal:  # some services also report that the PIN was entered
+                status = callback.status
+                if status is not None and status.is_terminal:  # some services also report that the PIN was entered
                     inbox.put(callback)
             self.end_headers()
 

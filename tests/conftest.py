@@ -68,6 +68,8 @@ def pytest_configure() -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    # As the pytest plugin does for users. What a live key does is tested without it.
+    os.environ["MOMOPAY_TEST_RUN"] = "1"
     _keep_files_in_memory()
 
 
@@ -153,6 +155,12 @@ def drive(client_kind: str) -> Iterator[Callable[..., Driver]]:
     yield make
     for driver in drivers:
         driver.close()
+
+
+@pytest.fixture
+def live_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Allow live keys, as outside a test run."""
+    monkeypatch.delenv("MOMOPAY_TEST_RUN")
 
 
 @pytest.fixture

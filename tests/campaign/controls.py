@@ -3,7 +3,6 @@
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from datetime import datetime
 from importlib.util import module_from_spec
 from typing import Any
 from unittest.mock import patch
@@ -11,7 +10,7 @@ from unittest.mock import patch
 from bodies import transaction
 from campaign import clocks
 from campaign.judge import Finding
-from momopay import Callback, EntryKind, Journal, JournalState, OutcomeUnknownError, Transaction
+from momopay import Callback, EntryKind, Journal, JournalEntry, JournalState, OutcomeUnknownError, Transaction
 from momopay._core import call as _call
 from momopay._core.retry import SEARCHED_FIRST, FailureKind
 from momopay._transport import clock as _clock
@@ -19,9 +18,9 @@ from momopay.durable import call, lookup, send
 from momopay.durable.call import DurableCall
 from momopay.durable.send import Sender
 from momopay.journal import rules, statements
-from momopay.journal.delivery import Deliveries
+from momopay.journal.delivery import Deliveries, Recorder
 from momopay.journal.entries import MAY_BE_SENT
-from momopay.journal.evidence import Draft
+from momopay.journal.evidence import Draft, Evidence
 from momopay.journal.leases import Lease
 from momopay.journal.queue import Due, Queue
 from momopay.journal.rules import Cause, Step
@@ -33,7 +32,10 @@ from momopay.types import ResponseInfo
 
 Patch = Any
 CAUGHT = frozenset(
-    {Finding.DOUBLE, Finding.LOST, Finding.LATE, Finding.WRONG_STATE, Finding.WRONG_WORD, Finding.HANDLED}
+    {
+        *(Finding.DOUBLE, Finding.LOST, Finding.LATE, Finding.WRONG_STATE, Finding.WRONG_WORD, Finding.HANDLED),
+        Finding.BELIEVED,
+    }
 )
 """What a control must be caught at. (While payments are under way, others of the findings come and go.)"""
 
@@ -145,8 +147,8 @@ def end_not_read_again() -> list[Patch]:
     """A sweep takes an end without success for the last word."""
     due = Queue.due
 
-    def overlook(self: Queue, now: datetime | None = None) -> Due:
-        return due(self, now)._replace(ended_prompts=[])
+    def overlook(self: Queue, *, has_handler: bool = False) -> Due:
+        return due(self, has_handler=has_handler)._replace(ended_prompts=[])
 
     return [patch.object(Queue, "due", overlook)]
 
@@ -158,11 +160,20 @@ def forged_callback_settles() -> list[Patch]:
         stated = callback.transaction
         shown = {"type": "B2C", "amount": stated.amount, "phone": stated.phone_number}
         shown["accountReference"] = stated.external_reference
-        record = Transaction.model_validate(transaction(stated.id, stated.status, **shown))
+        record = Transaction.model_validate(transaction(stated.id, str(stated.status), **shown))
         note_response(record, ResponseInfo("", 200, {}, attempts=1, elapsed=0.0))
         return record
 
     return [patch.object(Transactions, "_confirm", believe)]
+
+
+def word_believed() -> list[Patch]:
+    """A callback about an end that was delivered is recorded whole."""
+
+    def record_all(self: Any, entry: JournalEntry, record: Any) -> None:
+        self._record(entry, Evidence.of(record))
+
+    return [patch.object(Recorder, "add_receipt", record_all)]
 
 
 def delivery_forgotten() -> list[Patch]:
@@ -208,7 +219,7 @@ def _named(*controls: Callable[[], list[Patch]]) -> Controls:
 
 OF_SIMULATION = _named(
     *(repeat_on_read_timeout, journal_after_send, no_lease, send_again_when_absent, forged_callback_settles),
-    *(row_not_read_again, near_matches_ignored, delivery_forgotten),
+    *(row_not_read_again, near_matches_ignored, delivery_forgotten, word_believed),
 )
 OF_LATE = _named(release_before_the_minute, leases_by_wall_time)
 """Controls of late payouts, which need the machine's time."""

@@ -26,6 +26,7 @@ class Finding(StrEnum):
     WRONG_AMOUNT = "wrong amounts or phones, or payments of no order"
     UNTYPED = "errors that are no MomoPayError"
     HANDLED = "ends not handled exactly once"
+    BELIEVED = "payments that a word without a read changed"
     MISSED = "left UNKNOWN though the list shows them"
     UNPAID = "orders not paid in the end"
 

@@ -6,6 +6,7 @@ journal and its database are real.
 """
 
 import argparse
+import json
 import logging
 import os
 import random
@@ -83,6 +84,7 @@ class World:
         self.words: list[Word] = []
         self.events: Counter[str] = Counter()
         self.callbacks: Counter[str] = Counter()
+        self.shaken = list[str]()
         self.handled = defaultdict[str, list[str]](list)  # which ends of each transaction, in order
         self.processes: dict[str, Process] = {}
         self.under_way: list[Order] = []
@@ -124,6 +126,9 @@ class World:
             self.bank.advance(self.bank.now + 1000)
             self._in_peace(closing, self._sweep)
             verdict = self._judge(closed=True)
+            self._in_peace(closing, self._shake)
+            for reference in self.shaken:
+                verdict.note(Finding.BELIEVED, f"{reference} changed by the word of a stranger")
             _bury(closing)
         verdict.join(before)
         said = Counter(word.said.value for word in self.words)
@@ -332,6 +337,21 @@ class World:
         body = body[:-9] if kind == "garbage" else body
         url = HOOK if kind == "no token" else _signed(order.reference + "x" * (kind == "another's token"))
         self._deliver(url, body, forgery=kind, attempt=DELIVERIES)
+
+    async def _shake(self, process: Process) -> None:
+        """Deliver what a reader of signed URLs could say of each end that was delivered: another code, fee and time."""
+        for order in self.orders:
+            before = process.journal.get(order.reference)
+            delivered = any(each.what == "delivered" for each in process.journal.history(order.reference))
+            if before is None or not before.has_settled or not delivered:
+                continue
+            payment = Payment(order.reference, order.amount, order.phone, before.transaction_ids[-1], "", 0.0)
+            stated = json.loads(called_back(payment, "SUCCESS" if before.status == "SUCCESS" else "CANCELLED"))
+            stated["transaction"] |= {"result_code": "17", "transaction_fee": 555, "updated_at": "2020-01-01T00:00:00Z"}
+            body = json.dumps(stated).encode()
+            await process.client.transactions.receive(_signed(order.reference), body, self._handle, signer=SIGNER)
+            if process.journal.get(order.reference) != before:
+                self.shaken.append(order.reference)
 
     def _judge(self, *, closed: bool) -> Verdict:
         with Journal(self.url) as journal:

@@ -140,6 +140,7 @@ def test_listen_signs_and_writes_json(momopay: Shell, client: Client, sandbox: S
     assert "momo_token" not in done.out + done.err
 
 
+@pytest.mark.usefixtures("live_keys")
 @pytest.mark.usefixtures("no_backoff")
 def test_listen_says_that_a_key_is_live_and_polls_once_a_second_at_most(momopay: Shell, receiver: Receiver) -> None:
     live = {"MOMOPAY_API_KEY": "mno_live_abcdef", "MOMOPAY_BASE_URL": "https://api.invalid/v1"}

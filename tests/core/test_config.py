@@ -65,6 +65,7 @@ def test_how_a_journal_identifies_an_account(
     assert identity.key != Account(key + "b", base_url).identity.key
 
 
+@pytest.mark.usefixtures("live_keys")
 @in_turn("key", ["pk_test_a", "ab_test_a", "ab_test_live_a", "Token_test_a"])
 def test_any_letters_may_begin_a_key_and_the_next_word_decides_its_mode(key: str) -> None:
     assert Account(key, LOOPBACK).api_key == key

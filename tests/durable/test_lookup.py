@@ -35,6 +35,7 @@ from journal.database_kit import execute, just_before, store_of
 from journal.kit import begin, found, lease_of, put, record, state_of
 from momopay import Journal, JournalState, MomoPayError, OutcomeUnknownError, PollSchedule, RequestValidationError
 from momopay.durable.lookup import search_for
+from momopay.models.requests import Fit, Search
 from momopay.sandbox import Fault
 from polling.kit import Sdk
 
@@ -602,6 +603,83 @@ def test_an_unread_item_with_an_id_is_read_by_it(
             assert shop.pay().transaction_id == "t-9"
         assert shop.state() is found_state
     assert shop.requests.count("GET /transactions/t-9") == 1
+
+
+# Items and reads without a reference.
+
+GAP: dict[str, Any] = {"accountReference": None, "transactionId": "t-9"}
+
+
+@over_both_clients
+@pytest.mark.parametrize("keys", [False, True], ids=["", "payout_keys"])
+@pytest.mark.parametrize(
+    ("item", "may_be_it"),
+    [
+        *(({}, True), ({"createdAt": "1970-01-01T00:00:00Z"}, True), ({"type": "PAYMENT"}, True)),
+        *(({"accountReference": gap}, True) for gap in ("", "  ", "-", "N/A", "\u200b")),
+        *(({"phone": masked}, True) for masked in ("2547*****678", "0712***678", "****678", "N/A")),
+        *(({"amount": 11}, False), ({"phone": "254722000111"}, False), ({"type": "STK"}, False)),
+        *(({"createdAt": ago(timedelta(days=3))}, False), ({"transactionId": "t-known"}, False)),
+    ],
+)
+def test_an_item_without_a_reference_that_may_be_the_payment_blocks_it(
+    serve: Serve, journal: Journal, item: dict[str, Any], keys: bool, *, may_be_it: bool
+) -> None:
+    """Neither the list nor the read by id shows the reference: nobody knows, so nothing is sent and nobody releases."""
+    put(journal, "known", ACCEPTED, transaction_id="t-known")
+    row = listed(**(GAP | item))
+    shop = serve(pages=[[row]], read=row, options={"payout_keys": keys})
+    put(journal, "r", UNKNOWN)
+    long_ago(journal)
+    execute(journal, "UPDATE momopay_payments SET clock_offset = 0")
+    with pytest.raises(OutcomeUnknownError) as caught:
+        shop.pay()
+    assert shop.service.sent == 0
+    assert [each.transaction_id for each in caught.value.near_matches] == ["t-9"] * may_be_it
+    with pytest.raises(OutcomeUnknownError) if may_be_it else nullcontext():
+        shop.release()
+    assert shop.state() is (UNKNOWN if may_be_it else NOT_SENT)
+
+
+@over_both_clients
+@pytest.mark.parametrize("how", ["pay_once", "sweep"])
+def test_a_read_by_id_may_show_the_reference_that_the_list_lacks(serve: Serve, journal: Journal, how: str) -> None:
+    put(journal, "r", UNKNOWN)
+    shop = serve(pages=[[listed(**GAP)]], read=listed(transactionId="t-9"))
+    if how == "sweep":
+        shop.sweep()
+    else:
+        assert shop.pay().transaction_id == "t-9"
+    assert (shop.state(), shop.service.sent) == (ACCEPTED, 0)
+
+
+@over_both_clients
+@pytest.mark.parametrize(("missing", "state"), [({}, ACCEPTED), ({"phone": None}, UNKNOWN), ({"type": None}, UNKNOWN)])
+@pytest.mark.parametrize("how", ["pay_once", "sweep", "release"])
+def test_the_payment_whose_id_a_broken_answer_showed_needs_no_reference(
+    serve: Serve, journal: Journal, how: str, missing: dict[str, Any], state: JournalState
+) -> None:
+    """Phone, amount and type are enough beside the id of our own answer. With fewer of them nobody knows."""
+    put(journal, "r", UNKNOWN, seen_id="t-9")
+    long_ago(journal)
+    shop = serve(read=listed(**(GAP | missing)))
+    if how == "sweep":
+        shop.sweep()
+    else:
+        problem = RequestValidationError if how == "release" and state is ACCEPTED else OutcomeUnknownError
+        with nullcontext() if how == "pay_once" and state is ACCEPTED else pytest.raises(problem):
+            shop.release() if how == "release" else shop.pay()
+    assert (shop.state(), shop.service.sent) == (state, 0)
+
+
+def test_the_control_releases_what_an_item_without_a_reference_may_be(
+    serve: Serve, journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("momopay._core.reads.without_reference", lambda _item: None)
+    monkeypatch.setattr(Search, "fit", lambda _self, _item: Fit.NONE)
+    put(journal, "r", UNKNOWN)
+    long_ago(journal)
+    assert serve(pages=[[listed(**GAP)]], read=listed(**GAP)).release().state is NOT_SENT
 
 
 # Receipts that reads and the list show.

@@ -73,7 +73,6 @@ def test_a_forged_url_is_403_and_costs_no_request(way: Receive, query: str, capl
     assert receive(QUERY, BODY) == 200  # the genuine one is accepted
 
 
-@in_turn("text", [None, 7, b"momo_token=", "x" * 20_000, "\ud800"])
 def yielding(payment: Payment) -> Any:
     yield payment
 
@@ -115,6 +114,7 @@ def test_a_handler_that_returns_a_generator_has_not_run(way: Receive, journal: J
     assert [each.what for each in journal.history("SAL-1")][-1] == "delivery failed"
 
 
+@in_turn("text", [None, 7, b"momo_token=", "x" * 20_000, "\ud800"])
 def test_nothing_in_a_request_raises(text: Any) -> None:
     for signer in (SIGNER, None):
         assert received(b"{", signer, None, query=text)[0] == (403 if signer else 400)

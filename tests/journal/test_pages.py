@@ -14,6 +14,7 @@ from journal.kit import begin, dated, fill, found, lease_of, names, put, put_col
 from journal.records import callback, report
 from momopay import Journal, JournalError, RequestValidationError, TransactionStatus
 from momopay.journal.journal import internals
+from momopay.journal.upgrade import VERSION
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 
@@ -91,7 +92,7 @@ def test_a_check_finds_what_needs_a_person(journal: Journal) -> None:
     put_collection(journal)
     checked = journal.check()
     assert not checked.needs_attention
-    assert f"{checked.account} {checked.version} {checked.mode} {checked.not_settled}" == "default 2 None 1"
+    assert f"{checked.account} {checked.version} {checked.mode} {checked.not_settled}" == f"default {VERSION} None 1"
     assert checked.counts == {(PAYOUT, ACCEPTED): 1, (PAYOUT, REFUSED): 1, (COLLECTION, ACCEPTED): 1}
     put(journal, "c", UNKNOWN)
     put_collection(journal, "twice", statuses=["SUCCESS", "FAILED", "SUCCESS"])

@@ -45,12 +45,12 @@ class Admin:
         self.server.disconnect_all()
 
     def guest(self, **parts: object) -> str:
-        """Return the URL of the role."""
-        changed = self.url.set(username=self.role, password=SECRET)
+        """Return the URL of the role, for tables in the schema of everybody."""
+        changed = self.url.set(username=self.role, password=SECRET, query={"schema": "public"})
         return changed.set(**parts).render_as_string(hide_password=False)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
     def has_journal(self) -> None:
-        with Journal(self.url.render_as_string()) as journal:
+        with Journal(self.url.set(query={"schema": "public"}).render_as_string()) as journal:
             put(journal, "earlier")
 
 

@@ -40,7 +40,7 @@ def test_the_indexes_of_a_newer_journal_are_not_judged(journal: Journal) -> None
     execute(journal, f"UPDATE momopay_journal SET version = {VERSION + 1}")
     execute(journal, f"INSERT INTO momopay_versions VALUES ({VERSION + 1}, {VERSION}, 'then')")
     execute(journal, "DROP INDEX momopay_payments_by_phone")
-    with store_of(journal).database.connection() as connection:
+    with store_of(journal).database.transaction() as connection:
         assert differing_indexes(connection) == {}
 
 
@@ -59,8 +59,7 @@ def test_without_the_right_to_compare_a_check_says_so(
 ) -> None:
     put(journal)
     execute(journal, "DROP INDEX momopay_payments_by_phone")
-    database = store_of(journal).database
-    with database.connection() as connection:
+    with store_of(journal).database.transaction() as connection:
         name = connection.execute(sa.select(sa.func.current_schema())).scalar_one()
         role = f"r{name}"
         for statement in (
@@ -70,12 +69,10 @@ def test_without_the_right_to_compare_a_check_says_so(
             "REVOKE TEMPORARY ON DATABASE postgres FROM PUBLIC",
         ):
             connection.exec_driver_sql(statement)
-        try:
-            connection.exec_driver_sql(f"SET ROLE {role}")
-            with caplog.at_level(logging.WARNING, "momopay"):
-                assert differing_indexes(connection) == {}
-            assert "indexes were not compared" in caplog.text
-            connection.exec_driver_sql("RESET ROLE")
-        finally:
-            connection.exec_driver_sql("GRANT TEMPORARY ON DATABASE postgres TO PUBLIC")
+        connection.exec_driver_sql(f"SET LOCAL ROLE {role}")
+        with caplog.at_level(logging.WARNING, "momopay"):
+            assert differing_indexes(connection) == {}
+        assert "indexes were not compared" in caplog.text
+        connection.exec_driver_sql("RESET ROLE")
+        connection.exec_driver_sql("GRANT TEMPORARY ON DATABASE postgres TO PUBLIC")
     assert journal.check().differing == ("momopay_payments_by_phone",)

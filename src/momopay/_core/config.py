@@ -8,7 +8,8 @@ import logging
 import os
 import re
 import traceback
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
+from contextlib import AsyncContextDecorator, ContextDecorator
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeGuard
 from urllib.parse import urlsplit
@@ -22,6 +23,9 @@ from momopay.money import is_number, is_whole
 from momopay.urls import check_base_url, is_loopback
 
 logger: logging.Logger = logging.getLogger("momopay")
+
+LOOPBACK: Final = "loopback"
+"""The host of a `KeyIdentity` for each loopback address."""
 
 SHARED_BUDGET = Sentinel("SHARED_BUDGET")
 """The default of ``budget=``: one `RateBudget` for each key and address in the process."""
@@ -103,7 +107,7 @@ class Account:
         if mode == "live" and self.on_loopback:
             raise ConfigurationError("a live key must not be sent to loopback; use a pk_test_ key with the sandbox")
         # Identifies the account without revealing the key.
-        host = "loopback" if self.on_loopback else (urlsplit(self.base_url).hostname or "").rstrip(".")
+        host = LOOPBACK if self.on_loopback else (urlsplit(self.base_url).hostname or "").rstrip(".")
         self.identity: KeyIdentity = KeyIdentity(mode, host, hashlib.sha256(self.api_key.encode()).hexdigest())
         self.hash: str = hashlib.sha256(f"{self.base_url} {self.api_key}".encode()).hexdigest()
 
@@ -188,7 +192,9 @@ def check_handler(handler: object) -> None:
 
 def raise_if_not_run(result: object) -> None:
     """Raise TypeError if a handler returned a generator or something to await, whose body has not run."""
-    if inspect.isgenerator(result) or inspect.isasyncgen(result):
+    # An iterator such as `map`, or what `contextlib.contextmanager` makes, has not run either.
+    is_context = isinstance(result, ContextDecorator | AsyncContextDecorator)
+    if isinstance(result, Iterator | AsyncIterator) or is_context:
         raise TypeError("the handler returned a generator, so its body did not run; remove the yield")
     if inspect.isawaitable(result):
         if inspect.iscoroutine(result):

@@ -68,7 +68,7 @@ def doctor(options: AccountOptions) -> ExitCode:
             line.add_row(Text(check.verdict, _STYLES[check.verdict]), Text(check.name, "bold"), plain(check.found))
             if check.remedy:
                 line.add_row("", "", Text(plain(check.remedy), "italic"))
-            stdout().print(line)
+            stdout().show(line)
     failed = any(check.verdict == "fail" for check in checks)
     if options.as_json:
         options.output.result({"ok": not failed, "checks": [asdict(check) for check in checks]})
@@ -205,10 +205,14 @@ def _journal(options: AccountOptions, client: momopay.Client | None) -> Check:
         with options.open_journal() as journal:
             found = _read_journal(journal)
             unchecked = _check_account(journal, client) if found.mode else ""
+            past = _past(client, journal)
     except (MomoPayError, ModuleNotFoundError) as error:
-        return _unusable(error, options.journal or "")
+        made = _unusable(error, options.journal or "")
+        return (made.verdict == "warn" and _past(client, None)) or made
     if found.went_back:
         return Check("journal", "fail", found.went_back, "`momopay journal accept-restored`, after that")
+    if past:
+        return past
     count = sum(found.counts.values())
     entries = "1 entry" if count == 1 else f"{count} entries"
     if found.needs_attention:
@@ -230,6 +234,21 @@ def _unusable(error: MomoPayError | ModuleNotFoundError, where: str) -> Check:
         return Check("journal", "fail", f"{error}, and the first payment cannot create it", obstacle)
     remedy = "the first payment creates it; if there was one, check the path or the URL"
     return Check("journal", "warn", str(error), remedy)
+
+
+def _past(client: momopay.Client | None, journal: momopay.Journal | None) -> Check | None:
+    """Return the check of a new journal, or None yet, if its account made payments that it does not know."""
+    from momopay.durable.past import problem_with
+
+    if client is None:
+        return None
+    remedy = "use the journal that knows them; if there was none, `momopay journal accept-restored --by NAME`, once"
+    try:
+        problem = problem_with(client, journal)
+    except MomoPayError as error:
+        return Check("journal", "fail", str(error), remedy)
+    verdict: Verdict = "fail" if key_mode(find_key()) == "live" else "warn"
+    return Check("journal", verdict, problem, remedy) if problem else None
 
 
 class _OtherAccountError(MomoPayError):

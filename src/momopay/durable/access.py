@@ -14,6 +14,7 @@ from momopay._core.reads import read_tenant
 from momopay._core.session import Session
 from momopay._ratelimit.budget import Lane
 from momopay._redaction import redacted_repr
+from momopay.durable.past import check_past
 from momopay.journal.entries import EntryKind, JournalEntry, JournalState
 from momopay.journal.evidence import Draft
 from momopay.journal.journal import Journal, internals
@@ -47,7 +48,10 @@ async def check_account(
     `restored` allows a journal that went back in time, for calls that compare it with the service.
     """
     access = JournalAccess(session, journal, reference)
-    if not await access.run(access.store.check, session.account.identity, restored=restored):
+    is_tenant_known = await access.run(access.store.check, session.account.identity, restored=restored)
+    if not restored:
+        await check_past(access)
+    if not is_tenant_known:
         await learn_tenant(access)
     return access
 

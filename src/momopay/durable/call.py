@@ -22,6 +22,7 @@ from momopay._core.wiring import BackendT
 from momopay._redaction import mask_phone, redacted_repr
 from momopay.durable.access import JournalAccess, learn_tenant
 from momopay.durable.lookup import PaymentLookup
+from momopay.durable.past import check_past
 from momopay.durable.payment import Payment, outcome_unknown, payment_in, payment_of
 from momopay.durable.send import ENDPOINTS, Sender
 from momopay.journal.entries import MAY_BE_SENT, EntryKind, JournalEntry, JournalTransaction
@@ -93,6 +94,7 @@ class DurableCall(Generic[BackendT]):
         )
         self._call.has_slot = has_slot and entry is None  # after other requests, the slot would be too old to send
         try:
+            await check_past(self._journal)
             if not is_tenant_known:
                 await learn_tenant(self._journal)
             while True:

@@ -26,7 +26,7 @@ from functools import lru_cache
 from math import inf
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, TypeVar
 from uuid import uuid4
 from weakref import WeakSet
 
@@ -38,6 +38,8 @@ from momopay._fork import renew_in_child
 from momopay._redaction import clear_frames
 from momopay.errors import ConfigurationError, JournalError
 from momopay.journal.upgrade import set_up
+
+T = TypeVar("T")
 
 LONGEST_WAIT: Final = 30.0
 """The default limit of one use of the database, in seconds."""
@@ -220,6 +222,9 @@ class Database(ABC):
             self._is_set_up = False  # somebody may grant the right while this process runs
             raise ConfigurationError(self.refusal.message)
 
+    def set_search_path(self, connection: Connection) -> None:  # noqa: B027  only a server has schemas
+        """Find the journal's tables in a transaction that is not of `connection`, as that of a copy."""
+
     def check(self) -> None:  # noqa: B027  only a file can be replaced
         """Raise if the database is not the one that this process began with."""
 
@@ -285,6 +290,11 @@ class Database(ABC):
             if refusal is None:
                 raise
             raise refusal from error
+
+    @property
+    def name(self) -> str:
+        """The URL without its password."""
+        return self._url.set(password=None).difference_update_query(["password"]).render_as_string()
 
     @property
     def key(self) -> str:

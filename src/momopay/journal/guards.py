@@ -28,10 +28,12 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, and_, bindparam, delete, func, select, update
 
-from momopay._core.config import KeyIdentity
+from momopay._core.config import LOOPBACK, KeyIdentity
 from momopay.errors import ConfigurationError, JournalError
+from momopay.journal import moving
 from momopay.journal.database import bounded, change, defer
-from momopay.journal.schema import INSERTS, accounts, journal, keys, metadata, payments, versions
+from momopay.journal.rules import PAST
+from momopay.journal.schema import INSERTS, acceptances, accounts, journal, keys, metadata, payments, versions
 from momopay.journal.sharing import OpenDatabase
 
 logger: logging.Logger = logging.getLogger("momopay")
@@ -66,6 +68,8 @@ class Accounts:
         # as a bound namespace stays bound. Changes of a dict are atomic.
         self._checked: dict[KeyIdentity, str | None] = {}
         self._scopes: dict[KeyIdentity, str] = {}
+        # Whether the account had no payments before this journal, or a person accepted that: see `durable.past`.
+        self.has_known_past: bool = False
 
     def check(self, connection: Connection, identity: KeyIdentity) -> bool:
         """Bind the namespace at its first use, and return whether the tenant of the key is known.
@@ -74,14 +78,19 @@ class Accounts:
         """
         if identity not in self._checked:
             self._database.shared.check_writable()
-            new = {"account": self._account, "mode": identity.mode, "host": identity.host}
-            new["bound_at"] = datetime.now(UTC).isoformat()
-            if not change(connection, INSERTS[accounts], {**new, "tenant_id": None}):
-                is_unbound = (accounts.c.account == self._account, accounts.c.mode == "")  # see `Watermark.accept`
-                connection.execute(update(accounts).where(*is_unbound).values(new))
             bound = self.bound(connection)
+            if not bound.get("mode"):
+                # A sandbox forgets as easily as it is made.
+                is_trusted = identity.host == LOOPBACK or self._is_accepted(connection)
+                new = {"account": self._account, "mode": identity.mode, "host": identity.host}
+                new["bound_at"] = datetime.now(UTC).isoformat()
+                if not change(connection, INSERTS[accounts], {**new, "tenant_id": None, "checked": int(is_trusted)}):
+                    is_unbound = (accounts.c.account == self._account, accounts.c.mode == "")  # see `Watermark.accept`
+                    connection.execute(update(accounts).where(*is_unbound).values(new))
+                bound = self.bound(connection)
             if not bound:
                 raise JournalError("the journal's database neither took the account nor shows one")
+            self.has_known_past = bool(bound["checked"])
             for what, own in (("mode", identity.mode), ("host", identity.host)):
                 if bound[what] != own:
                     raise self._refused(f"the {what} {bound[what]!r}", f"{own!r}")
@@ -90,7 +99,39 @@ class Accounts:
             if tenant is not None and bound["tenant_id"] not in {None, tenant}:
                 raise self._refused(f"tenant {bound['tenant_id']!r}", f"a key of tenant {tenant!r}")
             self._checked[identity] = tenant
+        elif not self.has_known_past:  # unless another process has read it, or a person accepted it
+            self.has_known_past = bool(self.bound(connection).get("checked"))
         return self._checked[identity] is not None
+
+    def knows_past(self) -> bool:
+        """Return whether the account had no payments before this journal, or a person accepted that."""
+        with self._database.connection() as connection:
+            return bool(self.bound(connection).get("checked")) or self._is_accepted(connection)
+
+    def trust(self) -> None:
+        """Record that the account had no payments before this journal, or that it does not matter."""
+        with self._database.connection() as connection:
+            connection.execute(update(accounts).where(accounts.c.account == self._account).values(checked=1))
+        self.has_known_past = True
+
+    def is_new(self) -> bool:
+        """Return whether the account has no payments, and nobody knows whether it made any before this journal."""
+        found = select(payments.c.reference).where(payments.c.account == self._account).limit(1)
+        if self.knows_past():
+            return False
+        with self._database.connection() as connection:
+            return connection.execute(found).one_or_none() is None
+
+    def accept(self, by: str) -> None:
+        """Record who accepted that this journal lost payments, or does not know those before it."""
+        now = datetime.now(UTC).isoformat(timespec="microseconds")
+        with self._database.connection() as connection:
+            change(connection, INSERTS[acceptances], {"account": self._account, "at": now, "by_whom": by})
+        self.trust()
+
+    def _is_accepted(self, connection: Connection) -> bool:
+        accepted = select(func.count()).where(acceptances.c.account == self._account)
+        return connection.execute(accepted).scalar_one() > 0
 
     def knows(self, identity: KeyIdentity, tenant_id: str | None) -> bool:
         """Return whether a response shows nothing new about the tenant of a key."""
@@ -176,6 +217,7 @@ class Watermark:
 
         `seen` is from before the journal was read, so that a payment that begins in between does not look like a loss.
         """
+        self._check_open(connection, mark)
         if mark < seen or mark.restored in self._refusals:
             raise self._gone_back(connection, mark, seen)
         if seen < mark:
@@ -192,9 +234,10 @@ class Watermark:
         if row is None:
             self._insert(connection)
             row = connection.execute(_RAISE, self._account).one_or_none()
-            if row is None:
-                raise JournalError("the journal's database neither took the account's row nor shows one")
+        if row is None:  # a trigger drops rows
+            raise JournalError("the journal's database neither took the row nor shows one")
         mark = Mark(*row)
+        self._check_open(connection, Mark(mark.restored, mark.sequence - 1))
         if mark <= self._highest:  # equal: before this payment was counted, it was behind by one
             raise self._gone_back(connection, mark, self._highest)
         return mark
@@ -209,16 +252,23 @@ class Watermark:
                     line = f"{mark.restored} {mark.sequence} {datetime.now(UTC).isoformat(timespec='seconds')}"
                     file.write(line.ljust(_LINE - 1).encode() + b"\n")
 
-    def accept(self, by: str) -> str:
-        """Accept the journal as it is; see `Journal.accept_restored`."""
+    def accept(self, by: str, *, is_new: bool = False) -> str:
+        """Accept the journal as it is, and return which days to reconcile; "" if it lost nothing.
+
+        `is_new`: the account has no payments, so its journal lost some only if this process knows that.
+        """
         with self._database.transaction() as connection:
             highest = self.seen()
             mark, days = self._mark(connection), self._days(connection)
             # Beside a server there is no file: a new process has seen no mark, so the person's word counts.
-            can_know = self._file is not None or highest > Mark()
-            if can_know and highest <= mark and mark.restored not in self._refusals:
+            can_know = is_new or self._file is not None or highest > Mark()
+            reach = mark
+            if mark.sequence < 0 and moving.may_be_accepted(connection):
+                reach = Mark(mark.restored, -1 - mark.sequence)
+            self._check_open(connection, reach)
+            if reach == mark and can_know and highest <= mark and mark.restored not in self._refusals:
                 return ""
-            last = max(mark, highest)
+            last = max(reach, highest)
             accepted = Mark(last.restored + 1, last.sequence)
             raised = {"restored": accounts.c.restored + (accepted.restored - mark.restored)}
             raised["sequence"] = accounts.c.sequence + (accepted.sequence - mark.sequence)
@@ -253,6 +303,11 @@ class Watermark:
             with suppress(FileNotFoundError), FileIO(each) as file:
                 seen.append(_mark_in(file.read()))
         return max(seen)
+
+    def _check_open(self, connection: Connection, mark: Mark) -> None:
+        """Raise ConfigurationError if the journal was moved away, or not moved here to the end."""
+        if mark.sequence < 0:
+            raise ConfigurationError(moving.refusal(connection))
 
     def _insert(self, connection: Connection) -> None:
         """Insert the account's row if there is none, as in a database that was made anew, for a call to bind."""
@@ -291,6 +346,21 @@ class Watermark:
             f" journal.accept_restored(by=...){start_over}"
         )
         return ConfigurationError(self._refusals.setdefault(mark.restored, refusal))
+
+
+def accept_restored(account: Accounts, watermark: Watermark, by: str) -> str:
+    """Accept a journal as it is; see `Journal.accept_restored`."""
+    is_new = account.is_new()
+    days = watermark.accept(by, is_new=is_new)
+    if is_new or days:
+        account.accept(by)
+    if days or not is_new:
+        return days
+    now = datetime.now(UTC) + _NAIROBI
+    first, last = (f"{day:%Y-%m-%d}" for day in (now - PAST, now))
+    days = f"reconcile what was paid before: momopay reconcile --day {first} --last-day {last} --journal URL"
+    logger.warning("%s accepted a new journal of an account that may have a past; %s", by, days)
+    return days
 
 
 def _mark_in(line: bytes) -> Mark:

@@ -131,9 +131,10 @@ class Journal:
         return (entry for page in self._internals.store.pages(kind, state, status, since, until) for entry in page)
 
     def activity(self, days: int = 30, *, last: date | None = None, zone: tzinfo | None = None) -> list[ActivityDay]:
-        """Return what was collected, refunded and not paid on each day, oldest first, with the success rate of prompts.
+        """Return what was collected, paid out, refunded and not paid on each day, oldest first.
 
-        A transaction counts on the day on which it ended, by the service's clock. ``momopay report`` shows this.
+        With the success rate of prompts. A transaction counts on the day on which it ended, by the service's clock.
+        ``momopay report`` shows this.
 
         Args:
             days: How many days, at most 366.
@@ -154,7 +155,13 @@ class Journal:
     def by_receipt(self, receipt: str) -> JournalEntry | None:
         """Return the entry with the provider's receipt that a customer quotes; None if no record had it.
 
-        If several entries have it, return the newest and log a WARNING.
+        If several entries have it, return the newest and log a WARNING. If there is none, its callback may have been
+        lost, and the reads that found the payment had no receipt: search by phone, with ``transactions.find`` or
+        ``momopay transactions find --phone``.
+
+        Args:
+            receipt: The receipt in any case, with spaces, dots, dashes or invisible characters in it or around it, or
+                the whole message that the customer got.
         """
         entries = self._internals.store.by_receipt(receipt)
         if len(entries) > 1:
@@ -255,7 +262,9 @@ class Journal:
         """
         if not isinstance(by, str) or not by.strip():
             raise RequestValidationError({"by": "must be the name of who decides, as text"})
-        return self._internals.store.watermark.accept(by)
+        from momopay.journal.guards import accept_restored
+
+        return accept_restored(self._internals.store.accounts, self._internals.store.watermark, by)
 
     def check(self) -> JournalCheck:
         """Check the whole journal, for example after a restore, and return what it belongs to and what needs a person.
@@ -337,6 +346,36 @@ class Journal:
         finally:
             database.close()
 
+    @clears_frames
+    def move_to(self, url: str, *, undo: bool = False, lost: bool = False) -> str:
+        """Move the whole journal, with all its accounts and its history, to another database, and close this one.
+
+        Both may be of either kind. Every row is compared. From then on, this journal refuses every call, also of the
+        processes that have it open, and says where it is. If this is killed, at most one of the two can be used, and
+        calling it again finishes.
+
+        Args:
+            url: Of the target, which must hold no payment. Its tables are created.
+            undo: Open this journal again, as long as no payment was begun in the target.
+            lost: With `undo`: the target cannot be reached any more. Every account must then be accepted by
+                `accept_restored`, because this journal does not know what was paid there.
+
+        Returns:
+            What was done, as a sentence.
+
+        Raises:
+            ConfigurationError: A call is sending; the target holds payments, or is part of another move; or there is
+                nothing to undo. Nothing was changed.
+        """
+        from momopay.journal import moving
+
+        target = Internals(url, "default", create=not undo).store.database
+        try:
+            do = (moving.undo_without if lost else moving.undo) if undo else moving.move
+            return do(self._internals.store.database, target)
+        finally:
+            target.close()
+
     def close(self) -> None:
         """Close the journal. It cannot be used afterwards, except by calls under way, which record their outcomes."""
         self._internals.store.database.close()
@@ -348,7 +387,7 @@ class Journal:
         self.close()
 
     def __repr__(self) -> str:
-        return f"Journal({self._internals.name!r})"
+        return f"Journal({redacted_repr(self._internals.name)})"
 
 
 def internals(journal: Journal) -> Internals:

@@ -13,11 +13,15 @@ _LONGEST: Final = 3600.0  # seconds, as an index of a large table takes minutes
 
 def migrate(database: OpenDatabase) -> str:
     """Create or upgrade the tables, and make indexes anew that differ; see `Journal.migrate`."""
-    database.shared.setup_seconds = _LONGEST
-    with database.shared.opening(create=True) as connection:
-        found = version_in(connection, database.shared.table_names)
-        upgrade(connection, found)
-    with database.connection(seconds=_LONGEST) as connection:
+    shared, names = database.shared, database.shared.table_names
+    usual, shared.setup_seconds = shared.setup_seconds, _LONGEST
+    try:
+        with shared.opening(create=True) as connection:
+            found = version_in(connection, names)
+            upgrade(connection, found)
+    finally:
+        shared.setup_seconds = usual
+    with database.transaction(seconds=_LONGEST) as connection:
         repaired = repair_indexes(connection)
     done = [] if found >= VERSION else [f"upgraded the journal from version {found} to {VERSION}"]
     done = done if found else [f"created the journal, of version {VERSION}"]
@@ -26,10 +30,7 @@ def migrate(database: OpenDatabase) -> str:
 
 
 def pending(database: OpenDatabase) -> str:
-    """Return what `migrate` would do, as a sentence, "" if nothing. The database must have been opened to create none.
-
-    Nothing is changed.
-    """
+    """Return what `migrate` would do, as a sentence, "" if nothing. Nothing is changed."""
     try:
         with database.shared.opening(create=False) as connection:
             found = version_in(connection, database.shared.table_names)
@@ -39,6 +40,6 @@ def pending(database: OpenDatabase) -> str:
         return f"there is no journal: create one, of version {VERSION}"
     if found < VERSION:
         return f"upgrade the journal from version {found} to {VERSION}"
-    with database.connection(seconds=_LONGEST) as connection:
+    with database.transaction(seconds=_LONGEST) as connection:
         differing = differing_indexes(connection)
     return f"make these indexes anew: {', '.join(sorted(differing))}" if differing else ""

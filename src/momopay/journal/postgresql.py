@@ -36,6 +36,7 @@ from momopay.errors import ConfigurationError, JournalError
 from momopay.journal import pooling, refusals
 from momopay.journal.database import Database, bounded, seconds_left
 from momopay.journal.schema import Now
+from momopay.journal.schemas import Schemas
 
 T = TypeVar("T")
 
@@ -60,7 +61,8 @@ _SETTINGS: Final = """
     SELECT set_config('lock_timeout', %s, true), set_config('statement_timeout', %s, true),
         set_config('idle_in_transaction_session_timeout', '10s', true),
         set_config('synchronous_commit',
-            CASE current_setting('synchronous_commit') WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, true)"""
+            CASE current_setting('synchronous_commit') WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, true),
+        set_config('search_path', coalesce(%s::text, current_setting('search_path')), true)"""
 
 
 class PostgresqlDatabase(Database):
@@ -72,6 +74,8 @@ class PostgresqlDatabase(Database):
     )
 
     def __init__(self, url: URL) -> None:
+        self._schemas = Schemas(url)
+        url = url.difference_update_query(["schema"])
         unknown = url.query.keys() - {option.keyword.decode() for option in Conninfo.get_defaults()}
         if unknown:
             raise ConfigurationError(f"the journal's URL has options that libpq does not know: {sorted(unknown)}")
@@ -79,6 +83,7 @@ class PostgresqlDatabase(Database):
 
     @override
     def renew(self) -> None:
+        self._search_path: str | None = None  # None: the connection's own
         super().renew()
         event.listen(self.engines[-1], "do_connect", _connect)
 
@@ -97,8 +102,13 @@ class PostgresqlDatabase(Database):
             except (psycopg.Error, JournalError):  # it was in the pool for long
                 connection.invalidate()
                 driver = connection.connection.dbapi_connection
-        driver.begin_use(in_one_transaction=begin)
+        driver.begin_use(in_one_transaction=begin, search_path=self._search_path)
         return driver
+
+    def set_search_path(self, connection: Connection) -> None:
+        """Find the journal's tables in a transaction that is not of `connection`, as that of a copy."""
+        if self._search_path is not None:
+            connection.execute(select_(func.set_config("search_path", self._search_path, True))).scalar()
 
     @override
     @contextmanager
@@ -108,12 +118,31 @@ class PostgresqlDatabase(Database):
             pooling.check(connection, another)
         with another() as connection:
             connection.execute(select_(func.pg_advisory_xact_lock(_SETUP_LOCK)))
+            self._search_path = self._schemas.search_path(connection, create=create)
+            self.set_search_path(connection)
             yield connection
             self.refusal = refusals.why_not_writable(connection)
 
     @override
     def explain(self, error: JournalError) -> ConfigurationError | None:
-        return refusals.explain(error, partial(self.connection, begin=True, for_setup=True))
+        return refusals.explain(error, self._connect_to_explain)
+
+    @contextmanager
+    def _connect_to_explain(self) -> Generator[Connection]:
+        with self.connection(begin=True, for_setup=True) as connection:
+            self.set_search_path(connection)  # which was chosen before the error, if it was
+            yield connection
+
+    @property
+    @override
+    def name(self) -> str:
+        wanted = self._schemas.wanted
+        return f"{super().name}{'&' if self._url.query else '?'}schema={wanted}" if wanted else super().name
+
+    @property
+    @override
+    def key(self) -> str:
+        return f"{super().key} {self._schemas.wanted}"
 
     @override
     def is_alive(self, sender: str, connection: Connection) -> bool:
@@ -139,6 +168,7 @@ class BoundedConnection(psycopg.Connection[Any]):
         self._answered_at = time.monotonic()
         self._deferred: list[tuple[Any, Any]] = []  # statements to send with the next one
         self._each_commits: bool | None = None  # whether each statement is a transaction of its own
+        self._search_path: str | None = None
         self.commits_next = False  # whether to send a COMMIT with the next statement
         self.is_committed = False  # whether that was done
         self._is_collecting = self._has_given_up = False
@@ -151,9 +181,10 @@ class BoundedConnection(psycopg.Connection[Any]):
         """Whether it answered a moment ago, and the server has not closed it since."""
         return not self.closed and time.monotonic() - self._answered_at < _FRESH and not _is_readable(self.fileno())
 
-    def begin_use(self, *, in_one_transaction: bool) -> None:
+    def begin_use(self, *, in_one_transaction: bool, search_path: str | None) -> None:
         """Let the next statement begin a transaction, or each be one of its own."""
-        self._deferred = [(_BEGIN, None), _settings()] if in_one_transaction else []
+        self._search_path = search_path
+        self._deferred = [(_BEGIN, None), self._settings()] if in_one_transaction else []
         self._each_commits = not in_one_transaction
         self.commits_next = self.is_committed = False
 
@@ -167,9 +198,14 @@ class BoundedConnection(psycopg.Connection[Any]):
         """Return what to send before a statement, and what after it."""
         if self._each_commits and self.pgconn.transaction_status == TransactionStatus.IDLE and self.autocommit:
             # Some callers begin a transaction by themselves.
-            return ([], [_settings()]) if query == "BEGIN" else ([(_BEGIN, None), _settings()], [_COMMIT])
+            return ([], [self._settings()]) if query == "BEGIN" else ([(_BEGIN, None), self._settings()], [_COMMIT])
         before, self._deferred = self._deferred, []
         return before, [_COMMIT] if self.commits_next else []
+
+    def _settings(self) -> tuple[str, Any]:
+        # Shorter than the client's deadline, which costs the connection. Locks end first, as their error is clearer.
+        left = seconds_left()
+        return _SETTINGS, [*(str(max(1, int(left * share * 1000))) for share in (0.8, 0.9)), self._search_path]
 
     def send(self, query: Any, values: Any = None) -> None:
         """Execute a statement that has no result, apart from what was deferred."""
@@ -259,12 +295,6 @@ class BatchCursor(psycopg.Cursor[Any]):
     def execute_alone(self, query: Any, params: Any = None, **options: Any) -> Self:
         """Execute a statement as psycopg does."""
         return super().execute(query, params, **options)
-
-
-def _settings() -> tuple[str, Any]:
-    # Shorter than the client's deadline, which costs the connection. Locks end first, as their error is clearer.
-    left = seconds_left()
-    return _SETTINGS, [str(max(1, int(left * share * 1000))) for share in (0.8, 0.9)]
 
 
 def _in_time(gen: Generator[Any, Any, T]) -> Generator[Any, Any, T]:

@@ -6,13 +6,14 @@ of an end, by the database's clock. No time of the service counts: it may be old
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Column, Connection, and_, exists, func, or_, select, update
+from sqlalchemy import Column, Connection, exists, func, select, update
 
 from momopay.journal import history, schema
 from momopay.journal.entries import HistoryKind, JournalEntry, JournalTransaction
@@ -25,6 +26,7 @@ from momopay.models.transactions import TransactionSummary
 _LONGEST: Final = timedelta(days=30)  # how long an end is for a handler, so that a sweep need not compare all ends
 LATE: Final = timedelta(minutes=10)  # how long after an end without success a prompt is read once more
 
+_LONG_COUNT, _SKIPPED_FOR = 0.25, 3600.0  # seconds: a count that takes longer is good for so long
 _MOST_NAMED: Final = 5  # references, in a message
 _MOST_VALUES: Final = 500  # databases limit the parameters of a statement
 
@@ -77,25 +79,34 @@ class Queue:
         self._store = store
         self._database = store.database
         self._is_own = TRANSACTION.account == store.account
+        self._skipped: tuple[int, list[str]] = (0, [])
+        self._skipped_until = 0.0  # on the monotonic clock; until then, what was counted last counts
 
     def due(self, *, has_handler: bool = False) -> Due:
         """Return what to read and to search for, without a handler no ends for one."""
         with self._database.connection() as connection:
             return Due(
                 self._followed(connection, schema.HAS_NOT_SETTLED),
-                self._followed(connection, *_undelivered(connection)) if has_handler else [],
+                self._undelivered(connection) if has_handler else [],
                 self._followed(connection, schema.IS_TO_CHECK),
                 self._searched(connection),
             )
 
     def skipped(self) -> tuple[int, list[str]]:
         """Return how many ends no handler got in time, and the first references."""
+        now = time.monotonic()
+        if now < self._skipped_until:
+            return self._skipped
         with self._database.connection() as connection:
             is_old = schema.HAS_ENDED, TRANSACTION.learned_at < _since(connection), ~_WAS_DELIVERED
             count = select(func.count()).select_from(schema.transactions).where(self._is_own, *is_old)
             first = select(TRANSACTION.reference).where(self._is_own, *is_old).order_by(TRANSACTION.learned_at)
             found = connection.scalar(count) or 0
-            return found, list(connection.scalars(first.limit(_MOST_NAMED))) if found else []
+            self._skipped = found, list(connection.scalars(first.limit(_MOST_NAMED))) if found else []
+        # It compares all ends of the journal, a million in seconds, and changes slowly.
+        took = time.monotonic() - now
+        self._skipped_until = now + (_SKIPPED_FOR if took > _LONG_COUNT else 0.0)
+        return self._skipped
 
     def has_delivered(self) -> bool:
         """Return whether any handler of the account ever got an end."""
@@ -123,7 +134,7 @@ class Queue:
     def undelivered(self) -> list[tuple[Followed, Decimal]]:
         """Return the ends that were not delivered, each with what of its order was refunded, in KES."""
         with self._database.connection() as connection:
-            found = self._followed(connection, *_undelivered(connection))
+            found = self._undelivered(connection)
             refunded = self._store.refunded_of(connection, [each.entry for each in found])
         return list(zip(found, refunded, strict=True))
 
@@ -146,6 +157,13 @@ class Queue:
             query = select(column).where(column.table.c.account == self._store.account, is_value)
             found.update(connection.scalars(query))
         return found
+
+    def _undelivered(self, connection: Connection) -> list[Followed]:
+        since = _since(connection)
+        found = self._followed(connection, schema.HAS_ENDED, TRANSACTION.learned_at >= since, ~_WAS_DELIVERED)
+        # Of a SUCCESS that an earlier version recorded, only the service's time is known. It has an index of its own.
+        ended = TRANSACTION.learned_at.is_(None), TRANSACTION.ended_at >= datetime.fromtimestamp(since, UTC).isoformat()
+        return found + self._followed(connection, schema.HAS_SETTLED, *ended, ~_WAS_DELIVERED)
 
     def _searched(self, connection: Connection) -> list[JournalEntry]:
         # The first condition tells PostgreSQL how few there are; it assumes that a third of all rows match the second.
@@ -171,12 +189,3 @@ def _since(connection: Connection) -> float:
     """Return since when the journal must have learned of an end that is for a handler, in Unix seconds."""
     # Read first, so that PostgreSQL plans the query for this time. It has no index for a clock that advances meanwhile.
     return (connection.scalar(select(Now())) or 0.0) - _LONGEST.total_seconds()
-
-
-def _undelivered(connection: Connection) -> tuple[Condition, ...]:
-    """Return the conditions of an end that is for a handler."""
-    since = _since(connection)
-    # Of a SUCCESS that an earlier version recorded, only the service's time is known.
-    ended_since = datetime.fromtimestamp(since, UTC).isoformat()
-    is_recent_success = and_(schema.HAS_SETTLED, TRANSACTION.learned_at.is_(None), TRANSACTION.ended_at >= ended_since)
-    return schema.HAS_ENDED, or_(TRANSACTION.learned_at >= since, is_recent_success), ~_WAS_DELIVERED

@@ -18,7 +18,7 @@ from sqlalchemy import URL, Connection, bindparam, create_engine, delete, insert
 
 from momopay.errors import RequestValidationError
 from momopay.journal import history
-from momopay.journal.database import change
+from momopay.journal.database import Database, change
 from momopay.journal.entries import ANONYMISED, MAY_BE_SENT, HistoryKind, JournalEntry, JournalState
 from momopay.journal.schema import PAYMENT, metadata, payments, transactions
 from momopay.journal.sharing import OpenDatabase
@@ -56,7 +56,7 @@ def back_up(database: OpenDatabase, path: Path) -> None:
                 # A single read transaction, which blocks no writer.
                 connection.exec_driver_sql("VACUUM INTO ?", (str(temporary),))
             else:
-                _export(connection, temporary)
+                _export(database.shared, connection, temporary)
             _sync(temporary)
             temporary.rename(path)
             _sync(path.parent)
@@ -65,7 +65,7 @@ def back_up(database: OpenDatabase, path: Path) -> None:
             raise
 
 
-def _export(source: Connection, path: Path) -> None:
+def _export(database: Database, source: Connection, path: Path) -> None:
     """Copy a snapshot of the server's tables into a new SQLite file."""
     engine = create_engine(URL.create("sqlite", database=str(path)), isolation_level="AUTOCOMMIT", hide_parameters=True)
     source = source.execution_options(isolation_level="REPEATABLE READ", stream_results=True)
@@ -75,6 +75,7 @@ def _export(source: Connection, path: Path) -> None:
             copy.exec_driver_sql("BEGIN")
             upgrade(copy, 0)
             with source.begin():
+                database.set_search_path(source)
                 for table in metadata.sorted_tables:
                     copy.execute(delete(table))  # the versions of the copy, which are the source's
                     rows = source.execute(select(table)).mappings()

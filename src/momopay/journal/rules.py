@@ -83,6 +83,9 @@ _CLOCK_RESOLUTION: Final = 1.0
 # a request may be on its way, or a frozen sender may continue.
 RELEASE_AFTER_LEASE: Final = 60.0
 
+# Before the first use of a journal: payments of that time, which it did not make, show that another may be lost.
+PAST: Final = timedelta(days=30)
+
 
 def transitions(kind: EntryKind) -> Mapping[Cause, Mapping[JournalState, frozenset[JournalState | None]]]:
     """Return, for each cause, the states from which it leads to each state; None is "no row"."""

@@ -65,6 +65,8 @@ accounts: Final = sa.Table(
     # payments begun, below 0 while nobody may pay, and how often a person accepted a journal that went back in time.
     sa.Column("sequence", sa.Integer, nullable=False, server_default=sa.text("0")),
     sa.Column("restored", sa.Integer, nullable=False, server_default=sa.text("0")),
+    # 1 once it is known that the account had no payments before this journal, or a person accepted that; else 0.
+    sa.Column("checked", sa.Integer, nullable=False, server_default=sa.text("1")),
 )
 
 # Who accepted that an account's journal may not know all of its payments.

@@ -282,6 +282,8 @@ class Store(Entries):
         if known is not None:
             shown = {f"new_{name}": getattr(evidence, name) for name in sql.EVIDENCE}
             shown |= values | {"the_transaction_id": evidence.transaction_id}
+            if not evidence.is_timed and stage_of(known.status) is stage:  # the end was known before
+                shown["new_ended_at"] = None
             if evidence.status is None:  # a callback's receipt, and nothing else
                 is_newer = change(connection, sql.ADD_RECEIPT, shown)
             else:

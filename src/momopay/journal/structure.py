@@ -36,7 +36,7 @@ _INDEXES: Final = {
     " WHERE NOT i.indisprimary AND starts_with(c.relname, 'momopay_') AND pg_table_is_visible(c.oid)",
 }
 _PREFIX: Final = "momopay_"
-_SCHEMA: Final = re.compile(r"(?:\"[^\"]+\"|\w+)\.(?=momopay_)")
+_SCHEMA: Final = re.compile(r"(?:\"(?:[^\"]|\"\")+\"|\w+)\.(?=momopay_)")
 
 
 def columns_of(connection: Connection) -> Mapping[str, str]:
@@ -60,7 +60,7 @@ def _own(rows: Iterable[tuple[str, ...]]) -> Mapping[str, str]:
 def differing_indexes(connection: Connection) -> Mapping[str, str]:
     """Return the statements that make those of the journal's indexes that are missing or different, by their names.
 
-    Call it outside a transaction. What else the database has is not looked at. A newer journal is not compared.
+    Call it in a transaction. What else the database has is not looked at. A newer journal is not compared.
     """
     dialect = connection.dialect.name
     if connection.exec_driver_sql("SELECT version FROM momopay_journal").scalar() != VERSION:
@@ -72,7 +72,7 @@ def differing_indexes(connection: Connection) -> Mapping[str, str]:
             expected = _made_in(memory)
         engine.dispose()
     else:
-        connection.exec_driver_sql("BEGIN")
+        connection.exec_driver_sql("SAVEPOINT momopay_comparison")
         try:
             # The server shows a definition in its own words, so let it make the same tables, as temporary ones.
             connection.exec_driver_sql("SET LOCAL search_path = pg_temp")
@@ -81,7 +81,7 @@ def differing_indexes(connection: Connection) -> Mapping[str, str]:
             logger.warning("the journal's indexes were not compared: %s", str(error).partition("\n")[0])
             return {}
         finally:
-            connection.exec_driver_sql("ROLLBACK")
+            connection.exec_driver_sql("ROLLBACK TO SAVEPOINT momopay_comparison")
     made_by = {each.split()[2]: each for each in creation(dialect) if each.startswith("CREATE INDEX")}
     return {name: made_by[name] for name, text in expected.items() if found.get(name) != text}
 
@@ -94,11 +94,9 @@ def _made_in(connection: Connection) -> Mapping[str, str]:
 
 
 def repair_indexes(connection: Connection) -> list[str]:
-    """Make the indexes that are missing or different, and return their names. Call it outside a transaction."""
+    """Make the indexes that are missing or different, and return their names. Call it in a transaction."""
     differing = differing_indexes(connection)
     for name, statement in sorted(differing.items()):
-        connection.exec_driver_sql("BEGIN")
         connection.exec_driver_sql(f"DROP INDEX IF EXISTS {name}")
         connection.exec_driver_sql(statement)
-        connection.exec_driver_sql("COMMIT")
     return sorted(differing)

@@ -65,7 +65,7 @@ class Client(Resource[BackendT]):
         envelope = checked("cast_to", _envelope_type, cast_to) or Data
         if method == "GET" and body is not None:
             problems["json"] = "must be left out: a GET has no body, and params= makes a query"
-        if method not in {None, "GET"} and path is not None and (call := _own_call(path)):
+        if not problems and method != "GET" and (call := _own_call(path)):
             problems["path"] = f"has a call of its own, which protects the payment: use {call}"
         if problems:
             raise RequestValidationError(problems)
@@ -78,8 +78,9 @@ class Client(Resource[BackendT]):
 
 def _own_call(path: str) -> str | None:
     """Return the SDK's own call for what is not read at a path, however a server reads the path; None if none."""
-    segments = [segment.partition(";")[0] for segment in re.split(r"[/\\]", fully_decoded(path).casefold())]
-    match [segment.strip() for segment in segments if segment.strip()]:
+    parts = re.split(r"[/\\]", fully_decoded(path).casefold())
+    segments = [re.split("[;?#]", part)[0].strip().rstrip(".") for part in parts]
+    match [segment for segment in segments if segment]:
         case ["payments", "stk"]:
             return "client.stk.collect_once, or client.stk.initiate"
         case ["b2c", "payouts"]:

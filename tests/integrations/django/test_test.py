@@ -175,6 +175,7 @@ def test_a_database_that_was_made_anew_is_explained_and_reset_by_command(
     assert collect().is_new is False
 
 
+@pytest.mark.usefixtures("live_keys")
 @pytest.mark.parametrize("engine", ["sqlite", "postgresql"], indirect=True)
 def test_payments_of_a_live_key_are_not_reset(project: Project, engine: dict[str, Any]) -> None:
     assert collect().is_new

@@ -147,6 +147,8 @@ def as_sql(url: str) -> Iterator[str]:
         for table in metadata.sorted_tables:
             names = ", ".join(table.columns.keys())
             rows = connection.execute(select(table).order_by(*table.primary_key.columns)).all()
+            if not rows:
+                continue
             values = ",\n".join(f"({', '.join(map(_literal, row))})" for row in rows)
             yield f"INSERT INTO {table.name} ({names}) VALUES\n{values}"
         if dialect == "postgresql":

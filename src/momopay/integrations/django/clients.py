@@ -152,7 +152,10 @@ class AsyncShopClient(AsyncClient):
 def _open_journal() -> Journal:
     try:
         # From parts, because in the text of a URL a "?" would end the path.
-        journal = Journal(load("journal.sharing.URL").create(**journal_address()), create=False)
+        url = load("journal.sharing.URL").create(**journal_address())
+        if url.drivername != "sqlite":
+            url = url.update_query_dict({"schema": ""})  # the tables are where Django's are
+        journal = Journal(url, create=False)
         store = internals(journal).store
         # If the database cannot be reached or is locked, the call that needs it raises the error.
         with suppress(JournalError), store.bounded(TIMEOUT), store.database.connection():
