@@ -10,7 +10,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, Self, cast
 
 from typing_extensions import TypeVar
@@ -112,14 +112,14 @@ class BaseClient(Generic[BackendT, TransportT]):
 
     def _resource(self, path: str, *shared: Once[Any]) -> Any:
         """Return a group of operations, which is imported at its first use."""
-        get = partial(self._loaded_resource, path, *shared)
-        return UnloadedResource.unless_loaded(path, get, self._journal) if self._is_async else get()
 
-    def _loaded_resource(self, path: str, *shared: Once[Any]) -> Any:
-        loaded = vars(self).setdefault("_loaded", {})
-        if path not in loaded:
-            loaded[path] = load(f"resources.{path}")(self._session, *(each.get() for each in shared))
-        return loaded[path]
+        def get() -> Any:
+            loaded = vars(self).setdefault("_loaded", {})
+            if path not in loaded:
+                loaded[path] = load(f"resources.{path}")(self._session, *(each.get() for each in shared))
+            return loaded[path]
+
+        return UnloadedResource.unless_loaded(path, get, self._journal) if self._is_async else get()
 
     @property
     def stk(self) -> momopay.types.Stk[BackendT]:
@@ -305,7 +305,8 @@ class Client(BaseClient[SyncBackend, "httpx.BaseTransport"]):
 
     Raises:
         ConfigurationError: No key or address, a key of another form, an address that does not end in ``/v1``, a live
-            key on loopback, a journal in another database, `proxy` beside `transport`, or an invalid option.
+            key on loopback, a journal in another database, `proxy` or `verify` beside `transport`, an async `on_event`,
+            or an invalid option.
     """
 
     _is_async = False
