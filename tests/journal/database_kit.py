@@ -40,7 +40,7 @@ def execute(journal: Journal, statement: str) -> list[Any]:
 @contextmanager
 def another_process(url: str, **options: Any) -> Generator[Journal]:
     """Open a journal as another process does. Within one process, journals of one URL share connections and leases."""
-    with patch("momopay.journal.database._open", dict[str, Any]()):
+    with patch("momopay.journal.sharing._open", dict[str, Any]()):
         journal = Journal(url, **options)
     with journal:
         yield journal

@@ -32,9 +32,10 @@ from sqlalchemy import ColumnElement, Connection, and_, bindparam, delete, func,
 from momopay._core.config import LOOPBACK, KeyIdentity
 from momopay.errors import ConfigurationError, JournalError
 from momopay.journal import moving
-from momopay.journal.database import OpenDatabase, bounded, change, defer
+from momopay.journal.database import bounded, change, defer
 from momopay.journal.rules import PAST
 from momopay.journal.schema import INSERTS, acceptances, accounts, journal, keys, metadata, payments, versions
+from momopay.journal.sharing import OpenDatabase
 
 if sys.platform == "win32":
     import msvcrt

@@ -141,8 +141,8 @@ class PostgresqlDatabase(Database):
 
     @property
     @override
-    def _key(self) -> str:
-        return f"{super()._key} {self._schemas.wanted}"
+    def key(self) -> str:
+        return f"{super().key} {self._schemas.wanted}"
 
     @override
     def is_alive(self, sender: str, connection: Connection) -> bool:

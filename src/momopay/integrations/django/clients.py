@@ -152,7 +152,7 @@ class AsyncShopClient(AsyncClient):
 def _open_journal() -> Journal:
     try:
         # From parts, because in the text of a URL a "?" would end the path.
-        url = load("journal.database.URL").create(**journal_address())
+        url = load("journal.sharing.URL").create(**journal_address())
         if url.drivername != "sqlite":
             url = url.update_query_dict({"schema": ""})  # the tables are where Django's are
         journal = Journal(url, create=False)
