@@ -93,9 +93,11 @@ def main() -> None:
         with Client() as client:
             show(Branches(client, path))
         return
-    from momopay.sandbox import Sandbox
+    from momopay.sandbox import Credential, Sandbox
 
     with Sandbox(speed=20) as sandbox, Client("pk_test_chain", base_url=sandbox.base_url) as client:
+        profiles = (branch.get("credential_id") for branch in tomllib.loads(path.read_text(encoding="utf-8")).values())
+        sandbox.account("pk_test_chain").credentials = {profile: Credential() for profile in profiles if profile}
         try:
             Branches(client, path)
         except LookupError as refused:

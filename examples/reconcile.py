@@ -51,7 +51,7 @@ def main() -> int:
     if options.orders is None or options.journal is None:
         parser.error("on the real service, pass the file of orders and --journal")
     with Journal(f"sqlite:///{options.journal}", create=False) as journal, Client(journal=journal) as client:
-        return reconcile(client, options.day, BookedOrder.read_csv(options.orders), options.out)
+        return reconcile(client, options.day, BookedOrder.read(options.orders), options.out)
 
 
 def on_the_sandbox() -> int:

@@ -219,7 +219,7 @@ def steps(sandbox: Sandbox) -> None:
 
     def until(order: str, state: str, act: Callable[[], object] = lambda: None) -> None:
         while show(order)["state"] != state:
-            time.sleep(0.2)
+            time.sleep(1)  # each sweep takes requests of the minute's 60
             act()
 
     first, second, third = (secrets.token_hex(6) for _ in range(3))
@@ -238,13 +238,13 @@ def steps(sandbox: Sandbox) -> None:
     print("4. The shop pays back KES 40, which leaves the order PAID. It runs the refund twice, and it is paid once.")
     print(f"  refund {refund(first, 40).reference}, {refund(first, 40).reference}")
     print(f"  refund the rest, {refund(first, number=2).reference}")
-    until(first, "REFUNDED")
+    until(first, "REFUNDED", sweep)
     print("5. A refund comes back, as the sweep finds out, and is paid again under the next reference.")
     sandbox.end_next("reversed", kind="payout")
     print(f"  refund {refund(third).reference}")
     until(third, "REFUND CAME BACK", sweep)
     print(f"  refund {refund(third, number=2).reference}")
-    until(third, "REFUNDED")
+    until(third, "REFUNDED", sweep)
     moved = [f"{each.kind} {each.reference}" for each in sandbox.ledger if each.kind != "fee"]
     print("The service's own ledger:", *moved, sep="\n  ")
 

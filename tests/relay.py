@@ -5,6 +5,7 @@ from __future__ import annotations
 import select
 import socket
 import threading
+import time
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 
@@ -12,7 +13,9 @@ from contextlib import contextmanager, suppress
 class Relay:
     """Passes bytes on, in both directions, for any number of connections."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, delay: float = 0.0) -> None:
+        """`delay` is the time of a round trip, in seconds."""
+        self._delay = delay / 2
         self._to = ("127.0.0.1", port)
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
@@ -40,6 +43,9 @@ class Relay:
                     data = ready.recv(65536)
                     if not data:
                         return
+                    time.sleep(self._delay)
+                    while self._delay and select.select([ready], [], [], 0)[0] and (more := ready.recv(65536)):
+                        data += more  # what was sent together arrives together
                     if ready is client:
                         is_asked = True
                         server.sendall(data)
@@ -50,9 +56,9 @@ class Relay:
 
 
 @contextmanager
-def relaying(port: int) -> Generator[Relay]:
-    """Run a relay in front of a port of this machine."""
-    relay = Relay(port)
+def relaying(port: int, delay: float = 0.0) -> Generator[Relay]:
+    """Run a relay in front of a port of this machine. `delay` is the time of a round trip, in seconds."""
+    relay = Relay(port, delay)
     threading.Thread(target=relay.serve, daemon=True).start()
     try:
         yield relay

@@ -26,6 +26,7 @@ LAYERS = [
     {"_core"},
     {"_ratelimit"},
     {"_transport"},
+    {"spreadsheets"},
     {"callbacks", "errors", "events", "models", "money", "phones", "signing", "urls"},
     {"_fork", "_redaction"},
 ]
@@ -152,6 +153,7 @@ KNOWN_BY = {
     "tenacity": {"_core"},
     "sqlalchemy": {"journal"},
     "opentelemetry": {"integrations"},
+    "openpyxl": {"spreadsheets"},
 }
 """The packages that may import a library, apart from those that are programs of their own."""
 
@@ -190,7 +192,7 @@ def test_nothing_jumps_right_within_a_lock() -> None:
 
 
 CLIENT = "momopay.Client('pk_test_x', base_url='http://127.0.0.1:1/v1')"
-EXTRAS = {"sqlalchemy", "redis", "fastapi", "typer"}
+EXTRAS = {"sqlalchemy", "redis", "fastapi", "typer", "openpyxl"}
 STEPS: dict[str, set[str]] = {
     "import importlib; import momopay": EXTRAS,
     CLIENT: EXTRAS | {"httpx", "httpcore", "pydantic", "anyio", "tenacity"},

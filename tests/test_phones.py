@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import momopay
 from in_turn import in_turn
-from momopay.phones import normalise_phone, same_phone
+from momopay.phones import is_same_phone_if_known, may_be_phone, normalise_phone, same_phone
 
 SUBSCRIBERS = st.from_regex(r"[71][0-9]{8}", fullmatch=True)
 FORMS = st.sampled_from(["0{}", "254{}", "+254{}"])
@@ -112,3 +112,20 @@ def test_any_text_is_normalised_or_refused(text: str) -> None:
 def test_which_texts_may_be_the_same_phone(one: str, other: str, same: bool) -> None:
     assert same_phone(one, other) is same
     assert same_phone(other, one) is same
+
+
+@in_turn(
+    ("shown", "agrees"),
+    [
+        *(
+            (text, True)
+            for text in (None, "", "N/A", "-", "unknown", "9" * 30, "254712345678", "+254712345678", "0712345678")
+        ),
+        *((text, True) for text in ("712345678", "00254712345678", "+254 712-345-678", "(0712) 345 678")),
+        *((text, True) for text in ("2547*****678", "0712***678", "07*****678", "+2547*****678", "****5678", "254*")),
+        *((text, False) for text in ("254712345679", "0712345679", "2547*****679", "0713***678", "****5679", "2541*")),
+    ],
+)
+def test_what_the_service_shows_contradicts_a_phone_or_not(shown: str | None, agrees: bool) -> None:
+    assert is_same_phone_if_known("254712345678", shown) is agrees
+    assert shown is None or may_be_phone(shown) or agrees

@@ -41,16 +41,16 @@ ASYNC = """
         gc.collect()
 """
 
-BOTH_PROFILES = """
+EACH_PROFILE = """
     import pytest
 
-    @pytest.fixture(scope="session", params=[None, "contract"])
+    @pytest.fixture(scope="session", params=[None, "contract", "met"])
     def momopay_profile(request):
         return request.param
 
-    def test_the_cursor(momopay_profile, momopay_account):
-        expected = {None: "nextCursor", "contract": "next_cursor"}
-        assert momopay_account.switches.cursor_field == expected[momopay_profile]
+    def test_the_receipt(momopay_profile, momopay_account):
+        expected = {None: "momo_receipt", "contract": "mpesa_receipt", "met": "mpesa_receipt"}
+        assert momopay_account.switches.receipt_field == expected[momopay_profile]
 """
 
 LIVE = """
@@ -77,8 +77,8 @@ def test_a_merchants_own_tests(pytester: pytest.Pytester) -> None:
     run(pytester, CHECKOUT + ASYNC + LIVE).assert_outcomes(passed=5)
 
 
-def test_a_test_runs_under_both_profiles(pytester: pytest.Pytester) -> None:
-    run(pytester, BOTH_PROFILES).assert_outcomes(passed=2)
+def test_a_test_runs_under_each_profile(pytester: pytest.Pytester) -> None:
+    run(pytester, EACH_PROFILE).assert_outcomes(passed=3)
 
 
 @pytest.mark.parametrize("before", [None, "0"])

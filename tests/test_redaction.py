@@ -307,6 +307,10 @@ def test_every_key_that_a_client_accepts_is_hidden_whole(key: str, around: str) 
     ("text", "masked"),
     [
         ("/srv/pk_live_4f9a8b7c6d5e4f3a/x.db", "/srv/pk_live_*****"),
+        ("/srv/pk_test_550e8400-e29b-41d4-a716-446655440000.json", "/srv/pk_test_*****"),
+        ("\x1b[31mpk_test_4f9a8b7c6d5e4f3a\x1b[0m", "\x1b[31mpk_test_*****\x1b[0m"),
+        ("x_pk_live_4f9a8b7c6d5e4f3a, 1pk_live_4f9a8b7c6d5e4f3a", "x_pk_live_*****, 1pk_live_*****"),
+        ("in test_a_live_key_and_unit_test_of_it", "in test_a_live_key_and_unit_test_of_it"),
         ("sqlite:////srv/ab_test_0123456789abcdefgh/x.db", "sqlite:////srv/ab_test_*****"),
         ("https://api.example/v1/ab_test_x/things", "https://api.example/v1/ab_test_*****"),
     ],
@@ -319,8 +323,8 @@ def test_a_key_in_a_path_is_hidden(text: str, masked: str) -> None:
     "text",
     [
         *(
-            "/srv/pk_live_4f9a8b7c6d5e4f3/x.db",
-            "/home/me/my_test_folder_of_all_things/a.db",
+            "/srv/pk_live_4f9a8b7c6d5e/x.db",
+            "/home/me/my_test_folder/a.db",
             "C:/data/shop_live_2026/a.db",
         ),
         *("pk_live_ or pk_test_: copy the key", "pk_live_... or pk_test_...", "pk_live_/pk_test_ keys"),

@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
@@ -47,7 +47,15 @@ SAL-2026-11-001,0712345678,45000,November
 SAL-2026-11-002,0798765432,38500.50,November
 SAL-2026-11-003,0723769901,52000,November
 """
-COMMAND = ("payouts", "run", "salaries.csv", "--journal", "payouts.db", "--wait")
+REFUSED = """\
+reference,phone,amount,description
+SAL-2026-12-001,0712345678,45,250
+SAL-2026-12-002,2.54712E+11,38500.50,December
+SAL-2026-12-003,712345678,12.500,December
+SAL-2026-12-004,0798765432,#REF!,"December
+"""
+PAID_RUN = ("payouts", "run", "salaries.csv", "--journal", "payouts.db", "--wait")
+REFUSED_RUN = ("payouts", "run", "refused.csv", "--journal", "payouts.db")
 COLOURS = {
     #        background,      text,            red,             green,           yellow,          cyan
     "light": ((250, 250, 250), (32, 36, 34), (176, 32, 32), (8, 117, 76), (138, 90, 0), (0, 105, 120)),
@@ -74,22 +82,28 @@ def pictures() -> dict[str, bytes]:
     with tempfile.TemporaryDirectory() as name, Sandbox(speed=60) as sandbox:
         folder = Path(name)
         environment = os.environ | {"MOMOPAY_API_KEY": KEY, "MOMOPAY_BASE_URL": sandbox.base_url}
-        made = {f"payroll-{scheme}.svg": svg.encode() for scheme, svg in _payroll(folder, environment).items()}
+        (folder / "salaries.csv").write_text(SALARIES)
+        (folder / "refused.csv").write_text(REFUSED)
+        made: dict[str, bytes] = {}
+        for shown, command, sign in (("payroll", PAID_RUN, "Done"), ("refused", REFUSED_RUN, "nothing was sent")):
+            for scheme, svg in _terminal(folder, environment, command, sign).items():
+                made[f"{shown}-{scheme}.svg"] = svg.encode()
         with _shop(folder, environment) as shop, chromium.tab(program) as tab:
             for scheme in COLOURS:
                 made |= _shop_pictures(tab, shop, sandbox, scheme)
     return made
 
 
-def _payroll(folder: Path, environment: dict[str, str]) -> dict[str, str]:
-    """Run a payroll and return the terminal's picture for each scheme."""
-    (folder / "salaries.csv").write_text(SALARIES)
-    command = [sys.executable, "-c", "from momopay.cli import main; main()", *COMMAND, "--yes", "--every", "0.3"]
+def _terminal(folder: Path, environment: dict[str, str], command: Sequence[str], sign: str) -> dict[str, str]:
+    """Run a command, which must print the sign, and return the terminal's picture for each scheme."""
+    program = [sys.executable, "-c", "from momopay.cli import main; main()", *command]
+    program += ["--yes", "--every", "0.3"] if "--wait" in command else []
     settings = environment | {"COLUMNS": "92", "FORCE_COLOR": "1"}
-    ran = subprocess.run(command, cwd=folder, env=settings, capture_output=True, text=True, check=False)  # noqa: S603  our own command
-    if "Done" not in ran.stdout:
+    ran = subprocess.run(program, cwd=folder, env=settings, capture_output=True, text=True, check=False)  # noqa: S603  our own command
+    if sign not in ran.stdout + ran.stderr:
         raise RuntimeError(f"the payroll did not run: {ran.stdout}{ran.stderr}")
-    shown = f"\033[1m$ momopay {' '.join(COMMAND)}\033[0m\n{ran.stdout}".rstrip()
+    errors = ran.stderr if "Error: " in ran.stderr else ""
+    shown = f"\033[1m$ momopay {' '.join(command)}\033[0m\n{ran.stdout}{errors}".rstrip()
     pictures: dict[str, str] = {}
     for scheme, (background, text, red, green, yellow, cyan) in COLOURS.items():
         console = Console(record=True, width=92, file=io.StringIO())

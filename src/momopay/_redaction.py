@@ -24,16 +24,17 @@ _REST: Final = r"[!#$%*+./^_~=-]*[0-9A-Za-z][!#$%*+./^_~=0-9A-Za-z-]*(?<![.!])"
 _WHOLE_KEY: Final = re.compile(_BEGIN + _REST)
 
 # A key in plain text. A letter or digit follows its prefix, unlike in our own "pk_live_/pk_test_...".
-_START: Final = r"((?:(?<![0-9A-Za-z_])|(?<=%[0-9A-Fa-f]{2}))"
+# After a digit or "_", as in an escape sequence, so much must follow that it is no name in a program.
+_START: Final = rf"((?:(?<![0-9A-Za-z_])|(?<=%[0-9A-Fa-f]{{2}})|(?<=[0-9_])(?={_BEGIN}[0-9A-Za-z_-]{{16}}))"
 _END: Final = rf"{_BEGIN})(?![^0-9A-Za-z_]+{_BEGIN}){_REST}"
-# A folder or a file is no key, unless as many letters and digits follow as no name of a folder has.
-_NO_FILE: Final = rf"(?!(?<=[^/]/)(?!{_BEGIN}[0-9A-Za-z]{{16}})[\w-]+[./]\w)"
+# A folder or a file is no key, unless as many characters follow as hardly any name of a folder has.
+_NO_FILE: Final = rf"(?!(?<=[^/]/)(?!{_BEGIN}[0-9A-Za-z_-]{{16}})[\w-]+[./]\w)"
 _KEY: Final = re.compile(_START + _NO_FILE + _END)
 _KEY_IN_URL: Final = re.compile(_START + _END)
 _URL: Final = re.compile(r"https?://[^\s\"'<>]+", re.IGNORECASE)
 
 # What may be the base64 of a key, as in Basic authentication.
-_BASE64 = re.compile(r"(?<![0-9A-Za-z+/])([0-9A-Za-z+/]{4})[0-9A-Za-z+/]{4,}={0,2}")
+_BASE64 = re.compile(r"(?:(?<![0-9A-Za-z+/])|(?<=%[0-9A-Fa-f]{2}))([0-9A-Za-z+/]{4})[0-9A-Za-z+/]{4,}={0,2}")
 
 # The token that `CallbackSigner` adds to a URL.
 _TOKEN = re.compile(r"(momo_token(?:=|%3D))[0-9A-Za-z.]+")

@@ -18,8 +18,16 @@ from typing_extensions import Buffer
 from momopay._redaction import clears_frames, redacted_repr
 from momopay.errors import CallbackMismatchError, InvalidCallbackError
 from momopay.models.callbacks import Callback, CallbackTransaction
-from momopay.models.enums import FAILURES, ResultCode, TransactionStatus, TransactionType, end_of
-from momopay.models.records import Record, describe, is_missing, parse_incomplete, parse_json, parse_plain
+from momopay.models.enums import FAILURES, ResultCode, TransactionStatus, TransactionType, end_of, is_known_type
+from momopay.models.records import (
+    Record,
+    describe,
+    is_missing,
+    is_placeholder,
+    parse_incomplete,
+    parse_json,
+    parse_plain,
+)
 from momopay.money import json_number
 from momopay.phones import is_same_phone_if_known, may_be_phone
 
@@ -29,8 +37,6 @@ if TYPE_CHECKING:  # not needed to parse callbacks
 logger: logging.Logger = logging.getLogger("momopay")
 
 MAX_BODY_BYTES: Final = 64 * 1024
-
-_TYPES: Final = frozenset(TransactionType)
 
 
 @clears_frames
@@ -87,17 +93,13 @@ def _left_out(record: Record, data: Mapping[str, Any]) -> list[str]:
     return sorted(name for name in fields if data.get(name) is not None)
 
 
-# Written by programs where they have no value.
-_NO_VALUES: Final = frozenset({"", "-", "n/a", "none", "null", "undefined"})
-
-
 def _without_unusable(callback: Callback) -> Callback:
     """Return the callback without times, phones and placeholders that say nothing."""
     stated = callback.transaction
     times = {"created_at": stated.created_at, "updated_at": stated.updated_at}
-    texts = {"external_reference": stated.external_reference, "result_code": stated.result_code}
+    texts = {"external_reference": stated.external_reference, "result_code": stated.result_code, "type": stated.type}
     faulty = [name for name, time in times.items() if time is not None and is_missing(time)]
-    faulty += [name for name, text in texts.items() if text is not None and str(text).strip().casefold() in _NO_VALUES]
+    faulty += [name for name, text in texts.items() if text is not None and is_placeholder(str(text))]
     if stated.phone_number is not None and not may_be_phone(stated.phone_number):
         faulty.append("phone_number")
     if not faulty:
@@ -167,7 +169,7 @@ def check_agreement(callback: Callback, transaction: Transaction) -> None:
     agreement = {
         "transaction_id": stated.id == transaction.transaction_id,
         # Only payout or not, because the service gives two types to top-ups. A type of another name says neither.
-        "type": not {stated.type, transaction.type} <= _TYPES
+        "type": not (is_known_type(stated.type) and is_known_type(transaction.type))
         or (stated.type == TransactionType.B2C) == (transaction.type == TransactionType.B2C),
         # Which of FAILED, CANCELLED and EXPIRED a read returns is not specified, and a payout that FAILED may be
         # REVERSED by then. The event type is not compared: it adds nothing to the status.
@@ -177,9 +179,9 @@ def check_agreement(callback: Callback, transaction: Transaction) -> None:
         or (stated.status in FAILURES and transaction.status == TransactionStatus.REVERSED),
         "amount": stated.amount in {None, transaction.amount},
         "phone": stated.phone is None or is_same_phone_if_known(stated.phone, transaction.phone),
-        "reference": not stated.account_reference
-        or not transaction.account_reference
-        or normalize("NFC", stated.account_reference) == normalize("NFC", transaction.account_reference),
+        "reference": is_placeholder(stated.account_reference or "")
+        or is_placeholder(transaction.account_reference or "")
+        or normalize("NFC", stated.account_reference or "") == normalize("NFC", transaction.account_reference or ""),
     }
     differing = [field for field, agrees in agreement.items() if not agrees]
     if differing:

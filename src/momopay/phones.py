@@ -6,7 +6,8 @@ import re
 from unicodedata import category, name
 
 _SEPARATED = re.compile(r"\(?\+?[0-9](?:[ ()-]*[0-9])*")
-_PHONE_LIKE = re.compile(r"\s*[(+]?[0-9*][0-9*\s()-]{3,}")
+_PHONE_LIKE = re.compile(r"\s*[(+]?[0-9*][0-9*\s()-]{3,24}")
+_NATIONAL = re.compile(r"(?:(?:00)?254|0)?([0-9*]*)")  # without the country's code, or the zero in its place
 _FORMS = re.compile(r"(?:0(?=[17])|\+?254)([0-9]{9})")
 
 
@@ -60,8 +61,24 @@ def may_be_phone(text: str) -> bool:
 
 
 def is_same_phone_if_known(phone: str, shown: str | None) -> bool:
-    """Return whether what the service shows does not contradict a phone: a text that is no phone is a gap."""
-    return shown is None or not may_be_phone(shown) or same_phone(phone, shown)
+    """Return whether what the service shows does not contradict a phone, in whatever form, masked or not.
+
+    A text that is no phone is a gap. Use `same_phone` where the phone must be shown.
+    """
+    if shown is None or not may_be_phone(shown) or same_phone(phone, shown):
+        return True
+    one, other = _national(phone), _national(shown)
+    if "*" not in one + other:
+        return one == other
+    # The visible beginnings and ends: a mask may have any length.
+    begins = zip(one.partition("*")[0], other.partition("*")[0], strict=False)
+    ends = zip(one.rpartition("*")[2][::-1], other.rpartition("*")[2][::-1], strict=False)
+    return all(a == b for a, b in (*begins, *ends))
+
+
+def _national(text: str) -> str:
+    digits = _NATIONAL.fullmatch(re.sub(r"[^0-9*]", "", text))
+    return "" if digits is None else digits[1]
 
 
 def same_phone(one: str, other: str) -> bool:

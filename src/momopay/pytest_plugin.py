@@ -31,7 +31,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def momopay_profile() -> str | Path | None:
-    """The sandbox's profile: "contract", a file of `momopay probe`, or None. Override it, with `params` for several."""
+    """The sandbox's profile: "contract", "met", a file of `momopay probe`, or None. Override it, also with `params`."""
     return None
 
 

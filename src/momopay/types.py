@@ -26,6 +26,7 @@ from momopay.resources.payouts import Payouts
 from momopay.resources.stk import Stk
 from momopay.resources.transactions import Transactions
 from momopay.resources.wallet import Wallet
+from momopay.spreadsheets.faults import FaultyFileError, FileFault
 
 __all__ = [
     "SHARED_BUDGET",
@@ -40,6 +41,8 @@ __all__ = [
     "Channels",
     "DayReport",
     "Difference",
+    "FaultyFileError",
+    "FileFault",
     "HasId",
     "HasTransactionId",
     "HistoryEntry",

@@ -22,15 +22,18 @@ def mocked_client(handler: Callable[[httpx.Request], httpx.Response], **options:
 
 
 class Accepts:
-    def __init__(self) -> None:
-        self._numbers = count()
+    def __init__(self, prefix: str = "new") -> None:
+        """`prefix` begins the ids of transactions, which differ between processes that share a journal."""
+        self._numbers, self._prefix = count(), prefix
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
         if request.url.path.endswith("/balance"):
             return httpx.Response(200, json=WALLET)
         asked = json.loads(request.content)
         fields = {"accountReference": asked["reference"], "amount": asked["amount"], "tenantId": "tenant"}
-        return httpx.Response(201, json=envelope(transaction(f"new-{next(self._numbers)}", type="B2C", **fields)))
+        return httpx.Response(
+            201, json=envelope(transaction(f"{self._prefix}-{next(self._numbers)}", type="B2C", **fields))
+        )
 
 
 class Pages:

@@ -17,7 +17,7 @@ from statistics import median
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks import at_scale, calls, imports, reads
+from benchmarks import accounts, at_scale, calls, imports, reads
 from benchmarks.measure import Goal, Row, Scale, row_of
 
 A_CALL, AN_ITEM, BARE = "us CPU a call", "us CPU an item", "httpx, tenacity, pydantic"
@@ -57,10 +57,21 @@ BENCHMARKS: dict[str, tuple[Callable[[Scale], dict[str, list[float]]], list[Goal
             Goal("pay_once, 1,000,000 rows", A_CALL, "1,000,000 rows", 1.05, "SQLite"),
         ],
     ),
+    "accounts": (
+        accounts.accounts,
+        [
+            Goal("8 accounts in 1 process", "ms a payment, 20 ms a round trip", "8 x 1", 1.1, "1 x 1"),
+            Goal("8 accounts in 4 processes", "ms a payment, 20 ms a round trip", "8 x 4", 1.1, "1 x 1"),
+            Goal("8 accounts in 8 processes", "ms a payment, 20 ms a round trip", "8 x 8", 1.1, "1 x 1"),
+            Goal("1 account in 4 processes", "ms a payment, 20 ms a round trip", "1 x 4", 2.0, "1 x 1"),
+            Goal("1 account in 8 processes", "ms a payment, 20 ms a round trip", "1 x 8", 3.0, "1 x 1"),
+        ],
+    ),
     "sweep": (at_scale.sweep, [Goal("sweep, 10,000 open", "requests a pass", "sweep", 15.0)]),
     "rate_budget": (calls.slot_of_a_file, [Goal("FileRateBudget, a slot", "us CPU a slot", "file", 80.0)]),
     "waits": (at_scale.waits, [Goal("10,000 waits at once", "us CPU a wait", "waits", 300.0)]),
 }
+NEEDS_POSTGRESQL = {"PostgreSQL", *(f"{number} x {processes}" for number, processes in accounts.SIDES)}
 HEADINGS = ("work", "against", "goal", "median", "min", "max", "", "ours", "theirs", "unit")
 
 
@@ -68,7 +79,7 @@ def measure(name: str, scale: Scale) -> list[Row]:
     """Return the rows of a benchmark, without those of a database that is not installed."""
     work, goals = BENCHMARKS[name]
     taken = work(scale)
-    return [row_of(goal, taken) for goal in goals if goal.side in taken or goal.side != "PostgreSQL"]
+    return [row_of(goal, taken) for goal in goals if goal.side in taken or goal.side not in NEEDS_POSTGRESQL]
 
 
 def cells(row: Row) -> tuple[str, ...]:

@@ -7,10 +7,11 @@ import sqlite3
 import stat
 import time
 from contextlib import closing
-from datetime import timedelta
+from datetime import datetime, timedelta, tzinfo
 from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any, Self
 
 import pytest
 
@@ -19,6 +20,7 @@ from journal.versions.kit import load
 from momopay import Client, Journal, OutcomeUnknownError
 from momopay.journal.upgrade import VERSION as NUMBER
 from momopay.sandbox import Account, Fault, Outcome, Sandbox, phone_for
+from spreadsheets.kit import book, save
 
 VERSION = f"version {NUMBER}"
 NOBODY = {"MOMOPAY_API_KEY": "", "MOMOPAY_BASE_URL": ""}
@@ -231,13 +233,20 @@ def test_reconciling_a_day_and_a_month(momopay: Shell, client: Client, sandbox: 
     shown = momopay(*command, "--day", day[:7], "--timezone", "Africa/Nairobi")
     assert shown.prints(1, "paid and not shipped: ship", "KES 900.00", f"{day[:7]}-01 00:00", "EAT")
     assert shown.prints(1, "for transactions that ended without success: 1.")
-    with out.open(newline="") as file:
+    with out.open(newline="", encoding="utf-8-sig") as file:
         assert [row["reference"] for row in csv.DictReader(file)] == ["A"]
+    for word in ("today", "Yesterday"):
+        assert momopay(*command, "--day", word, "--json").code in {0, 1}
+    orders.write_text("reference,state,amount\nA,PAID,1,250\nB,x,5\n")
+    faulty = momopay(*command, "--day", day, COLUMNS="200")
+    assert faulty.prints(2, "2 A", "has 4 cells, and the header has 3", "3 B state x is no state of an order")
+    assert faulty.says(2, "Error: --orders: orders.csv: 2 fault(s); nothing was sent")
+    assert momopay(*command, "--day", day, "--sheet", "May").says(2, "--sheet: orders.csv is CSV")
     orders.write_text("reference,amount,state\nB,500,PAID\n")
     assert momopay(*command, "--day", day).prints(1, "perhaps of B: it has the same amount")
     strange, unpaid = momopay(*command, "--day", day, "--json").json["differences"]
     assert (strange["kind"], unpaid["kind"]) == ("unknown_payment", "not_paid")
-    for wrong in ("yesterday", "2026-13", "2026-11-31", "9999-12", "9999-12-31", "0001-01-01", "0001-01"):
+    for wrong in ("tomorrow", "2026-13", "2026-11-31", "9999-12", "9999-12-31", "0001-01-01", "0001-01"):
         for zone in ([], ["--timezone", "UTC"]):
             assert momopay(*command, "--day", wrong, *zone).says(2, "Error: --day: ")
     for wrong_text in ("reference,amount,state\nA,500,SHIPPED\n", "reference,amount,state\nJosé,500,PAID\n"):
@@ -245,6 +254,45 @@ def test_reconciling_a_day_and_a_month(momopay: Shell, client: Client, sandbox: 
         assert momopay(*command, "--day", day).says(2, "Error: --orders: ")
     unreadable = momopay(*command, "--day", day, "--orders", "/proc/self/mem")
     assert unreadable.says(2, "--orders /proc/self/mem cannot be read: ")
+
+
+@pytest.mark.parametrize(
+    ("zone", "now", "word", "day"),
+    [
+        (None, "2026-11-30T20:59:59+00:00", "today", "2026-11-30T00:00:00+03:00"),
+        (None, "2026-11-30T21:00:00+00:00", "today", "2026-12-01T00:00:00+03:00"),
+        (None, "2026-11-30T21:00:00+00:00", "yesterday", "2026-11-30T00:00:00+03:00"),
+        ("UTC", "2026-11-30T21:00:00+00:00", "today", "2026-11-30T00:00:00+00:00"),
+        ("America/New_York", "2026-12-01T04:59:00+00:00", "today", "2026-11-30T00:00:00-05:00"),
+        ("Africa/Nairobi", "2026-11-30T21:00:00+00:00", "2026-11-30", "2026-11-30T00:00:00+03:00"),
+    ],
+)
+def test_days_are_of_nairobi_or_of_the_zone(
+    momopay: Shell, database: Path, monkeypatch: pytest.MonkeyPatch, zone: str | None, now: str, word: str, day: str
+) -> None:
+    """Whatever the machine's own zone is."""
+
+    class Fixed(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> Self:
+            return cls.fromisoformat(now).astimezone(tz)
+
+    monkeypatch.setattr("momopay.cli.output.datetime", Fixed)
+    options = [] if zone is None else ["--timezone", zone]
+    done = momopay("reconcile", "--day", word, "--journal", str(database), *options, "--json", TZ="Asia/Tokyo")
+    assert done.json["since"] == day
+
+
+def test_orders_of_a_spreadsheet(momopay: Shell, database: Path, tmp_path: Path) -> None:
+    made = book(("Reference", "State", "Amount"), ("INV-1", "PAID", 500), ("INV-2", "PAID", 250), title="November")
+    sheet: Any = made.active
+    sheet.row_dimensions[3].hidden = True
+    path = save(tmp_path, made)
+    done = momopay(
+        "reconcile", "--day", "today", "--journal", str(database), "--orders", str(path), "--sheet", "november"
+    )
+    assert done.prints(1, "INV-1 PAID 500", "INV-2 PAID 250")
+    assert done.says(1, "Warning: hidden rows of the sheet are read too: 3")
 
 
 @pytest.mark.usefixtures("no_backoff")

@@ -14,7 +14,7 @@ from rich.table import Table
 
 from cli.kit import NORMALISED, PHONE, Shell
 from in_turn import in_turn
-from momopay.cli.output import Output, end_of, local, moment, moment_of, use_timezone
+from momopay.cli.output import Output, end_of, in_lines, local, moment, moment_of, use_timezone
 from momopay.sandbox import Sandbox
 from patience import LONGEST
 
@@ -101,7 +101,7 @@ def test_what_is_closed_is_not_written_to(capsys: pytest.CaptureFixture[str], mo
         Output(as_json).result({"a": 1}, "shown")
 
 
-@pytest.mark.parametrize("columns", ["20", "80", "200"])
+@pytest.mark.parametrize("columns", ["80", "200"])
 def test_no_cell_is_cut_off(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, columns: str) -> None:
     monkeypatch.setenv("COLUMNS", columns)
     shown = as_text(capsys, table([PAID], COLUMNS))
@@ -109,6 +109,33 @@ def test_no_cell_is_cut_off(capsys: pytest.CaptureFixture[str], monkeypatch: pyt
     assert "9,123.50" in shown
     start = shown.splitlines()[0].index("Reference")
     assert "".join(line[start:].strip() for line in shown.splitlines()[2:]) == REFERENCE
+
+
+@pytest.mark.parametrize("columns", [20, 40, 60, 79])
+def test_a_narrow_table_shows_each_record_as_lines(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, columns: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    made = table([PAID, PAID | {"reference": None}], {"": "amount", **COLUMNS}, "Payments of this month")
+    lines = as_text(capsys, made).splitlines()
+    assert max(len(line.rstrip()) for line in lines) <= max(columns, 36)
+    assert lines[0].strip() == "Payments of this month"
+    assert (len([line for line in lines if ID in line]), "9,123.50" in lines[1]) == (2, True)
+    words = " ".join(" ".join(lines).split())
+    assert f"Transaction {ID} KES 9,123.50 Reference SALARY-2026-NOVEMBER" in words
+    assert words.count("Reference") == 1, "an empty cell has no heading"
+    assert as_text(capsys, table([], COLUMNS)).strip() == "Nothing"
+
+
+@pytest.mark.parametrize(("columns", "lines"), [("40", 3), ("60", 2), ("80", 1)])
+def test_a_sentence_ends_at_a_word_on_a_narrow_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, columns: str, lines: int
+) -> None:
+    """A pipe of the usual width has each on one line, for programs that search it."""
+    monkeypatch.setenv("COLUMNS", columns)
+    sentence = "What is sent is paid, and what is not sent is said to be not sent, each time, in words."
+    shown = as_text(capsys, sentence).splitlines()
+    assert (len(shown), " ".join(line.strip() for line in shown)) == (lines, sentence)
 
 
 NEW_YEAR = datetime(2025, 12, 31, 21, tzinfo=UTC)  # in Nairobi
@@ -176,3 +203,11 @@ def test_dates_and_times_of_a_command_are_of_its_zone(momopay: Shell, sandbox: S
     assert momopay("transactions", "list", "--from", "2026-01-01", *nairobi, "--to", "2026-01-31").code == 0
     query = parse_qs(sandbox.requests[-1].query)
     assert (query["from"], query["to"]) == (["2026-01-01T00:00:00+03:00"], ["2026-01-31T23:59:59.999000+03:00"])
+
+
+@pytest.mark.parametrize(("columns", "lines"), [("40", 3), ("60", 2), ("80", 1)])
+def test_a_question_leaves_room_for_the_answer(monkeypatch: pytest.MonkeyPatch, columns: str, lines: int) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    asked = in_lines("Pay KES 46,500.50 in 3 payouts to 3 phones now? The journal is new, so nobody counts.")
+    assert asked.count("\n") == lines - 1
+    assert all(len(f"{line} [y/N]: y") <= int(columns) for line in asked.splitlines() if lines > 1)

@@ -5,7 +5,7 @@ import hashlib
 import shutil
 import signal
 import subprocess
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
@@ -20,6 +20,7 @@ from momopay import Client, Journal, RateBudget
 from momopay.sandbox import Account, Fault, Outcome, Sandbox, phone_for
 from patience import LONGEST, until
 from sandbox.kit import execute
+from spreadsheets.kit import book, save
 
 
 def test_a_file_is_paid_once_however_often_it_is_run(payroll: PayrollShell) -> None:
@@ -242,7 +243,7 @@ def test_a_report_is_whole_after_the_run_that_continues_another(payroll: Payroll
     options = ("--yes", "--wait", "--every", "0.1", "--report", str(payroll.report))
 
     def rows() -> list[dict[str, str]]:
-        return [*csv.DictReader(payroll.report.read_text().splitlines())]
+        return [*csv.DictReader(payroll.report.read_text("utf-8-sig").splitlines())]
 
     assert payroll.run("--yes", "--report", str(payroll.report)).code == 5
     first, refused, _ = rows()
@@ -302,9 +303,221 @@ def test_another_spelling_of_a_reference_is_paid_only_if_that_is_confirmed(payro
     for options in (["--yes"], ["--dry-run"]):
         refused = payroll.run(*options)
         assert refused.prints(2, "3 sal 1 reference sal 1 looks like SAL-1")
-        assert refused.says(2, "--allow-similar")
+        assert refused.says(2, "--similar")
     assert payroll.sandbox.requests == []
-    assert (payroll.run("--yes", "--allow-similar").code, payroll.paid) == (0, {"SAL-1": 1, "sal 1": 1})
+    assert (payroll.run("--yes", "--similar").code, payroll.paid) == (0, {"SAL-1": 1, "sal 1": 1})
+
+
+def rewrite(payroll: PayrollShell, *references: str, phones: int = 0, amount: int = 1000) -> None:
+    """Write a file that pays the same people the same amounts under other references."""
+    rows = [f"{each},07{phones + n:08},{amount + n},November\n" for n, each in enumerate(references)]
+    payroll.file.write_text("reference,phone,amount,description\n" + "".join(rows))
+
+
+# What 27 reports say that spreadsheets do to the references of a payroll when they save it again.
+SAVED_AGAIN = [
+    (("001", "002", "003"), ("1", "2", "3")),
+    (("001", "002", "003"), ("1.0", "2.0", "3.0")),
+    (("1001", "1002", "1003"), ("1001.0", "1002.0", "1003.0")),
+    (("1001", "1002", "1003"), ("1,001", "1,002", "1,003")),
+    (("2026-10", "2026-11", "2026-12"), ("Oct-26", "Nov-26", "Dec-26")),
+    (("2026-10", "2026-11", "2026-12"), ("10/2026", "11/2026", "12/2026")),
+    (("2026-11-01", "2026-11-02", "2026-11-13"), ("01/11/2026", "02/11/2026", "13/11/2026")),
+    (("2026-11-01", "2026-11-02", "2026-11-13"), ("11/1/2026", "11/2/2026", "11/13/2026")),
+    (("11-1", "11-2", "11-3"), ("1-Nov", "2-Nov", "3-Nov")),
+    (("1E5", "1E6", "2E5"), ("100000", "1000000", "200000")),
+    (("100000", "1000000", "200000"), ("1E+05", "1E+06", "2E+05")),
+    (("#1", "#2", "#3"), ("1", "2", "3")),
+    (("'001", "'002", "'003"), ("001", "002", "003")),
+    (("SAL-1", "SAL-2", "SAL-3"), ("SAL 1", "SAL 2", "SAL 3")),
+    (("SAL_1", "SAL_2", "SAL_3"), ("SAL.1", "SAL/2", "sal#3")),
+    (("SAL-1", "SAL-2", "SAL-3"), ("SAL\u20131", "SAL\u20132", "SAL\u20133")),
+    (("INV-007", "INV-008", "INV-009"), ("INV7", "INV8", "INV9")),
+    (("7.10", "7.20", "7.30"), ("7.1", "7.2", "7.3")),
+]
+
+
+@pytest.mark.parametrize(("first", "again"), SAVED_AGAIN)
+def test_a_payroll_that_a_spreadsheet_saved_again_pays_nobody_twice(
+    payroll: PayrollShell, first: tuple[str, ...], again: tuple[str, ...]
+) -> None:
+    rewrite(payroll, *(f'"{each}"' for each in first))
+    assert payroll.run("--yes").code == 0
+    with_age(payroll, 200)  # long ago, so that only the references can tell
+    rewrite(payroll, *(f'"{each}"' for each in again))
+    for options in (["--yes"], ["--dry-run"]):
+        refused = payroll.run(*options)
+        assert refused.says(2, "3 reference(s) look like others", "--similar pays them")
+        assert "looks like " in refused.words
+    assert (len(payroll.paid), payroll.posts) == (3, 3)
+    assert payroll.run("--yes", "--similar").code == 0
+    assert (len(payroll.paid), set(payroll.paid.values())) == (6, {1})
+
+
+def with_age(payroll: PayrollShell, hours: float) -> None:
+    sent = (datetime.now(UTC) - timedelta(hours=hours)).isoformat()
+    for table in ("payments", "transactions"):
+        execute(payroll.database, f"UPDATE momopay_{table} SET sent_at = '{sent}'")
+
+
+def test_weekly_wages_under_new_references_are_paid_each_week(payroll: PayrollShell) -> None:
+    for week in (46, 47, 48):
+        rewrite(payroll, *(f"WAGE-2026-W{week}-{n}" for n in range(7, 12)))
+        assert payroll.run("--yes").code == 0
+        with_age(payroll, 168)
+    assert (len(payroll.paid), set(payroll.paid.values())) == (15, {1})
+
+
+def test_the_file_of_this_hour_under_new_references_is_paid_only_if_that_is_confirmed(payroll: PayrollShell) -> None:
+    payroll.write(4)
+    assert payroll.run("--yes").code == 0
+    payroll.write(4, prefix="PAY")
+    for options in (["--yes"], ["--dry-run"]):
+        refused = payroll.run(*options)
+        assert refused.prints(2, "2 PAY-0 reference PAY-0 was paid as SAL-0 within the last 12 hours")
+        assert refused.says(2, "4 row(s), all that are left to pay", "the same payroll again", "--similar")
+    payroll.assert_paid_once(4)
+    # One more person, two people alone, or another amount: that is another payroll.
+    payroll.write(4, prefix="PAY", amount=1001)
+    assert payroll.run("--yes").code == 0
+    assert len(payroll.paid) == 8
+    payroll.write(2, prefix="TWO")
+    assert payroll.run("--yes").code == 0
+    payroll.write(5, prefix="FIVE")
+    assert payroll.run("--yes").code == 0
+    assert len(payroll.paid) == 15
+    with_age(payroll, 12.1)
+    payroll.write(4, prefix="LATER")
+    assert payroll.run("--yes").code == 0
+    payroll.write(4, prefix="AGAIN")
+    assert payroll.run("--yes").code == 2
+    assert payroll.run("--yes", "--similar").code == 0
+    assert (len(payroll.paid), set(payroll.paid.values())) == (23, {1})
+
+
+def test_an_interrupted_file_with_two_equal_rows_goes_on(payroll: PayrollShell) -> None:
+    """The last row is paid as the first one was, an hour ago, in the same file: that is no repetition."""
+    rewrite(payroll, "A", "B", "C")
+    rows = payroll.file.read_text()
+    assert payroll.run("--yes").code == 0
+    payroll.file.write_text(f"{rows}D,0700000000,1000,bonus\n")
+    assert (payroll.run("--yes").code, payroll.paid["D"]) == (0, 1)
+
+
+def test_what_was_reversed_may_be_paid_under_new_references(payroll: PayrollShell) -> None:
+    phone = phone_for(Outcome.insufficient_funds)
+    lines = [f"BACK-{n},{phone},{500 + n},x\n" for n in range(3)]
+    payroll.file.write_text("reference,phone,amount,description\n" + "".join(lines))
+    assert payroll.run("--yes").code == 0
+    payroll.sandbox.advance(900)
+    assert payroll.run("--yes", "--wait", "--every", "0.1").code == 1
+    payroll.file.write_text(payroll.file.read_text().replace("BACK", "NEW"))
+    assert payroll.run("--yes").code == 0
+    assert set(payroll.paid) == {f"{prefix}-{n}" for prefix in ("BACK", "NEW") for n in range(3)}
+
+
+FAULTY = {
+    "A-1,0712345678,45,250\n": "2 A-1 amount 45 is followed by 250",
+    "A-1,0712345678,45,250.50\n": "2 A-1 amount 45 is followed by 250.50",
+    "A-1,0712345678,12.500,x\n": "2 A-1 amount 12.500",
+    'A-1,0712345678,"1250,00",x\n': "2 A-1 amount 1250,00 has a comma",
+    "A-1,0712345678,1_250,x\n": "2 A-1 amount 1_250",
+    "A-1,0712345678,\u0661\u0662\u0660,x\n": "has digits that are",
+    "A-1,0712345678,\uff11\uff12\uff10,x\n": "has digits that are",
+    "A-1,0712345678,KES 45,x\n": "2 A-1 amount KES 45 has a currency",
+    "A-1,#REF!,100,x\n": "2 A-1 phone #REF! is an error",
+    "A-1,2.54712E+11,100,x\n": "2 A-1 phone 2.54712E+11 was shortened",
+    "A-1,254712345678.0,100,x\n": "was made a number with decimals",
+    "A-1,712345678,100,x\n": "is without its leading 0",
+    "A\u200b1,0712345678,100,x\n": "U+200B ZERO WIDTH SPACE",
+    "A-1,0712345678,100\n": "has 3 cells",
+    "A-1,0712345678,100,x,y\n": "has 5 cells",
+    'A-1,0712345678,100,"x\n': "quotation mark",
+}
+
+
+@pytest.mark.parametrize("row", FAULTY)
+def test_no_row_is_guessed(payroll: PayrollShell, row: str) -> None:
+    """One faulty row among good ones: nobody is paid."""
+    good = "".join(f"G-{n},07{n:08},1000,November\n" for n in range(3))
+    for text in (row + good, good + row):
+        payroll.file.write_text(f"reference,phone,amount,description\n{text}", encoding="utf-8")
+        for options in (["--yes"], ["--dry-run"]):
+            done = payroll.run(*options, COLUMNS="200")
+            assert done.says(2, "nothing was sent")
+            line = "2 " if text.startswith(row) else "5 "
+            assert FAULTY[row].removeprefix("2 ") in done.words, done.words
+            assert done.words.partition("─ ")[2].startswith(line)
+    assert (payroll.sandbox.ledger, payroll.sandbox.requests) == ([], [])
+
+
+def test_twenty_faults_are_shown_and_all_are_in_json(payroll: PayrollShell) -> None:
+    rows = "".join(f"A-{n},0712345678,x,\n" for n in range(33))
+    payroll.file.write_text(f"reference,phone,amount,description\n{rows}")
+    done = payroll.run("--yes")
+    assert done.prints(2, "And 13 more faults")
+    assert done.says(2, "33 fault(s)")
+    assert done.words.count("is no amount") == 20
+    found = payroll.run("--yes", "--json").json["faults"]
+    assert len(found) == 33
+    assert set(found[0]) == {"line", "reference", "column", "value", "problem", "remedy"}
+
+
+def test_a_payroll_of_a_spreadsheet_is_paid_once(payroll: PayrollShell, tmp_path: Path) -> None:
+    made = book(
+        ("Reference", "Phone", "Amount", "Description"),
+        ("SAL-0", 254700000000, 1000.5, "November"),
+        ("SAL-1", "0700000001", "1,001.50", None),
+        ("SAL-2", "0700000002", 1002, "November"),
+        title="Nov",
+    )
+    sheet: Any = made.active
+    sheet.row_dimensions[3].hidden = True
+    other: Any = made.create_sheet("Oct")
+    for row in sheet.iter_rows(values_only=True):
+        other.append(row)
+    path = save(tmp_path, made, "salaries.xlsx")
+    command = ("payouts", "run", str(path), *payroll.journal)
+    assert payroll.momopay(*command, "--yes").prints(2, "'Nov' and 'Oct'", "--sheet")
+    asked = payroll.momopay.at_a_terminal(*command, "--sheet", "Nov", typed="n\n")
+    assert asked.prints(1, "Warning: hidden rows of the sheet are read too: 3")
+    assert payroll.momopay(*command, "--sheet", "Nov", "--yes").code == 0
+    payroll.assert_paid_once(3)
+    amounts = sorted(abs(each.amount) for each in payroll.sandbox.ledger if str(each.kind) == "payout")
+    assert amounts == [Decimal("1000.50"), Decimal("1001.50"), Decimal(1002)]
+    # Saved as CSV, with the same references, it is the same payroll.
+    payroll.file.write_text(
+        "sep=;\nREFERENCE;phone;amount;description\nSAL-0;0700000000;1000.50;\nSAL-1;0700000001;1,001.50;\n"
+        "SAL-2;0700000002;1002.00;\n",
+        encoding="utf-16",
+    )
+    assert payroll.run("--yes").prints(0, "all 3 were accepted before")
+    payroll.assert_paid_once(3)
+
+
+def test_a_report_opens_in_a_spreadsheet_and_runs_nothing(payroll: PayrollShell) -> None:
+    rows = "SAL-1,0712345678,1000,=1+1,@Jo\n"
+    payroll.file.write_text(f"reference,phone,amount,description,name\n{rows}")
+    assert payroll.run("--yes", "--report", str(payroll.report)).code == 0
+    assert payroll.report.read_bytes().startswith(b"\xef\xbb\xbfline,reference")
+    (row,) = csv.DictReader(payroll.report.read_text("utf-8-sig").splitlines())
+    assert (row["description"], row["name"], row["amount"]) == ("'=1+1", "'@Jo", "1000")
+    (sent,) = [request for request in payroll.sandbox.requests if request.method == "POST"]
+    body: Any = sent.json
+    assert body["description"] == "=1+1", "what is sent is what was written"
+
+
+def test_an_interrupt_before_anything_was_sent_says_so(payroll: PayrollShell, momopay: Shell) -> None:
+    asked = payroll.momopay.at_a_terminal(*payroll.command(), typed="")  # Ctrl-D or Ctrl-C at the question
+    assert asked.says(130, "Interrupted. Nothing was sent.")
+    for command in (payroll.command(), ("collect", "INV-1", "--amount", "5", "--phone", PHONE, *payroll.journal)):
+        no_key = momopay.at_a_terminal(*command, typed="", MOMOPAY_API_KEY="")
+        assert no_key.says(130, "Interrupted. Nothing was sent.")
+    assert payroll.posts == 0
+    assert momopay.at_a_terminal("balance", typed="", MOMOPAY_API_KEY="").err.endswith("Interrupted.\n")
+    assert payroll.run("--yes").code == 0
+    after = payroll.momopay.at_a_terminal("balance", typed="", MOMOPAY_API_KEY="")
+    assert after.err.endswith("Interrupted.\n"), "of another command"
 
 
 def test_another_spelling_in_the_journal_is_found_for_every_row_of_a_long_file(payroll: PayrollShell) -> None:

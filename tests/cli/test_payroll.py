@@ -9,14 +9,14 @@ from journal.kit import begin, lease_of
 from momopay import Journal, Payment, TransactionStatus
 from momopay.cli.exit_codes import ExitCode
 from momopay.cli.payroll import NOT_BEGUN, RowOutcome, exit_code
-from momopay.cli.payroll_file import Row
 from momopay.cli.payroll_report import _TO_DO
 from momopay.sandbox import Sandbox
+from momopay.spreadsheets.rows import PayoutRow
 
 
 def outcome(state: str, status: str | None = None) -> RowOutcome:
     payment = None if status is None else Payment.model_construct(status=TransactionStatus(status))
-    return RowOutcome(Row(2, "SAL-0", "254700000000", Decimal(1000), None), state, payment)
+    return RowOutcome(PayoutRow(2, "SAL-0", "254700000000", Decimal(1000), None), state, payment)
 
 
 PAID, OPEN = outcome("ACCEPTED", "SUCCESS"), outcome("ACCEPTED", "PENDING")

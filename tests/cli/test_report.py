@@ -7,8 +7,9 @@ import pytest
 from chromium import Tab
 
 from cli.kit import Shell
+from journal.constants import ACCEPTED, PAYOUT
 from journal.database_kit import execute
-from journal.kit import put_collection
+from journal.kit import put, put_collection
 from momopay import Journal
 
 NOW = datetime.now(UTC)
@@ -26,12 +27,26 @@ def journal(tmp_path: Path) -> Journal:
 
 
 @pytest.fixture
+def paid_out(journal: Journal) -> None:
+    for name, amount, status in (("S-1", 15500, "SUCCESS"), ("S-2", 31000, "SUCCESS"), ("S-3", 700, "REVERSED")):
+        put(journal, name, ACCEPTED, PAYOUT, amount=amount, status=status)
+        execute(journal, f"UPDATE momopay_transactions SET ended_at = '{NOW.isoformat()}' WHERE reference = '{name}'")
+
+
+@pytest.fixture
 def report(momopay: Shell, journal: Journal, tmp_path: Path) -> Path:
     path = tmp_path / "report.html"
     assert momopay("report", "--html", str(path), "--timezone", "UTC", "--journal", str(tmp_path / "shop.db")).code == 0
     return path
 
 
+@pytest.mark.usefixtures("paid_out")
+def test_a_payroll_is_in_the_report(momopay: Shell, report: Path) -> None:
+    done = momopay("report", "--html", str(report), "--days", "7", "--journal", str(report.with_name("shop.db")))
+    assert done.prints(0, "The last 7 days", "Collected 3 3,753.00", "Paid out 2 46,500.00", "Reversed 1 700.00")
+
+
+@pytest.mark.usefixtures("paid_out")
 def test_the_numbers_are_the_librarys(momopay: Shell, journal: Journal, report: Path) -> None:
     database, page = str(report.with_name("shop.db")), report.read_text()
     done = momopay("report", "--html", str(report), "--days", "7", "--timezone", "UTC", "--json", "--journal", database)
@@ -41,7 +56,7 @@ def test_the_numbers_are_the_librarys(momopay: Shell, journal: Journal, report: 
     assert today["failed"] == {"count": 1, "amount": "1251"}
     assert (len(done.json["days"]), day["collected"]["count"]) == (7, 0)
     # The page's sums are of all days.
-    for cells in (("Collected", "6,260.00", "5"), ("Refunded", "0.00", "0"), ("Failed", "2,504.00", "2")):
+    for cells in (("Collected", "6,260.00", "5"), ("Paid out", "46,500.00", "2"), ("Failed", "2,504.00", "2")):
         assert "<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) in page
 
 

@@ -200,15 +200,22 @@ def test_finding_payments(momopay: Shell, client: Client, sandbox: Sandbox, rece
         journal.record(callback)
     receipt = callback.transaction.momo_receipt or ""
     for arguments in (
+        ("RENT",),
         ("--reference", "RENT"),
-        ("--reference", "RENT", "--phone", PHONE),
+        ("RENT", "--reference", "RENT"),
+        ("RENT", "--phone", PHONE),
         ("--phone", PHONE),
         ("--receipt", receipt, "--journal", str(path)),
+        ("--receipt", f" {receipt[:4].lower()} {receipt[4:].lower()}.", "--journal", str(path)),
+        ("--receipt", f"{receipt} Confirmed. Ksh900.00 sent to JANE on 25/11/26", "--journal", str(path)),
     ):
         assert ids(momopay("transactions", "find", "--json", *arguments).lines) == [made.transaction_id], arguments
-    for arguments in (("--reference", "B"), ("--phone", "0712345670"), ("--receipt", "X", "--journal", str(path))):
-        assert momopay("transactions", "find", *arguments).code == 1
-    for senseless in ((), ("--receipt", receipt), ("--receipt", receipt, "--phone", PHONE, "--journal", str(path))):
+    for arguments in (("B",), ("--phone", "0712345670")):
+        assert momopay("transactions", "find", *arguments).says(1, "Nothing since ", "--since searches further back")
+    unknown = momopay("transactions", "find", "--receipt", "6lyz 47cmck", "--journal", str(path))
+    assert unknown.says(1, "does not mean that nothing was paid", "callback was lost", "transactions find --phone 07")
+    twice = ("RENT", "--reference", "B")
+    for senseless in ((), twice, ("--receipt", receipt), ("--receipt", receipt, "RENT", "--journal", str(path))):
         assert momopay("transactions", "find", *senseless).code == 2
     later = f"{sandbox.now - timedelta(seconds=590):%Y-%m-%dT%H:%M:%SZ}"
     for name, text in (("--phone", PHONE), ("--reference", "RENT")):

@@ -1,7 +1,9 @@
 """Responses, byte for byte: what is a success, a definite refusal, a failure of the server, or nothing specified."""
 
 import json
+import math
 import pickle
+import time
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from email.utils import format_datetime
@@ -394,6 +396,17 @@ def test_what_is_left_of_the_services_window(
     headers = {"x-ratelimit-remaining": remaining, "x-ratelimit-reset": reset}
     assert remaining_requests({**headers, **date}) == found
     assert [remaining_requests({name: text, **date}) for name, text in headers.items()] == [None, None]
+
+
+@in_turn("seconds", [30, 59, 120, -5, -30])
+def test_without_a_date_what_is_left_counts_by_this_machines_clock(seconds: int) -> None:
+    """A clock that is wrong makes no wait longer than a window, and none that the service did not ask for shorter."""
+    reset = time.time() + seconds
+    expected = min(60, seconds) if seconds > 0 else 60
+    for text in (str(math.ceil(reset)), str(round(reset * 1000))):
+        found = remaining_requests({"x-ratelimit-remaining": "0", "x-ratelimit-reset": text})
+        assert found is not None
+        assert (found[0], abs(found[1] - expected) < 1.5) == (0, True)
 
 
 @given(st.text(), st.text(), st.text() | st.lists(st.sampled_from(WORDS.split()), max_size=9).map(" ".join))

@@ -615,7 +615,9 @@ GAP: dict[str, Any] = {"accountReference": None, "transactionId": "t-9"}
 @pytest.mark.parametrize(
     ("item", "may_be_it"),
     [
-        *(({}, True), ({"accountReference": ""}, True), ({"createdAt": "1970-01-01T00:00:00Z"}, True)),
+        *(({}, True), ({"createdAt": "1970-01-01T00:00:00Z"}, True), ({"type": "PAYMENT"}, True)),
+        *(({"accountReference": gap}, True) for gap in ("", "  ", "-", "N/A", "\u200b")),
+        *(({"phone": masked}, True) for masked in ("2547*****678", "0712***678", "****678", "N/A")),
         *(({"amount": 11}, False), ({"phone": "254722000111"}, False), ({"type": "STK"}, False)),
         *(({"createdAt": ago(timedelta(days=3))}, False), ({"transactionId": "t-known"}, False)),
     ],

@@ -28,10 +28,10 @@ from durable.kit import (
 from journal.constants import ACCEPTED, COLLECTION, PHONE, REFUSED, UNKNOWN
 from journal.database_kit import execute
 from journal.kit import fill, put, put_collection
-from momopay import Journal, OutcomeUnknownError, RequestValidationError
+from momopay import APIError, Journal, OutcomeUnknownError, RequestValidationError
 from momopay.durable.reconcile import day_bounds
 from momopay.sandbox import Fault
-from momopay.types import BookedOrder, DayReport, Difference
+from momopay.types import BookedOrder, DayReport, Difference, FaultyFileError
 
 
 def today(shop: Caller) -> date:
@@ -492,41 +492,31 @@ def test_the_differences_are_written_as_csv_without_formulas(tmp_path: Path, ref
     path = tmp_path / "differences.csv"
     difference, no = Difference(reference, "nothing", "PENDING 10", "find out", "t-1 t-2"), Decimal(0)
     DayReport(*day_bounds(DAY, None, utc=False), 1, no, no, no, no, no, 0, 0, (difference,)).write_csv(path)
-    with path.open(newline="", encoding="utf-8") as file:
+    with path.open(newline="", encoding="utf-8-sig") as file:
         (row,) = csv.DictReader(file)
     assert (row["reference"], row["theirs"], row["transactions"]) == (f"'{reference}", "PENDING 10", "t-1 t-2")
     assert list(row) == ["reference", "ours", "theirs", "remedy", "transactions", "kind", "proposal"]
 
 
-def test_orders_are_read_from_csv(tmp_path: Path) -> None:
+def test_orders_are_read_from_a_file(tmp_path: Path) -> None:
     path = tmp_path / "orders.csv"
     for end in ("\n", "\r\n", "\r"):
-        lines = ["\ufeffreference,amount,state", "A, 500.50 ,paid", '"B\r\nC",5,WAITING', ""]
-        path.write_bytes(end.join(lines).encode())
-        assert BookedOrder.read_csv(path) == [
-            BookedOrder("A", Decimal("500.50"), "PAID"),
-            BookedOrder("B\r\nC", 5, "WAITING"),
-        ]
+        path.write_bytes(end.join(["\ufeffreference,amount,state", "A, 500.50 ,paid", "B,5,WAITING", ""]).encode())
+        wanted = [BookedOrder("A", Decimal("500.50"), "PAID"), BookedOrder("B", 5, "WAITING")]
+        assert BookedOrder.read_csv(path) == BookedOrder.read(path) == wanted
 
 
-NAMES = b"reference,amount,state\n"
-
-
-@pytest.mark.parametrize(
-    ("text", "problem"),
-    [
-        *((NAMES + each, "line 2") for each in (b"A,x,PAID", b"A,5,SHIPPED", b",5,PAID", b"A,nan,PAID", b"A")),
-        (NAMES + b"B,5,PAID\n\nB,6,PAID", "line 4 .*; it has 'B', '6', 'PAID'"),
-        (NAMES + b"\xff,5,PAID", "UTF-8"),
-        *((each, "line 1 must name") for each in (b"", b"reference,amount\n", b"SQLite format 3")),
-    ],
-)
-def test_a_line_that_is_no_order_is_named(tmp_path: Path, text: bytes, problem: str) -> None:
+def test_a_faulty_file_is_no_orders(tmp_path: Path) -> None:
     path = tmp_path / "orders.csv"
-    path.write_bytes(text)
-    with pytest.raises(RequestValidationError, match=problem) as caught:
-        BookedOrder.read_csv(path)
-    assert caught.value.fields.keys() == {"orders"}
+    path.write_text("reference,amount,state\nA,x,PAID\nB,1,250\n")
+    for read in (BookedOrder.read_csv, BookedOrder.read):
+        with pytest.raises(FaultyFileError) as caught:
+            read(path)
+        assert [(each.line, each.column) for each in caught.value.faults] == [
+            (2, "amount"),
+            (3, "amount"),
+            (3, "state"),
+        ]
 
 
 @pytest.mark.parametrize(
@@ -574,3 +564,55 @@ def test_what_is_no_order_is_refused(amount: Any, state: Any) -> None:
     assert caught.value.fields.keys() == {"amount" if state == "PAID" else "state"}
     assert "None" not in str(caught.value)
     assert BookedOrder("A", 0, "PAID").amount == 0
+
+
+@over_both_clients
+def test_where_the_service_does_not_filter_by_time_the_reconciliation_does(
+    shop: Shop, caplog: pytest.LogCaptureFixture
+) -> None:
+    shop.account.rate_limit = None
+    days = {"day": today(shop) + timedelta(days=10), "last_day": today(shop) + timedelta(days=12)}
+    for number in range(3):  # before the days, on them, and after them
+        stray(shop, f"lost-{number}")
+        shop.pay(f"RENT-{number}", amount=900 + number)
+        spoiled = order(shop, f"bad-{number}")
+        shop.sandbox.spoil(spoiled, "phone")
+        execute(shop.journal, "UPDATE momopay_payments SET sent_at = sent_at")  # nothing of it is read by id
+        shop.later(11 * 86_400 if number == 0 else 9 * 86_400)
+    expected = reconcile(shop, **days)
+    shop.account.switches.time_filters = False
+    before = len(shop.sandbox.requests)
+    report = reconcile(shop, **days)
+    asked = [parse_qs(each.query) for each in shop.sandbox.requests[before:] if each.path == "/transactions"]
+    assert [sorted(each) for each in asked] == [["from", "limit", "to"], ["limit"]]
+    assert (report.transactions, int(report.paid_out)) == (expected.transactions, int(expected.paid_out))
+    assert remedies(report) == remedies(expected)
+    assert "lost-1" in remedies(report)
+    assert not {"lost-0", "lost-2"} & set(remedies(report))
+    assert caplog.text.count("the service does not filter by time") == 1
+
+
+@over_both_clients
+@pytest.mark.parametrize(("status", "code", "asked"), [(400, "HTTP_400", 2), (403, "INSUFFICIENT_SCOPE", 1)])
+def test_another_refusal_of_the_list_is_an_error(shop: Shop, status: int, code: str, asked: int) -> None:
+    shop.pay()
+    before = len(shop.sandbox.requests)
+    shop.sandbox.fail_next("GET", "/transactions", Fault.refused_before_commit, times=9, status=status, code=code)
+    with pytest.raises(APIError, match=code):
+        reconcile(shop)
+    shop.sandbox.clear_planned()
+    assert len([each for each in shop.sandbox.requests[before:] if each.path == "/transactions"]) == asked
+
+
+@over_both_clients
+def test_the_walk_without_filters_ends_at_the_days(shop: Shop) -> None:
+    shop.account.rate_limit, shop.account.switches.time_filters = None, False
+    for number in range(230):
+        stray(shop, f"old-{number}", amount=1)
+    shop.later(5 * 86_400)
+    stray(shop, "new")
+    before = len(shop.sandbox.requests)
+    report = reconcile(shop, day=today(shop), last_day=today(shop))
+    assert report.transactions == 1
+    asked = [each for each in shop.sandbox.requests[before:] if each.path == "/transactions"]
+    assert len(asked) == 2  # with filters, and the first page of three

@@ -493,7 +493,7 @@ def test_what_strikes_while_an_outcome_is_written_loses_no_payment(shop: Shop, m
 
 
 CHANGE_AT_ONCE = (
-    "CREATE TRIGGER change AFTER INSERT ON momopay_payments BEGIN"
+    "CREATE TRIGGER change AFTER INSERT ON momopay_history WHEN NEW.what = 'begun' BEGIN"
     " UPDATE momopay_payments SET {change} WHERE reference = 'r'; END"
 )
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from examples.runs import EXAMPLES, Merchant, run
 from momopay import Client, Journal
+from momopay.sandbox import Credential
 
 
 def test_the_plain_command_collects_once_and_pays_back() -> None:
@@ -33,9 +34,17 @@ def test_a_branch_without_a_channel_stops_the_program_at_its_start(merchant: Mer
     assert "LookupError: no channel on the account for: westlands, mombasa" in ended.stderr
 
 
+def test_the_plain_command_makes_a_few_sales() -> None:
+    shown = run("branches.py").stdout
+    assert "Before the channels exist: no channel on the account for: westlands, mombasa" in shown
+    assert ("SALE-3: SUCCESS" in shown, "mombasa      2 sales, KES 100" in shown) == (True, True)
+
+
 def test_a_sale_uses_the_channel_and_the_credentials_of_its_branch(merchant: Merchant, monkeypatch: Any) -> None:
     monkeypatch.syspath_prepend(str(EXAMPLES))
     branches: Any = __import__("branches")
+    profiles = [branch["credential_id"] for branch in BRANCHES.values() if "credential_id" in branch]
+    merchant.account.credentials = {profile: Credential() for profile in profiles}
     with Client(merchant.key, base_url=merchant.sandbox.base_url) as client:
         for name in ("westlands", "mombasa"):
             client.channels.create(name=name, type="TILL_NUMBER", shortcode=BRANCHES[name]["shortcode"])

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, TypeVar
 from unittest.mock import patch
@@ -18,7 +19,7 @@ from sqlalchemy import Engine, event
 from momopay import Journal, JournalError
 from momopay.journal.database import bounded
 from momopay.journal.journal import internals
-from momopay.journal.postgresql import BoundedConnection
+from momopay.journal.postgresql import BatchCursor, BoundedConnection
 from momopay.journal.store import Store
 
 T = TypeVar("T")
@@ -57,23 +58,38 @@ def before_each(
 ) -> Generator[None]:
     """Do something with the text of each statement just before, or "after", a journal, or any, executes it."""
 
-    def listen(_connection: object, _cursor: object, text: str, *_rest: object) -> None:
-        work(text)
-
-    def send(connection: Any, text: str, values: Any = None) -> None:  # what PostgreSQL gets beside a statement
-        counts = "set_config" not in text and not connection._each_commits
+    def around(connection: Any, text: str, execute: Callable[[], T]) -> T:
+        # Each statement but the settings; BEGIN and COMMIT where several are one transaction.
+        is_own = connection._each_commits is not None and "set_config" not in text
+        counts = is_own and not (connection._each_commits and text.startswith(("BEGIN", "COMMIT")))
         if counts and moment == "before":
             work(text)
-        send_it(connection, text, values)
+        result = execute()
         if counts and moment != "before":
             work(text)
+        return result
 
-    engine, send_it = Engine if journal is None else engine_of(journal), BoundedConnection.send
+    def send(connection: Any, text: str, values: Any = None) -> None:
+        around(connection, text, partial(send_it, connection, text, values))
+
+    def execute_alone(cursor: Any, text: str, *rest: Any, **options: Any) -> Any:
+        is_watched = journal is None or cursor.connection.info.get_parameters()["application_name"] == own
+        alone = partial(execute_it, cursor, text, *rest, **options)
+        return around(cursor.connection, text, alone) if is_watched else alone()
+
+    def listen(connection: Any, _cursor: object, text: str, *_rest: object) -> None:
+        if connection.dialect.name == "sqlite":
+            work(text)
+
+    own = None if journal is None else store_of(journal).database.shared.sender
+    send_it, execute_it = BoundedConnection.send, BatchCursor.execute_alone
+    engine = Engine if journal is None else engine_of(journal)
     event.listen(engine, f"{moment}_cursor_execute", listen)
     try:
-        # One after another, so that nothing else was sent yet.
+        # One after another, so that nothing was sent yet of what comes later.
         with (
             patch.object(BoundedConnection, "send", send),
+            patch.object(BatchCursor, "execute_alone", execute_alone),
             patch.object(BoundedConnection, "one_round_trip", lambda _connection: nullcontext()),
         ):
             yield

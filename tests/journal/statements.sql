@@ -343,7 +343,7 @@ WHERE account = :the_account
 UPDATE momopay_transactions
 SET status=:new_status,
   result_code=:new_result_code,
-  receipt=coalesce(:new_receipt, receipt),
+  receipt=CASE WHEN (status IS NULL OR status != 'SUCCESS' AND status != 'FAILED' AND status != 'REVERSED' AND status != 'CANCELLED' AND status != 'EXPIRED') THEN coalesce(:new_receipt, receipt) ELSE :new_receipt END,
   fee=coalesce(:new_fee, CASE WHEN (status IS NULL OR status != 'SUCCESS' AND status != 'FAILED' AND status != 'REVERSED' AND status != 'CANCELLED' AND status != 'EXPIRED') THEN fee ELSE nullif(fee, '0') END),
   ended_at=:new_ended_at,
   learned_at=((julianday('now') - 2440587.5) * 86400.0),

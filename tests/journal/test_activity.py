@@ -29,6 +29,10 @@ def sums(day: ActivityDay) -> list[tuple[int, Decimal]]:
     return [(each.count, each.amount) for each in (day.collected, day.refunded, day.failed)]
 
 
+def payouts(day: ActivityDay) -> list[tuple[int, Decimal]]:
+    return [(each.count, each.amount) for each in (day.paid_out, day.reversed)]
+
+
 def test_each_end_is_in_the_sum_of_its_day(journal: Journal) -> None:
     put_collection(journal, "twice", 100, ["FAILED", "CANCELLED", "SUCCESS"])
     put_collection(journal, "cents", 10, ["SUCCESS"])
@@ -37,8 +41,13 @@ def test_each_end_is_in_the_sum_of_its_day(journal: Journal) -> None:
     put(journal, "refund", ACCEPTED, PAYOUT, amount=40, refund_of="twice", status="SUCCESS")
     put(journal, "returned", ACCEPTED, PAYOUT, amount=50, refund_of="twice", status="REVERSED")
     put(journal, "salary", ACCEPTED, PAYOUT, amount=5000, status="SUCCESS")
+    put(journal, "wage", ACCEPTED, PAYOUT, amount=700, status="SUCCESS")
+    put(journal, "back", ACCEPTED, PAYOUT, amount=300, status="REVERSED")
+    for open_ in ("FAILED", "PENDING"):  # FAILED: the money is on its way back
+        put(journal, open_, ACCEPTED, PAYOUT, amount=9, status=open_)
     (day,) = journal.activity(1, last=LAST, zone=UTC)
     assert sums(day) == [(2, Decimal("110.10")), (1, Decimal(40)), (2, Decimal(200))]
+    assert payouts(day) == [(2, Decimal(5700)), (2, Decimal(350))], "refunds that came back are reversed, too"
     assert (day.date, day.success_rate, day.judged) == (LAST, 0.5, 4)
 
 
@@ -126,11 +135,12 @@ def test_the_bars_are_as_high_as_the_amounts() -> None:
     drawn = ET.fromstring(chart(made(1000, 250)))
     heights = [[float(bar.attrib["height"]) for bar in day.iter(f"{SVG}rect")] for day in drawn.iter(f"{SVG}g")]
     (area, *first), (_, *second) = heights
-    assert first == [area, area / 2, 0]
-    assert second == pytest.approx([area / 4, area / 8, 0], abs=0.1)
+    assert first == [area, 0, area / 2, 0, 0]
+    assert second == pytest.approx([area / 4, 0, area / 8, 0, 0], abs=0.1)
     titles = [each.text for each in drawn.iter(f"{SVG}title")]
     assert titles[0] == (
-        "2026-11-20: collected KES 1,000.00 (2), refunded KES 500.00 (1), failed KES 0.00 (0); success rate 50% of 10"
+        "2026-11-20: collected KES 1,000.00 (2), paid out KES 0.00 (0), refunded KES 500.00 (1), reversed KES 0.00 (0),"
+        " failed KES 0.00 (0); success rate 50% of 10"
     )
 
 

@@ -233,6 +233,33 @@ def test_of_two_entries_with_one_receipt_the_newest_is_shown(
     assert "2 entries have the receipt 'QK12'" in caplog.text
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "sjk4h7l2qp",
+        " SJK4 H7L2 QP. ",
+        "sjk4-h7l2-qp",
+        "\u200bSJK4H7\u200bL2QP",
+        "SJK4H7L2QP Confirmed. Ksh1,250.00 sent",
+    ],
+)
+@pytest.mark.parametrize("kept", ["SJK4H7L2QP", "sjk4h7l2qp", "Sjk4 H7L2-QP"])
+def test_a_receipt_is_found_however_it_is_written(journal: Journal, text: str, kept: str) -> None:
+    for reference, receipt in (("r", kept), ("s", "SJK4H7L2QX")):
+        put(journal, reference, ACCEPTED, transaction_id=reference)
+        journal.record(callback(reference, reference, momo_receipt=receipt))
+    assert journal.by_receipt(text) == found(journal, "r")
+    assert journal.by_receipt("SJK4H7L2Q") is journal.by_receipt("") is journal.by_receipt("...") is None
+
+
+def test_of_a_message_with_two_receipts_the_first_counts(journal: Journal) -> None:
+    for reference, receipt in (("r", "AAAA111111"), ("s", "BBBB222222")):
+        put(journal, reference, ACCEPTED, transaction_id=reference)
+        journal.record(callback(reference, reference, momo_receipt=receipt))
+    assert journal.by_receipt("AAAA111111 Confirmed. It reverses BBBB222222.") == found(journal, "r")
+    assert journal.by_receipt("BBBB222222 Confirmed. It reverses AAAA111111.") == found(journal, "s")
+
+
 # The entry of a transaction.
 
 

@@ -6,13 +6,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from in_turn import in_turn
 from models.kit import PHONE
 from momopay import RequestValidationError
-from momopay.models.arguments import check_reference, similarity_key
+from momopay.models.arguments import check_reference
 from momopay.models.requests import PayoutRequest, Request, Search, StkRequest, TopUpRequest
 
 NEW: list[tuple[type[Request], str, dict[str, Any]]] = [
@@ -89,26 +89,3 @@ def test_what_is_accepted_has_one_spelling(text: str) -> None:
 @given(st.text(st.characters(min_codepoint=0x20, max_codepoint=0x7E), min_size=1).map(str.strip))
 def test_printable_ascii_is_accepted(text: str) -> None:
     assert check_reference(text) == text
-
-
-@in_turn(
-    "text",
-    [
-        *("sal-1", "SAL1", "S A L 1", "SAL\u20131", "SAL\u22121", " SAL-1 ", "SAL-1\u200b", "SAL\u00a01"),
-        "\uff33\uff21\uff2c\uff0d\uff11",
-    ],
-)
-def test_case_dashes_and_spaces_make_no_difference_to_similarity(text: str) -> None:
-    assert similarity_key(text) == similarity_key("SAL-1")
-
-
-@in_turn("text", ["SAL-2", "SAL_1", "SAL.1", "SAL-11", "SAL-l"])
-def test_anything_else_does(text: str) -> None:
-    assert similarity_key(text) != similarity_key("SAL-1")
-
-
-@settings(max_examples=200)
-@given(st.text(st.sampled_from("eEé\u0301 -\u2013\u200d\u034f\t"), max_size=6))
-def test_what_is_refused_is_similar_to_what_it_looks_like(text: str) -> None:
-    visible = "".join(each for each in text if each.isalpha() or each == "\u0301")
-    assert similarity_key(text) == unicodedata.normalize("NFC", visible.casefold())

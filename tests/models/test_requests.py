@@ -123,7 +123,7 @@ ALL_WRONG: list[tuple[type[Request], dict[str, Any]]] = [
     (
         requests.PayoutRequest,
         {"amount": 9, "phone": "+25471234567890", "reference": " ", "description": 5, "currency": "USD"}
-        | {"channel_id": "", "callback_url": "https://localhost"},
+        | {"channel_id": "", "callback_url": "https://localhost", "credential_id": " "},
     ),
     (
         TopUpRequest,

@@ -53,6 +53,7 @@ def test_another_service(service: OtherService) -> None:
         "channel_reads": True,
         "channel_types": "any",
         "overview": False,
+        "raw_keys": True,
     }
     assert {name: value for name, value in found.switches.items() if value != "unknown"} == switches
     assert found.findings["rate_limit_headers"].unnamed == ["x-ratelimit-limit", "x-ratelimit-remaining"]

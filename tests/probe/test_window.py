@@ -20,10 +20,12 @@ pytestmark = pytest.mark.usefixtures("few_requests")
 def test_the_window_is_found(scene: Scene, window: Literal["fixed", "sliding"], limit: int) -> None:
     scene.account.rate_limit = limit
     scene.account.switches.rate_window = window
+    scene.account.switches.rate_limit_code = "RATE_LIMITED" if window == "fixed" else "HTTP_429"
     budget = RateBudget()
     scene.client = scene.client.with_options(budget=budget)
     found = scene.probe(rate=True)
     assert (found.switches["rate_window"], found.facts["rate_limit"]) == (window, limit)
+    assert found.switches["rate_limit_code"] == scene.account.switches.rate_limit_code
     assert (found.facts["retry_after"], scene.methods, "get 429" in scene.notes[0]) == ("text", {"GET"}, True)
     assert budget.reserve(scene.time.now(), Lane.PAYMENT) > 60, "whoever shares the budget waits"
 

@@ -105,6 +105,15 @@ from momopay.integrations.django import client
 call_command("migrate", verbosity=0)
 assert client.journal.unresolved() == []
 """,
+    "excel": """
+from openpyxl import Workbook
+book = Workbook()
+for row in [("reference", "phone", "amount"), ("A", 254712345678, 10)]:
+    book.active.append(row)
+book.save("salaries.xlsx")
+(item,) = momopay.PayoutItem.read("salaries.xlsx")
+assert (item.phone, item.amount) == ("254712345678", 10)
+""",
     "journal": """
 with momopay.Journal("sqlite:///payouts.db") as journal:
     assert journal.unresolved() == []
@@ -137,6 +146,7 @@ with Sandbox() as sandbox, momopay.Client("pk_test_x", base_url=sandbox.base_url
 }
 NEEDS = {
     "cli": "from momopay.cli import main; import sys; sys.exit(main())",
+    "excel": "import momopay; open('a.xlsx', 'wb').write(b'PK\\3\\4'); momopay.PayoutItem.read('a.xlsx')",
     "journal": "import momopay; momopay.Journal('sqlite:///payouts.db')",
     "otel": "import momopay.integrations.opentelemetry",
     "postgresql": "import momopay; momopay.Journal('postgresql://me@127.0.0.1:1/d')",

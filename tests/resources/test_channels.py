@@ -1,5 +1,6 @@
 """Payment channels: each operation, from the call to the request and back to the record."""
 
+import json
 from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
@@ -72,3 +73,63 @@ def test_an_unclear_delete_was_a_success_if_the_channel_is_not_found(drive: Driv
     with nullcontext() if status == 404 else pytest.raises(momopay.ChannelInUseError):
         sdk(lambda client: client.channels.delete(CHANNEL))
     assert len(service.requests) == 2
+
+
+PARTIAL: dict[str, Any] = {
+    "the id alone": {"id": CHANNEL},
+    "nothing": {},
+    "null": None,
+    "a list": [],
+    "text": "updated",
+    "its change": {"name": "New"},
+    "a field of another kind": {**PAYBILL.camel, "isDefault": "no", "name": "New"},
+    "a field that is null": {**PAYBILL.camel, "type": None, "shortcode": None, "name": "New"},
+}
+
+
+@in_turn("data", [*PARTIAL.values(), httpx.Response(200, json={"success": True})])
+def test_a_change_whose_answer_lacks_fields_has_happened(drive: Drive, data: Any) -> None:
+    changed = {**PAYBILL.camel, "name": "New"}
+    service = Recorder(data, changed)
+    known = drive(transport=service.transport)(lambda client: client.channels.update(OURS, name="New"))
+    assert (known.name, known.shortcode, known.type, known.id) == ("New", OURS.shortcode, OURS.type, CHANNEL)
+    assert [request.method for request in service.requests] == ["PATCH"]
+    assert known.response.status_code == 200
+    service = Recorder(data, changed)
+    read = drive(transport=service.transport)(lambda client: client.channels.update(CHANNEL, name="New"))
+    assert (read.name, read.shortcode, read.account_number) == ("New", OURS.shortcode, OURS.account_number)
+    is_read = '"shortcode": "' not in json.dumps(data, default=str)
+    assert [request.method for request in service.requests] == ["PATCH", *["GET"] * is_read]
+
+
+@pytest.mark.usefixtures("no_backoff")
+@in_turn("failure", [httpx.Response(404, json=refusal("NOT_FOUND")), httpx.Response(500), httpx.ConnectError("gone")])
+def test_no_failure_after_a_change_is_an_error(drive: Drive, failure: Any, caplog: pytest.LogCaptureFixture) -> None:
+    service = Recorder({"isDefault": True}, failure)
+    sdk = drive(transport=service.transport, max_attempts=1)
+    channel = sdk(lambda client: client.channels.update(CHANNEL, is_default=True, account_number=None))
+    assert (channel.id, channel.is_default, channel.account_number) == (CHANNEL, True, None)
+    assert (channel.type, channel.shortcode) == ("", "")
+    assert "the channel was changed" in caplog.text
+    caplog.clear()
+
+
+@in_turn("answer", [httpx.Response(204), *(httpx.Response(200, content=text) for text in (b"<html>", b"[]", b"{}"))])
+def test_what_is_not_the_services_own_answer_is_no_change(drive: Drive, answer: httpx.Response) -> None:
+    service = Recorder(answer)
+    with pytest.raises(momopay.ProtocolError):
+        drive(transport=service.transport)(lambda client: client.channels.update(CHANNEL, name="New"))
+
+
+@in_turn("data", [{"id": CHANNEL}, {"id": CHANNEL, "type": None}, {**PAYBILL.camel, "isDefault": "no"}])
+def test_a_new_channel_needs_its_id_alone(drive: Drive, data: Any) -> None:
+    given: dict[str, Any] = {"name": "Shop", "type": "PAYBILL", "shortcode": "600100", "account_number": "ACC-1"}
+    service = Recorder(data)
+    made = drive(transport=service.transport)(lambda client: client.channels.create(**given))
+    assert (made.id, made.type, made.shortcode) == (CHANNEL, ChannelType.PAYBILL, "600100")
+    assert_came_with_its_response(made)
+    for nothing in ({}, {**data, "id": None}, None):
+        service = Recorder(nothing)
+        with pytest.raises(momopay.OutcomeUnknownError):
+            drive(transport=service.transport)(lambda client: client.channels.create(**given))
+        assert len(service.requests) == 1

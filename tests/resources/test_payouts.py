@@ -5,7 +5,7 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import httpx
 import pytest
@@ -32,7 +32,14 @@ def test_a_payout_is_sent_as_the_service_states(drive: Drive) -> None:
     least = {"amount": 10, "phone": PHONE, "reference": "PAY-7"}
     more = {"description": "Refund", "currency": "KES", "channel_id": CHANNEL, "callback_url": HOOK}
     body = {**least, "description": "Refund", "currency": "KES", "channelId": CHANNEL, "callbackUrl": HOOK}
+    body["credential_id"] = ID
     given: dict[str, Any] = {**least, **more, "amount": Decimal(10), "phone": "(0712)-345-678"}
+    for profile in (ID, UUID(ID)):
+        given["credential_id"] = profile
+        exchange(drive, PAYOUT, lambda client: client.payouts.initiate(**given), "POST", PATH, body)
+    with pytest.raises(RequestValidationError, match="credential_id"):
+        drive()(lambda client: client.payouts.initiate(**{**given, "credential_id": " "}))
+    del given["credential_id"], body["credential_id"]
     exchange(drive, PAYOUT, lambda client: client.payouts.initiate(**given), "POST", PATH, body)
     exchange(drive, PAYOUT, lambda client: client.payouts.initiate(**least), "POST", PATH, least | {"currency": "KES"})
 
@@ -83,14 +90,18 @@ def test_every_argument_of_a_durable_call_reaches_the_service_or_the_journal(
     asked, profile = list[str](), str(uuid4())
     session_of(sdk.client).hooks = Hooks(make_callback_url=(HOOK + "/{}").format, before_payment=asked.append)
     channel = sdk(lambda client: client.channels.create(name="Till", type="TILL_NUMBER", shortcode="123456")).id
-    common = {"phone": PHONE, "channelId": channel, "description": "Rent", "currency": "KES"}
+    common = {"phone": PHONE, "channelId": channel, "description": "Rent", "currency": "KES", "credential_id": profile}
+    more: dict[str, Any] = {"channel_id": channel, "description": "Rent", "credential_id": profile}
     with Journal(f"sqlite:///{tmp_path / 'j.db'}") as journal:
         put_collection(journal)
-        sdk(kit.pay(journal, "p", description="Rent", metadata={"n": 1}, channel_id=channel, callback_url=HOOK))
+        sdk(kit.pay(journal, "p", metadata={"n": 1}, callback_url=HOOK, **more))
         assert sandbox.requests[-1].json == {**common, "reference": "p", "amount": 10, "callbackUrl": HOOK}
-        sdk(kit.refund(journal, description="Rent", amount=20, metadata={"n": 2}, channel_id=channel))
+        sdk(kit.refund(journal, amount=20, metadata={"n": 2}, **more))
         body = {**common, "reference": "o-R1", "amount": 20}
         assert sandbox.requests[-1].json == {**body, "callbackUrl": f"{HOOK}/o-R1"}
+        items = [momopay.PayoutItem(reference="all", amount=30, phone=PHONE, **more)]
+        assert sdk.collect(lambda client: client.payouts.pay_all(items, journal=journal))[0].error is None
+        assert sandbox.requests[-1].json == {**common, "reference": "all", "amount": 30, "callbackUrl": f"{HOOK}/all"}
         order = {"account_reference": "M-7", "transaction_desc": "Meter", "credential_id": profile, "phone": PHONE}
         sdk(kit.collect(journal, "c", metadata={"n": 3}, channel_id=channel, **order))
         body = {"accountReference": "M-7", "transactionDesc": "Meter", "credential_id": profile, "phone": PHONE}
@@ -105,7 +116,7 @@ def test_every_argument_of_a_durable_call_reaches_the_service_or_the_journal(
         limits: dict[str, Any] = {"budget": momopay.RateBudget(1, 0.5), "deadline": 0.8}
         with pytest.raises(momopay.MomoPayError):  # it reads two prompts, and has one deadline for all its requests
             sdk(lambda client: kit.refund(journal, "c")(client.with_options(**limits)))
-        assert pushed(sandbox, "/b2c/payouts") == 4
+        assert pushed(sandbox, "/b2c/payouts") == 5
         days: dict[str, Any] = {"day": date(2026, 1, 1), "last_day": date(2026, 1, 2), "utc": True}
         orders, alike = [BookedOrder("lost", Decimal(5), "WAITING")], [{"reference": "P", "amount": 10, "phone": PHONE}]
         report = sdk(lambda client: client.transactions.reconcile(**days, orders=orders, journal=journal))
@@ -122,7 +133,7 @@ def test_every_argument_of_a_durable_call_reaches_the_service_or_the_journal(
         with pytest.raises(RequestValidationError, match="accepted"):
             sdk(kit.release(journal, "p"))
         assert len(sandbox.requests) == before
-    assert asked[:4] + asked[-2:] == ["p", "o-R1", "c", "c", "u", "p"]
+    assert asked[:5] + asked[-2:] == ["p", "o-R1", "all", "c", "c", "u", "p"]
 
 
 @pytest.mark.parametrize(

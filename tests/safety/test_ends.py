@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from durable.kit import FAILING, Handler
+from durable.kit import BY_HAND, FAILING, Handler
 from in_turn import in_turn
 from journal.constants import COLLECTION, PAYOUT
 from journal.database_kit import execute
@@ -141,6 +141,66 @@ def test_each_end_reaches_the_handler_once_under_its_own_reference(
         own = f"{number:03}{reference[3:]}"
         found = one_end(shop, kind, own, gaps, answer, first, signed=signed)
         assert found == [(str(kind), own, "SUCCESS")], (reference, gaps, first, signed)
+
+
+@pytest.mark.parametrize("answer", ["lost", "slow"])
+@pytest.mark.parametrize("kind", [COLLECTION, PAYOUT], ids=["order", "payout"])
+def test_the_list_names_a_payment_that_neither_read_nor_callback_names(
+    shop: FragileShop, kind: EntryKind, answer: str
+) -> None:
+    """Unsigned, and without reference and type. While the list does not name it either, nobody is told."""
+    handler = Handler()
+    plain = Delivery(shop, "r", handler, signed=False)
+    statuses = list[HTTPStatus]()
+
+    def deliver() -> None:
+        statuses.append(plain(external_reference=None, type=None))
+
+    leave_out(shop, ("accountReference", "type"))
+    make(shop, kind, "r", answer, deliver)
+    deliver()
+    shop.sweep(handler)
+    assert ends(handler) == [(str(kind), "r", "SUCCESS")]
+    assert set(statuses) == {200}
+    assert shop.entry("r", kind).status == "SUCCESS"
+
+
+def test_what_may_be_a_payment_in_the_journal_is_not_told_as_a_strangers(shop: FragileShop) -> None:
+    """A lost payment whose reference nobody shows, and a top-up under the reference of an order."""
+    handler = Handler()
+    make(shop, PAYOUT, "r", "lost", lambda: None)
+    plain = Delivery(shop, "r", handler, signed=False)
+
+    def edit(path: str, data: Any) -> None:
+        for each in [data, *data.get("items", ())]:
+            each.pop("accountReference", None)
+
+    shop.between.edit = edit
+    assert plain(external_reference=None) == 503
+    assert plain(external_reference="ZZZ") == 503
+    shop.between.edit = lambda _path, _data: None
+    shop.sweep(handler)
+    assert ends(handler) == [("PAYOUT", "r", "SUCCESS")]
+    shop.collect("o")
+    top_up = shop(lambda client: client.wallet.top_up(amount=10, phone=BY_HAND, account_reference="o"))
+    shop.settle(top_up)
+    assert Delivery(shop, "o", handler, signed=False)() == 503
+    assert len(handler.payments) == 1
+
+
+def test_the_url_of_an_order_does_not_take_what_another_order_waits_for(shop: FragileShop) -> None:
+    """They share an account reference, amount and phone."""
+    handler = Handler()
+    shared = {"account_reference": "METER"}
+    shop.sandbox.cancel(shop.collect("a", **shared))
+    shop.sweep(handler)
+    shop.send_unresolved(shop.collect, "b", **shared)
+    shop.between.deliver()
+    shop.settle(shop(lambda client: client.transactions.list()).items[0])
+    assert Delivery(shop, "a", handler)() == 403
+    assert Delivery(shop, "b", handler)() == 200
+    assert ends(handler)[-1] == ("COLLECTION", "b", "SUCCESS")
+    assert [each[1] for each in ends(handler)].count("a") == 1
 
 
 def test_the_control_loses_the_order_whose_token_nobody_asks(
@@ -299,6 +359,30 @@ def test_a_known_fee_and_code_are_not_replaced_by_a_callbacks(shop: FragileShop,
     deliver = Delivery(shop, "o", handler, signed=is_signed)
     assert deliver(transaction_fee=555, result_code="0") == 200
     assert (shop.order().fee, handler.payments[0].fee) == (Decimal(2), Decimal(2))
+
+
+def test_a_forged_receipt_of_a_failure_stays_out(shop: FragileShop) -> None:
+    prompt, handler = shop.collect(), Handler()
+    shop.sandbox.cancel(prompt)
+    for signed in (True, False):
+        assert Delivery(shop, "o", handler, signed=signed)(momo_receipt="FAKE1") == 200
+    assert shop.order().receipt is None
+    assert shop.journal.by_receipt("FAKE1") is None
+
+
+@pytest.mark.parametrize("kind", [COLLECTION, PAYOUT], ids=["order", "payout"])
+def test_a_read_without_a_time_does_not_move_the_time_of_an_end(shop: FragileShop, kind: EntryKind) -> None:
+    shop.sandbox.end_next(Outcome.success)
+    (shop.pay if kind is PAYOUT else shop.collect)("o")
+    shop.later(60)
+    handler = Handler()
+    shop.sweep(handler)
+    before = shop.entry("o", kind).ended_at
+    leave_out(shop, ("updatedAt",))
+    words: list[Any] = [None, "PAID", {}]
+    for status in words:
+        assert Delivery(shop, "o", handler)(status=status) == 200
+    assert shop.entry("o", kind).ended_at == before
 
 
 # A payment that no entry has.

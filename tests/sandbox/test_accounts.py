@@ -11,7 +11,7 @@ import pytest
 
 from in_turn import in_turn
 from momopay.sandbox import Account, Refusal, Sandbox, Switches
-from momopay.sandbox._accounts import key_of, mask_key
+from momopay.sandbox._accounts import MET, key_of, mask_key
 from sandbox.kit import KEY, Routes, client, data, error_of
 
 
@@ -107,11 +107,14 @@ def test_a_key_is_the_user_name_and_shown_by_its_last_four_characters_at_most() 
     def basic(text: str) -> str:
         return f"Basic {b64encode(text.encode()).decode()}"
 
-    assert key_of(basic("pk_test_a:")) == "pk_test_a"
-    assert key_of(basic("k:some:password").replace("Basic", "bASIC")) == "k"
+    plain = Switches()
+    assert key_of(basic("pk_test_a:"), plain) == ("pk_test_a", False)
+    assert key_of(basic("k:some:password").replace("Basic", "bASIC"), plain) == ("k", False)
+    assert key_of("Basic  ab_live_a ", plain) == ("ab_live_a", True)
     for authorization in (None, "", "Basic", "Basic ???", "Bearer pk_test_a", basic("pk_test_a"), "Basic /w=="):
-        with pytest.raises(Refusal, match="INVALID_API_KEY"):
-            key_of(authorization)
+        for switches, code in ((plain, "INVALID_API_KEY"), (MET, "AUTH_HEADER_INVALID")):
+            with pytest.raises(Refusal, match=code):
+                key_of(authorization, switches)
     shown = [mask_key(key) for key in ("pk_test_abcdefgh", "pk_test_abcd", "pk_live_abcdefgh", "hunter2-hunter2")]
     assert shown == ["pk_test_…efgh", "pk_test_abcd", "pk_live_…", "…"]
 

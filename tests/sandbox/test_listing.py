@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from in_turn import in_turn
-from momopay.sandbox import Fault, Outcome, Refusal, Sandbox, phone_for
+from momopay.sandbox import Fault, Outcome, Refusal, Sandbox, Switches, phone_for
 from momopay.sandbox._listing import parse_filters
 from sandbox.kit import KEY, Routes, client, data, error_of, transaction_id
 
@@ -96,7 +96,7 @@ def test_the_overview_counts_what_the_filters_leave(service: Routes, api: httpx.
 )
 def test_a_value_that_is_not_valid_is_refused(query: dict[str, str]) -> None:
     with pytest.raises(Refusal, match=f"VALIDATION_ERROR: {next(iter(query))}"):
-        parse_filters(query)
+        parse_filters(query, Switches())
 
 
 def test_an_unknown_transaction_and_another_accounts(service: Routes, sandbox: Sandbox) -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from in_turn import in_turn
 from momopay.sandbox import Fault, Sandbox, Switches
-from momopay.sandbox._accounts import CONTRACT
+from momopay.sandbox._accounts import CONTRACT, MET
 from momopay.sandbox._refusals import STATUS_BY_CODE
 from sandbox.kit import KEY, LISTS, Routes, client, data, error_of, own_sandbox, payouts, set_switches, transaction_id
 
@@ -40,7 +40,9 @@ PROFILES: dict[str, dict[str, Any]] = {
         "receipt_in_reads": True,
         "topup_type": "WALLET_TOPUP_SERVICE_TOKENS",
     },
+    "minimal": {"minimal_answers": True, "payout_keys": "honoured", "topup_answer": "own"},
     "contract": CONTRACT.model_dump(),
+    "met": MET.model_dump(),
 }
 CALLS: tuple[tuple[str, str, dict[str, Any]], ...] = (
     (
@@ -54,6 +56,7 @@ CALLS: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("POST", "/payment-wallet/channels", {"name": "Shop", "type": "TILL_NUMBER", "shortcode": "512345"}),
     *(("GET", path, {}) for path in ("/payment-wallet/channels", "/wallets/service/balance", "/wallets/b2c/balance")),
 )
+CALLED_BACK = {"/payments/stk", "/b2c/payouts", "/wallets/b2c/topups"}
 VARYING = re.compile(r"[0-9a-f]{8}-[-0-9a-f]{27}|(?:mr|co)-[0-9a-f]{16}|(?<=eceipt\": \")\w{10}")
 TIMES = re.compile(r"20\d\d-\d\d-\d\dT[\d:.]{12}Z?")
 
@@ -76,7 +79,7 @@ def on_the_wire(switches: dict[str, Any]) -> Iterator[str]:
         set_switches(sandbox, **switches)
         start = sandbox.now
         for method, path, body in CALLS:
-            more = {"callbackUrl": URL, "callback_url": URL} if path in {"/payments/stk", "/b2c/payouts"} else {}
+            more = {"callbackUrl": URL, "callback_url": URL} if path in CALLED_BACK else {}
             answer = service.api.request(method, path, json={**body, **more} or None)
             yield plain(f"{method} {path} {answer.status_code}", answer.json().get("data") or answer.json()["error"])
         for seconds in (0, 6, 29, 30):
@@ -97,12 +100,27 @@ def test_what_is_on_the_wire_is_what_was_reviewed() -> None:
     assert "\n".join(difference) == "", "review it, then run python -m sandbox.test_serializers in tests"
 
 
-def test_the_profile_differs_in_every_switch_of_a_shape() -> None:
+@pytest.mark.parametrize(
+    ("name", "profile", "specified"),
+    [
+        ("contract", CONTRACT, {"minimal_answers", "rate_limit_code", "prompt_kyc"}),
+        (
+            *("met", MET),
+            {
+                *("minimal_answers", "rate_limit_code", "cursor_field", "item_naming", "overview", "receipt_in_reads"),
+                *("customer_in_reads", "payout_keys", "payout_callback_field", "field_limits", "channel_types"),
+                "more_filters",
+            },
+        ),
+    ],
+)
+def test_a_profile_differs_in_every_other_switch_of_a_shape(name: str, profile: Switches, specified: set[str]) -> None:
     shapes = [name for name in Switches.model_fields if list(Switches.model_fields).index(name) > 22]
-    same = [name for name in shapes if getattr(CONTRACT, name) == getattr(Switches(), name)]
-    assert (shapes[0], same) == ("key_prefixes", ["channel_reads"])
-    with own_sandbox(speed=0, profile="contract") as (sandbox, _):
-        assert sandbox.account("ab_test_x").switches == CONTRACT
+    same = {name for name in shapes if getattr(profile, name) == getattr(Switches(), name)}
+    never = {"channel_reads", "time_filters", "callback_on_processing"}
+    assert (shapes[0], same) == ("key_prefixes", specified | never)
+    with own_sandbox(speed=0, profile=name) as (sandbox, _):
+        assert sandbox.account("ab_test_x").switches == profile
 
 
 @in_turn("name", ["pesa receipt", "receipt_number", "", "reçuReceipt"])

@@ -8,7 +8,8 @@ import logging
 import os
 import re
 import traceback
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
+from contextlib import AsyncContextDecorator, ContextDecorator
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeGuard
 from urllib.parse import urlsplit
@@ -191,7 +192,9 @@ def check_handler(handler: object) -> None:
 
 def raise_if_not_run(result: object) -> None:
     """Raise TypeError if a handler returned a generator or something to await, whose body has not run."""
-    if inspect.isgenerator(result) or inspect.isasyncgen(result):
+    # An iterator such as `map`, or what `contextlib.contextmanager` makes, has not run either.
+    is_context = isinstance(result, ContextDecorator | AsyncContextDecorator)
+    if isinstance(result, Iterator | AsyncIterator) or is_context:
         raise TypeError("the handler returned a generator, so its body did not run; remove the yield")
     if inspect.isawaitable(result):
         if inspect.iscoroutine(result):

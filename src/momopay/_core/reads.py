@@ -19,7 +19,7 @@ from momopay._core.wiring import BackendT
 from momopay._ratelimit.budget import Lane
 from momopay._redaction import redacted_repr
 from momopay.errors import APIError, BudgetExhaustedError, MomoPayError, ProtocolError, TransactionNotFoundError
-from momopay.models.records import Envelope
+from momopay.models.records import Envelope, is_placeholder
 from momopay.models.requests import (
     CLOCK_TOLERANCE,
     Fit,
@@ -261,8 +261,8 @@ async def search(
             last = page
             for item in page.items:
                 # Keyed by id, because a list that grows during the walk shows some transactions twice.
-                reference = comparable(item.account_reference)
-                of_reference = by_reference.get(reference, {}) if reference else unnamed
+                is_unnamed = is_placeholder(item.account_reference or "")
+                of_reference = unnamed if is_unnamed else by_reference.get(comparable(item.account_reference), {})
                 of_reference[item.transaction_id] = item
             unread += page.unread
             # A transaction older than the payment can only be a near match, and one near match is enough.

@@ -29,6 +29,7 @@ from momopay.errors import (
 )
 from momopay.models.records import Envelope, describe, is_id, parse_json, parse_plain
 from momopay.models.requests import OtherPaymentError, read_partly
+from momopay.models.transactions import ChangedChannel
 from momopay.urls import host_and_port
 
 T = TypeVar("T")
@@ -48,6 +49,7 @@ _SUCCESS: Final = 2  # the first digit of a status
 _REDIRECT: Final = 3  # the same
 _MAX_RETRY_AFTER: Final = 1e9  # seconds
 _RATE_WINDOW: Final = 60.0  # seconds
+_MILLISECONDS: Final = 10**11  # a Unix time from here on is in milliseconds: in seconds, it would be of the year 5138
 _COUNT: Final = re.compile("[0-9]{1,15}")
 
 
@@ -98,19 +100,22 @@ def parse_envelope(
 
 def _parse_partly(response: RawResponse, envelope: type[Envelope[T]], requested: Mapping[str, object]) -> Envelope[T]:
     """Return an envelope with what can be read of its data. Raise ValueError if that is not enough."""
+    model: Any = envelope.model_fields["data"].annotation
     body: Any = parse_plain(response.body)
     match body:
         case {"success": True, "data": dict()}:
-            moment = http_date(response.headers.get("date")) or datetime.now(UTC)
-            known = {**requested, "created_at": moment, "updated_at": moment}
-            request_id = body.get("requestId")
-            return envelope.model_construct(
-                success=True,
-                data=read_partly(envelope.model_fields["data"].annotation, body["data"], known),
-                request_id=request_id if isinstance(request_id, str) else None,
-            )
+            data = body["data"]
+        case {"success": True} if isinstance(model, type) and issubclass(model, ChangedChannel):
+            data = dict[str, Any]()  # a change of a channel needs none
         case _:
             raise ValueError("no data")
+    moment = http_date(response.headers.get("date")) or datetime.now(UTC)
+    request_id = body.get("requestId")
+    return envelope.model_construct(
+        success=True,
+        data=read_partly(model, data, {**requested, "created_at": moment, "updated_at": moment}),
+        request_id=request_id if isinstance(request_id, str) else None,
+    )
 
 
 def check_success(response: RawResponse, url: str) -> None:
@@ -259,9 +264,13 @@ def remaining_requests(headers: Mapping[str, str]) -> tuple[int, float] | None:
     remaining, reset = headers.get("x-ratelimit-remaining", ""), headers.get("x-ratelimit-reset", "")
     if not _COUNT.fullmatch(remaining) or not _COUNT.fullmatch(reset):
         return None
-    date = http_date(headers.get("date"))
-    # By the service's own clock. Without it, the window may have begun just now.
-    seconds = _RATE_WINDOW if date is None else min(_RATE_WINDOW, int(reset) - date.timestamp())
+    date, at = http_date(headers.get("date")), float(reset)
+    if at >= _MILLISECONDS:
+        at /= 1000
+    # By the service's own clock. This machine's may be wrong: by it, the window may have begun just now at the latest.
+    seconds = min(_RATE_WINDOW, at - (date or datetime.now(UTC)).timestamp())
+    if seconds <= 0 and date is None:
+        seconds = _RATE_WINDOW
     return (int(remaining), seconds) if seconds > 0 else None
 
 

@@ -22,6 +22,7 @@ def main() -> int:
         sys.stderr.write("momopay: the command line is an extra: pip install 'momopay[cli]'\n")
         return _CONFIGURATION
     except KeyboardInterrupt:
+        sys.stderr.write("Interrupted. Nothing was sent.\n")
         return 130  # ExitCode.INTERRUPTED, as above
     app(prog_name="momopay")
     return 0

@@ -32,7 +32,7 @@ app: typer.Typer = typer.Typer(
     epilog=_EPILOG,
 )
 _PAYMENTS, _RECORDS, _DEVELOPMENT = "Payments", "Records", "Development"
-command(app, rich_help_panel=_PAYMENTS)(transactions.collect)
+command(app, untouched="Nothing was sent.", rich_help_panel=_PAYMENTS)(transactions.collect)
 app.add_typer(payouts.app, name="payouts", rich_help_panel=_PAYMENTS)
 app.add_typer(transactions.app, name="transactions", rich_help_panel=_PAYMENTS)
 command(app, rich_help_panel=_PAYMENTS)(transactions.balance)
@@ -76,7 +76,8 @@ def options(
     ctx.find_root().meta[DEBUG] = debug
     handler = logging.StreamHandler(sys.stderr)
     # Errors are shown without --debug too, since they report payments of unknown outcome.
-    handler.addFilter(lambda log: debug or log.levelno >= logging.ERROR or log.name == "momopay.cli")
+    shown = {"momopay.cli", "momopay.reconcile"}
+    handler.addFilter(lambda log: debug or log.levelno >= logging.ERROR or log.name in shown)
     logger = logging.getLogger("momopay")
     logger.addHandler(handler)
     # Otherwise a process that runs several commands, such as a test, would log each line several times.

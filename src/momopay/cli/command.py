@@ -10,15 +10,18 @@ import errno
 import inspect
 import json
 import os
+import re
 import signal
 import sys
 import traceback
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import fields
 from functools import wraps
 from inspect import cleandoc
 from pathlib import Path
+from textwrap import wrap
 from types import FrameType
 from typing import Any, Final, NoReturn, TypeVar, cast
 
@@ -28,15 +31,29 @@ from typer.core import TyperCommand, TyperGroup
 
 from momopay._redaction import redact
 from momopay.cli.exit_codes import MISSING_EXTRA, CommandError, ExitCode, exit_code_of, remedy_of
-from momopay.cli.output import plain, stderr
+from momopay.cli.output import TABLES_FROM, plain, stderr, stdout
 from momopay.errors import APIError, MomoPayError, OutcomeUnknownError, RequestValidationError
 
 DEBUG: Final = "momopay.debug"  # the key in the context's `meta` for whether --debug was given
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 
-def command(app: typer.Typer, name: str | None = None, **settings: Any) -> Callable[[FunctionT], FunctionT]:
-    """Return a decorator that registers a command of `app`. The function returns the exit status; None means 0."""
+# What did not happen if the command is interrupted now; "" if that is not known, or goes without saying.
+_UNTOUCHED: Final[ContextVar[str]] = ContextVar("untouched", default="")
+
+
+def consented() -> None:
+    """Note that somebody agreed: from now on, an interrupted command may have done what it asked about."""
+    _UNTOUCHED.set("")
+
+
+def command(
+    app: typer.Typer, name: str | None = None, *, untouched: str = "", **settings: Any
+) -> Callable[[FunctionT], FunctionT]:
+    """Return a decorator that registers a command of `app`. The function returns the exit status; None means 0.
+
+    `untouched` is what an interrupt says until `consented` is called, such as "Nothing was sent."
+    """
 
     def register(function: FunctionT) -> FunctionT:
         signature = inspect.signature(function, eval_str=True)
@@ -46,6 +63,7 @@ def command(app: typer.Typer, name: str | None = None, **settings: Any) -> Calla
 
         @wraps(function)
         def run(**given: Any) -> None:
+            _UNTOUCHED.set(untouched)
             if code := function(first.annotation(**{each: given.pop(each) for each in names}), **given):
                 raise typer.Exit(code)
 
@@ -109,6 +127,17 @@ class Command(_FlagsWithoutType, TyperCommand):
         settings["help"] = _paragraphs(cleandoc(settings.get("help") or ""))
         super().__init__(name, **settings)
 
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help; on a narrow terminal without boxes, in which the names of options would be cut."""
+        mode, text = self.rich_markup_mode, self.help
+        if stdout().width < TABLES_FROM:
+            self.rich_markup_mode = None
+            self.help = _for_narrow(text or "", stdout().width)
+        try:
+            super().format_help(ctx, formatter)
+        finally:
+            self.rich_markup_mode, self.help = mode, text
+
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the command line; raise one error that names all of its faults."""
         try:
@@ -159,7 +188,7 @@ def on_signals(handle: Callable[[int, FrameType | None], None], *numbers: int) -
 
 
 def _interrupted() -> ExitCode:
-    typer.echo("Interrupted.", err=True)
+    typer.echo(f"Interrupted. {_UNTOUCHED.get()}".rstrip(), err=True)
     return ExitCode.INTERRUPTED
 
 
@@ -171,6 +200,13 @@ def _paragraphs(docstring: str) -> str:
         lines = [f"  {line.strip()}" for line in examples.splitlines()]
         parts.append("\n".join(["Example:" if len(lines) == 1 else "Examples:", *lines]))
     return "\n\n".join(parts)
+
+
+def _for_narrow(text: str, width: int) -> str:
+    """Return a help text whose examples go on in the next line, as a shell reads it."""
+    sentences, _, examples = re.sub("\n\n(Examples?:\n)", "\n\n\b\n\\1", text).partition("\b")  # keeps lines apart
+    lines = [wrap(line, width - 6, break_long_words=False, break_on_hyphens=False) for line in examples.splitlines()]
+    return f"{sentences}\b" + "\n".join(" \\\n      ".join(parts) for parts in lines) if examples else text
 
 
 def _refused_by_parser(error: Any) -> CommandError:
@@ -218,8 +254,8 @@ def _report(error: MomoPayError, *, as_json: bool) -> None:
     """Write an error and its remedy to stderr."""
     if not as_json:
         console = stderr()
-        console.print(Text.assemble(("Error: ", "bold red"), plain(error)), soft_wrap=True)
-        console.print(Text.assemble(("What to do: ", "bold"), plain(remedy_of(error))), soft_wrap=True)
+        console.show(Text.assemble(("Error: ", "bold red"), plain(error)))
+        console.show(Text.assemble(("What to do: ", "bold"), plain(remedy_of(error))))
         return
     # Programs read these names, which the guide documents.
     document: dict[str, object] = {

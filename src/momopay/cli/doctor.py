@@ -68,7 +68,7 @@ def doctor(options: AccountOptions) -> ExitCode:
             line.add_row(Text(check.verdict, _STYLES[check.verdict]), Text(check.name, "bold"), plain(check.found))
             if check.remedy:
                 line.add_row("", "", Text(plain(check.remedy), "italic"))
-            stdout().print(line)
+            stdout().show(line)
     failed = any(check.verdict == "fail" for check in checks)
     if options.as_json:
         options.output.result({"ok": not failed, "checks": [asdict(check) for check in checks]})

@@ -6,20 +6,21 @@ import logging
 import os
 import time
 from dataclasses import asdict
-from datetime import date, datetime, timedelta
+from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 from typer import Argument, Option
 
 import momopay
-from momopay.cli.command import Group, command
+from momopay.cli.command import Group, command, consented
 from momopay.cli.exit_codes import CommandError, ExitCode
 from momopay.cli.options import (
     AccountOptions,
+    DayOptions,
     DisplayOptions,
     JournalOptions,
     check_writable,
@@ -29,12 +30,16 @@ from momopay.cli.options import (
     kes_option,
     not_blank,
     seconds_option,
+    sheet_option,
     time_option,
     url_of,
     word_option,
 )
-from momopay.cli.output import kes, moment, plain, stderr
+from momopay.cli.output import Output, day_of, in_lines, kes, moment, plain, stderr, use_zone, zone
+from momopay.cli.payroll_file import read_file
+from momopay.cli.payroll_report import show_faults
 from momopay.errors import ConfigurationError, InvalidApiKeyError, MomoPayError
+from momopay.spreadsheets.faults import FaultyFileError
 
 logger: logging.Logger = logging.getLogger("momopay.cli")  # whose warnings are shown without --debug, too
 app: typer.Typer = typer.Typer(cls=Group, help="List, check, back up and anonymise a journal.", no_args_is_help=True)
@@ -54,6 +59,7 @@ _FEES = (
     "The wallet may have paid more fees, for transactions that ended without success: {}. The service takes a fee when"
     " a payment begins, gives none back, and shows 0 after a failure."
 )
+NAIROBI = timezone(timedelta(hours=3), "EAT")
 _DIFFERENCES = {"Reference": "reference", "Ours": "ours", "Theirs": "theirs", "What to do": "remedy proposal"}
 
 
@@ -135,7 +141,7 @@ def backup(
     options.output.result({"file": str(path)}, f"Copied to {plain(path)}")
 
 
-@command(app)
+@command(app, untouched="Nothing was changed.")
 def anonymise(
     options: JournalOptions,
     before: Annotated[datetime, time_option("What ended before this.")],
@@ -156,8 +162,9 @@ def anonymise(
             if not is_interactive():
                 raise CommandError("nobody is there to answer", remedy="give --yes; nothing was changed")
             question = f"Phones and metadata of what ended before {moment(before)} will be {what} for ever. Go on?"
-            if not typer.confirm(question, err=True):
+            if not typer.confirm(in_lines(question), err=True):
                 raise CommandError("not confirmed, nothing was changed", remedy="", code=ExitCode.REFUSED)
+        consented()
         changed = journal.anonymise(before=before, secret=secret)
     options.output.result({"changed": changed}, f"{changed} entries changed: phones {what}, metadata removed")
 
@@ -301,21 +308,28 @@ def _days(text: str) -> tuple[date, date]:
     """Return the first and the last day of a month, or a date twice."""
     is_month = text.count("-") == 1
     try:
+        if day := day_of(text, zone() or NAIROBI):
+            return day, day
         if is_month:
             first = date.fromisoformat(f"{text}-01")
             return first, (first + timedelta(days=31)).replace(day=1) - timedelta(days=1)
         return date.fromisoformat(text), date.fromisoformat(text)
     except (ValueError, OverflowError):
         kind = "month" if is_month else "date"
-        example = "2026-11-30 or 2026-11"
+        example = "2026-11-30 or 2026-11, today or yesterday"
         raise typer.BadParameter(f"{plain(text) or repr(text)} is not a {kind}, such as {example}") from None
 
 
 def reconcile(
-    options: AccountOptions,
-    day: Annotated[Any, Option(metavar="DAY", parser=_days, help="2026-11-30, or 2026-11 for the whole month.")],
+    options: DayOptions,
+    day: Annotated[
+        Any, Option(metavar="DAY", parser=_days, help="2026-11-30, today or yesterday; 2026-11 for the whole month.")
+    ],
     last_day: Annotated[Any, Option(metavar="DAY", parser=_days, help="The last of several days, or months.")] = None,
-    orders: Annotated[Path | None, file_option("CSV: reference, amount, state (PAID, WAITING, FAILED).")] = None,
+    orders: Annotated[
+        Path | None, file_option("CSV or .xlsx: reference, amount, state (PAID, WAITING, FAILED).")
+    ] = None,
+    sheet: Annotated[str | None, sheet_option("--orders")] = None,
     out: Annotated[Path | None, Option(metavar="FILE", help="Write the differences, as CSV.")] = None,
 ) -> ExitCode:
     """Compare a day of the service's list with the journal and your orders.
@@ -323,26 +337,25 @@ def reconcile(
     Shows sums, and every difference with what to do about it: payments that nobody knows, entries that the service
     does not have, orders paid twice, other amounts, money that came back, what is unresolved. Proposes the unpaid
     orders that an unknown payment may be of. Records in the journal what the service says. Sends no payment. Exits
-    with 1 if there is a difference. Run it when the day is over.
+    with 1 if there is a difference. Run it when the day is over. Days begin at midnight in Nairobi, or in the zone of
+    --timezone.
 
     Examples:
-        momopay reconcile --day 2026-11-30 --journal shop.db
+        momopay reconcile --day yesterday --journal shop.db
         momopay reconcile --day 2026-11 --journal shop.db --orders orders.csv
     """
     output = options.output
+    days = zone() or NAIROBI
+    use_zone(days)  # of the times that are shown, too
     first, last = day[0], (last_day or day)[1]
-    try:
-        booked = None if orders is None else momopay.types.BookedOrder.read_csv(orders)
-    except OSError as error:
-        problem = f"--orders {plain(orders)} cannot be read: {error.strerror}"
-        raise CommandError(problem, remedy="give a file that can be read") from error
+    booked = None if orders is None else _orders(output, orders, sheet)
     check_writable(out, "--out", orders)
     with (
         options.open_journal() as journal,
         options.client(journal) as client,
         stderr().status("Reading the service's list"),
     ):
-        report = client.transactions.reconcile(day=first, last_day=last, orders=booked, utc=options.timezone == "UTC")
+        report = client.transactions.reconcile(day=first, last_day=last, orders=booked, zone=days)
     if out is not None:
         report.write_csv(out)
     output.record({**asdict(report), "agrees": report.agrees}, "differences", "agrees")
@@ -351,3 +364,16 @@ def reconcile(
         shown = output.table(report.differences, _DIFFERENCES) if report.differences else "No differences."
         output.result(None, *hint, shown)
     return ExitCode.OK if report.agrees else ExitCode.REFUSED
+
+
+def _orders(output: Output, path: Path, sheet: str | None) -> list[momopay.types.BookedOrder]:
+    """Return the orders of a file; show its faults, or what cannot be seen of it."""
+    from momopay.spreadsheets.rows import read_orders  # loads pydantic
+
+    try:
+        rows, notes = read_file(f"--orders {path}", lambda: read_orders(path, sheet))
+    except FaultyFileError as error:
+        raise show_faults(output, error, "--orders: ") from error
+    for note in notes:
+        output.note(f"Warning: {plain(note)}")
+    return [momopay.types.BookedOrder(each.reference, each.amount, cast("Any", each.state)) for each in rows]

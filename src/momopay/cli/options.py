@@ -21,8 +21,9 @@ from typer import Option
 import momopay
 from momopay._core.wiring import NO_JOURNAL
 from momopay._redaction import key_mode
+from momopay.cli.command import consented
 from momopay.cli.exit_codes import CommandError, ExitCode
-from momopay.cli.output import Output, end_of, kes, moment_of, plain, stderr, use_timezone
+from momopay.cli.output import Output, end_of, in_lines, kes, moment_of, plain, stderr, use_timezone
 from momopay.errors import RequestValidationError
 from momopay.money import parse_amount
 from momopay.phones import normalise_phone
@@ -139,6 +140,11 @@ def file_option(text: str) -> Any:
     return Option(metavar="FILE", exists=True, dir_okay=False, help=text)
 
 
+def sheet_option(file: str) -> Any:
+    """Return an option for the sheet of a file."""
+    return Option("--sheet", metavar="NAME", help=f"The sheet of an .xlsx {file}; by default the one with the columns.")
+
+
 Json: TypeAlias = Annotated[bool, flag("--json", "JSON on stdout, for machines.")]
 BaseUrl: TypeAlias = Annotated[
     str | None, Option(metavar="URL", envvar="MOMOPAY_BASE_URL", help="The service's address, ending in /v1.")
@@ -148,6 +154,10 @@ ShowPhones: TypeAlias = Annotated[bool, flag("--show-phones", "Show phones whole
 TimeZone: TypeAlias = Annotated[
     str | None,
     Option(metavar="NAME", callback=use_timezone, is_eager=True, help="The zone of times; by default this machine's."),
+]
+DayZone: TypeAlias = Annotated[
+    str | None,
+    Option(metavar="NAME", callback=use_timezone, is_eager=True, help="The zone of days and times; else Nairobi's."),
 ]
 JournalAt: TypeAlias = Annotated[
     str | None,
@@ -303,6 +313,13 @@ class AccountOptions(ServiceOptions, JournalOptions):
     """Options of commands that use the service and a journal."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class DayOptions(AccountOptions):
+    """The same, of a command whose days are of Nairobi."""
+
+    timezone: DayZone = None
+
+
 class Confirmation:
     """Consent to a payment: given by the options, or else by an answer that is typed or piped.
 
@@ -326,15 +343,19 @@ class Confirmation:
 
         Raise CommandError if the answer is no or nobody answers.
         """
+        self._ask(question, to_type=to_type)
+        consented()
+
+    def _ask(self, question: str, *, to_type: str) -> None:
         if self._is_given:
             return
         try:
             if self._is_live:
-                stderr().print("This is a live key: real money will move.", style="bold red")
-                typed: str = typer.prompt(f"{question} Type {to_type} to go on", err=True)
+                stderr().show("This is a live key: real money will move.", "bold red")
+                typed: str = typer.prompt(in_lines(f"{question} Type {to_type} to go on"), err=True)
                 agreed = typed.strip() == to_type
             else:
-                agreed = typer.confirm(question, err=True)
+                agreed = typer.confirm(in_lines(question), err=True)
         except (typer.Abort, RuntimeError):  # RuntimeError: stdin was closed before the start
             if is_interactive():
                 raise

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from decimal import Decimal
 from pathlib import Path
+from textwrap import fill
 from typing import Any, Final, TextIO, TypeAlias, cast
 from zoneinfo import ZoneInfo
 
@@ -35,28 +36,52 @@ _PHONE_FIELDS: Final = frozenset({"phone", "phone_number"})
 _NUMBERS: Final = frozenset({"KES", "Line", "Attempts", "Rows"})
 _ID_COLUMNS: Final = frozenset({"Transaction", "Channel"})
 _UUID_WIDTH: Final = 36
-_NARROWEST: Final = 80  # columns
+TABLES_FROM: Final = 80
+"""The columns from which there are tables; below, each record is shown as lines."""
+_ANSWER: Final = 9  # columns, for " [y/N]: " and the answer
+_HEADINGS_BESIDE_FROM: Final = 60  # below, an id does not fit beside its heading
+_NARROWEST: Final = _UUID_WIDTH  # an id is copied into the next command, so it is never broken
 # --timezone sets it before other options are parsed. None is the zone of this machine.
 _ZONE: Final[ContextVar[tzinfo | None]] = ContextVar("zone", default=None)
 _AT_THE_EDGE: Final = (OverflowError, ValueError, OSError)  # of the calendar, by the zone and the system
 
 
-class _Console(Console):
+class ShownConsole(Console):
+    """A console that wraps sentences at words."""
+
     def on_broken_pipe(self) -> None:
         """Raise an error that `Command` handles; rich would exit with 1."""
         raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
 
+    def show(self, shown: object, style: str | None = None) -> None:
+        """Print a sentence, a text or a table.
 
-def stdout(*, stderr: bool = False) -> Console:
-    """Return the console for results. A narrow terminal wraps the lines of a table, in which cells would be cut off."""
-    console = _Console(stderr=stderr, highlight=False, markup=False, emoji=False)
+        For people, the lines of a sentence end at words. Programs that search a pipe get it on one line.
+        """
+        self.print(shown, style=style, soft_wrap=isinstance(shown, str | Text) and not self.wraps)
+
+    @property
+    def wraps(self) -> bool:
+        """Whether a person reads it, so that lines end at words."""
+        return self.file.isatty() or self.width < TABLES_FROM
+
+
+def stdout(*, stderr: bool = False) -> ShownConsole:
+    """Return the console for results."""
+    console = ShownConsole(stderr=stderr, highlight=False, markup=False, emoji=False)
     console.width = max(console.width, _NARROWEST)
     return console
 
 
-def stderr() -> Console:
+def stderr() -> ShownConsole:
     """Return the console for everything else."""
     return stdout(stderr=True)
+
+
+def in_lines(text: str) -> str:
+    """Return a question whose lines end at words, with room for the answer."""
+    console = stderr()
+    return fill(text, console.width - _ANSWER, break_on_hyphens=False) if console.wraps else text
 
 
 def plain(text: object) -> str:
@@ -78,6 +103,11 @@ def use_timezone(name: str | None) -> str | None:
     return name
 
 
+def use_zone(zone: tzinfo) -> None:
+    """Set the zone of all times of this command."""
+    _ZONE.set(zone)
+
+
 def zone() -> tzinfo | None:
     """Return the zone of all times of this command; None is that of this machine."""
     return _ZONE.get()
@@ -88,6 +118,12 @@ def local(when: datetime) -> datetime:
     with suppress(*_AT_THE_EDGE):
         return when.astimezone(_ZONE.get())
     return when
+
+
+def day_of(text: str, zone: tzinfo | None) -> date | None:
+    """Return the date that ``today`` or ``yesterday`` is in a zone; None for any other text."""
+    ago = {"today": 0, "yesterday": 1}.get(text.strip().lower())
+    return None if ago is None else datetime.now(UTC).astimezone(zone).date() - timedelta(days=ago)
 
 
 def moment_of(text: str) -> datetime:
@@ -144,7 +180,7 @@ class Output:
             return
         console = stdout()
         for each in shown:
-            console.print(each, soft_wrap=isinstance(each, str))
+            console.show(each)
 
     def record(self, document: Any, *hidden: str) -> None:
         """Show one record as JSON, or for people as a line for each field that has a value and is not `hidden`."""
@@ -172,7 +208,10 @@ class Output:
         return count
 
     def table(self, items: Iterable[object], columns: Columns, title: str | None = None) -> Table:
-        """Return a table of records. A cell shows each field of its column on a line of its own."""
+        """Return a table of records. A cell shows each field of its column on a line of its own.
+
+        On a narrow terminal, each record is shown as lines: the heading of a column, then its cell.
+        """
 
         def cell(item: object, names: str) -> Text:
             found = ((name, _field(item, name)) for name in names.split())
@@ -183,6 +222,10 @@ class Output:
                 if value not in (None, "")
             )
 
+        if stdout().width < TABLES_FROM:
+            return _stacked(
+                ([(heading, cell(item, names)) for heading, names in columns.items()] for item in items), title
+            )
         made = Table(
             box=SIMPLE_HEAD, show_edge=False, pad_edge=False, title=title, title_justify="left", title_style="bold"
         )
@@ -201,7 +244,7 @@ class Output:
 
     def note(self, text: str | Text | Table) -> None:
         """Write something that is not a result to stderr."""
-        stderr().print(text, soft_wrap=not isinstance(text, Table))
+        stderr().show(text)
 
     def phone(self, phone: str) -> str:
         """Return a phone, masked unless phones are shown."""
@@ -256,6 +299,31 @@ class Output:
                 return self.phone(value) if name in _PHONE_FIELDS else self.text(value)
             case _:
                 return value
+
+
+def _stacked(records: Iterable[Iterable[tuple[str, Text]]], title: str | None) -> Table:
+    """Return records as lines of headings and cells, with an empty line between two of them."""
+    is_beside = stdout().width >= _HEADINGS_BESIDE_FROM
+    made = Table.grid(padding=(0, 2))
+    made.title, made.title_justify, made.title_style = title, "left", "bold"
+    made.min_width = min(len(title or ""), stdout().width)  # else the title would be broken to the width of the cells
+    if is_beside:
+        made.add_column()
+    made.add_column(overflow="fold")
+    for number, record in enumerate(records):
+        if number:
+            made.add_row()
+        for name, cell in record:
+            heading = Text(name, "bold")
+            if not name:  # the cell names the record
+                made.add_row(cell)
+            elif cell.plain and is_beside:
+                made.add_row(heading, cell)
+            elif cell.plain:
+                made.add_row(Text("\n").join([heading, cell]))
+    if not made.row_count:
+        made.add_row("Nothing")
+    return made
 
 
 def _field(item: object, name: str) -> object:

@@ -14,7 +14,7 @@ from rich.text import Text
 from typer import Argument, Option
 
 import momopay
-from momopay.cli.command import Group, command, on_signals
+from momopay.cli.command import Group, command, consented, on_signals
 from momopay.cli.exit_codes import CommandError, ExitCode
 from momopay.cli.journal import as_document
 from momopay.cli.options import (
@@ -37,11 +37,12 @@ from momopay.cli.options import (
     login_name,
     not_blank,
     request_option,
+    sheet_option,
     word_option,
 )
 from momopay.cli.output import Output, kes, moment, plain, stderr
 from momopay.cli.payroll import PayrollRun, Plan, exit_code, make_plan
-from momopay.cli.payroll_file import FaultyFileError, people, read_payroll, total
+from momopay.cli.payroll_file import people, read_payroll, total
 from momopay.cli.payroll_report import (
     RELEASE_HINT,
     progress_bar,
@@ -55,6 +56,7 @@ from momopay.cli.payroll_report import (
 from momopay.cli.transactions import TRANSACTIONS, show
 from momopay.errors import MomoPayError, OutcomeUnknownError, RequestValidationError
 from momopay.money import format_amount
+from momopay.spreadsheets.faults import FaultyFileError
 
 app: typer.Typer = typer.Typer(
     cls=Group, help="Pay a list of people once, pay back, and see what is unresolved.", no_args_is_help=True
@@ -67,21 +69,23 @@ _DOUBTFUL = {
     "Sent": "sent_at",
     "Attempts": "attempts",
 }
-_COLUMNS = "Columns reference, phone, amount; perhaps description and name."
+_COLUMNS = "CSV or .xlsx, with the columns reference, phone, amount; perhaps description and name."
 _NEW_JOURNAL = "The journal is new, so nobody counts as paid before."
 _STOPPING = "Stopping after this payout; press again to stop at once, which may leave its outcome unknown."
 _FRESH = timedelta(minutes=10)  # the service's list may not show a payment that is younger
 
 
-@command(app)
+@command(app, untouched="Nothing was sent.")
 def run(
     options: AccountOptions,
-    file: Annotated[Path, Argument(metavar="FILE.csv", exists=True, dir_okay=False, help=_COLUMNS)],
+    file: Annotated[Path, Argument(metavar="FILE", exists=True, dir_okay=False, help=_COLUMNS)],
     dry_run: Annotated[bool, flag("--dry-run", "Check the file and the journal; send nothing.")] = False,
     yes: Yes = False,
     confirm_live: ConfirmLive = None,
     report: Annotated[Path | None, Option(metavar="FILE", help="Write what happened to every row, as CSV.")] = None,
-    allow_similar: Annotated[bool, flag("--allow-similar", "Pay also what differs in case or dashes.")] = False,
+    sheet: Annotated[str | None, sheet_option("FILE")] = None,
+    similar: Annotated[bool, flag("--similar", "Pay also what looks like another payout.")] = False,
+    allow_similar: Annotated[bool, Option("--allow-similar", hidden=True)] = False,  # its name before
     max_total: Annotated[Decimal | None, kes_option("--max-total", "Send nothing if the file comes to more.")] = None,
     max_each: Annotated[Decimal | None, kes_option("--max-each", "Send nothing if a row is for more.")] = None,
     wait: Wait = False,
@@ -89,9 +93,10 @@ def run(
     every: Every = 10,
     mask_phones: Annotated[bool, flag("--mask-phones", "Mask phones in --json and in the report too.")] = False,
 ) -> int:
-    """Pay every row of a CSV file once, however often this is run.
+    """Pay every row of a CSV or .xlsx file once, however often this is run.
 
-    Checks the whole file first, and sends nothing if any row is at fault. Then shows totals and the file's digest, and
+    Checks the whole file first, and sends nothing if any row is at fault, looks like a payout that was made under
+    another reference, or if all were paid within 12 hours under others. Then shows totals and the file's digest, and
     asks. Run it again after an interruption, a crash or a refusal: the journal knows what was paid. Ctrl-C stops after
     the payout under way, a second one at once.
 
@@ -107,15 +112,16 @@ def run(
     """
     from momopay.durable.pay_all import PayoutLimits  # loads pydantic
 
+    similar = similar or allow_similar
     output = Output(options.as_json, (options.show_phones or options.as_json) and not mask_phones)
     try:
-        payroll = read_payroll(file)
+        payroll = read_payroll(file, sheet)
         PayoutLimits.checked(max_total=max_total, max_each=max_each).check(payroll.rows)
         is_there = options.journal is None or journal_exists(options.journal)
         if dry_run:
             # A dry run needs no key and no network, and leaves no new journal behind.
             with options.open_journal() if is_there else nullcontext() as opened:
-                plan = make_plan(payroll, opened, similar=allow_similar)
+                plan = make_plan(payroll, opened, similar=similar)
             show_plan(output, payroll, plan, None)
             if not is_there:
                 output.note(_NEW_JOURNAL)
@@ -124,16 +130,16 @@ def run(
         key = api_key()
         confirmation = Confirmation(key, may_move=total(payroll.rows), yes=yes, confirm_live=confirm_live)
         with options.open_journal(create=True) as journal, options.client(journal, key=key) as client:
-            make_plan(payroll, journal, similar=allow_similar)
+            make_plan(payroll, journal, similar=similar)
             with stderr().status("Reading the account"):
                 # Before the plan is shown, because rows that are found now need no payment. This also refuses the
                 # journal of another account.
                 journal.reconcile_all(client)
-                plan = make_plan(payroll, journal, similar=allow_similar)
+                plan = make_plan(payroll, journal, similar=similar)
                 wallet = client.wallet.balance().available_balance
             show_plan(output, payroll, plan, wallet)
             owner = Output(as_json=False, show_phones=not mask_phones)
-            paying = PayrollRun(client, journal, payroll, plan, similar=allow_similar)
+            paying = PayrollRun(client, journal, payroll, plan, similar=similar)
             # Checked before money moves, and after a new journal was made, so that the report cannot overwrite it.
             check_writable(report, "--report", file)
             if report is not None:
@@ -150,8 +156,7 @@ def run(
                 if report is not None:
                     write_report(owner, report, paying)
     except FaultyFileError as error:
-        show_faults(output, error.faults)
-        raise
+        raise show_faults(output, error) from error
     # As in shells: 128 plus the number of the signal.
     ended = exit_code(paying.outcomes.values(), followed=wait)
     code = 128 + paying.signals[0] if paying.signals else ended
@@ -190,7 +195,7 @@ def _pay_and_follow(output: Output, run: PayrollRun, plan: Plan, schedule: momop
         show_row(output, "row", outcome)
 
 
-@command(app)
+@command(app, untouched="Nothing was sent.")
 def refund(
     options: AccountOptions,
     of: Annotated[str, Argument(metavar="REFERENCE", callback=not_blank, help="Of the collection, as in the journal.")],
@@ -257,7 +262,7 @@ def _note(entry: momopay.JournalEntry) -> str:
     return f"released at {moment(entry.released_at)} by {plain(entry.released_by)}" if entry.released_at else ""
 
 
-@command(app)
+@command(app, untouched="Nothing was changed.")
 def release(
     options: AccountOptions,
     reference: Annotated[
@@ -294,6 +299,7 @@ def release(
         if name is None:
             raise CommandError("your login name is not known", remedy="give --by NAME; nothing was changed")
         _ask_for_release(output, entry)
+        consented()
         try:
             with stderr().status("Searching the service's list"):
                 released = client.payouts.release(
@@ -321,13 +327,13 @@ def _ask_for_release(output: Output, entry: momopay.JournalEntry) -> None:
     console = stderr()
     way = "to" if entry.kind == momopay.EntryKind.PAYOUT else "from"
     phone = plain(output.phone(entry.phone))
-    console.print(f"KES {kes(entry.amount)} {way} {phone}, sent at {moment(entry.sent_at)}, may have been paid.")
+    console.show(f"KES {kes(entry.amount)} {way} {phone}, sent at {moment(entry.sent_at)}, may have been paid.")
     if entry.released_at:
-        console.print(f"Note: {_note(entry)}.")
-    console.print("The service's list is searched for it next. That it is not there proves nothing.")
+        console.show(f"Note: {_note(entry)}.")
+    console.show("The service's list is searched for it next. That it is not there proves nothing.")
     if datetime.now(UTC) - entry.sent_at < _FRESH:
-        console.print("It is younger than ten minutes: the list may not show it yet. Better wait.", style="bold red")
-    console.print("If it was paid after all, releasing it pays it twice.", style="bold red")
+        console.show("It is younger than ten minutes: the list may not show it yet. Better wait.", "bold red")
+    console.show("If it was paid after all, releasing it pays it twice.", "bold red")
     # Only a person can have looked into the account console.
     if not is_interactive():
         raise CommandError("releasing takes a person at a terminal", remedy="run it there; nothing was changed")

@@ -6,18 +6,22 @@ may call `PayrollRun.stop`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import momopay
 from momopay.cli.exit_codes import ExitCode
 from momopay.cli.options import login_name
-from momopay.cli.payroll_file import Fault, FaultyFileError, PayrollFile, Row, total
+from momopay.cli.payroll_file import total
 from momopay.errors import APIError, JournalError, MomoPayError
 from momopay.money import format_amount
+from momopay.spreadsheets.faults import FaultyFileError, FileFault
+
+if TYPE_CHECKING:
+    from momopay.spreadsheets.rows import PayoutFile, PayoutRow
 
 NOT_BEGUN: Final = "NOT_BEGUN"
 """The state of a row that is not in the journal."""
@@ -30,14 +34,14 @@ class RowOutcome:
     `error` is why this run could not pay it; `entry` is what the journal had before.
     """
 
-    row: Row
+    row: PayoutRow
     state: str = NOT_BEGUN
     payment: momopay.Payment | None = None
     error: MomoPayError | None = None
     entry: momopay.JournalEntry | None = None
 
     @classmethod
-    def known(cls, row: Row, journal: momopay.Journal | None) -> RowOutcome:
+    def known(cls, row: PayoutRow, journal: momopay.Journal | None) -> RowOutcome:
         """Return what the journal says of a row; raise JournalError if it cannot be read."""
         from momopay.durable.payment import payment_in  # loads pydantic
 
@@ -105,35 +109,35 @@ class Plan:
     outcomes: dict[str, RowOutcome]
 
     @property
-    def accepted(self) -> list[Row]:
+    def accepted(self) -> list[PayoutRow]:
         """The rows that the service has accepted."""
         return [each.row for each in self.outcomes.values() if each.state == momopay.JournalState.ACCEPTED]
 
     @property
-    def unresolved(self) -> list[Row]:
+    def unresolved(self) -> list[PayoutRow]:
         """The rows that may have been paid, and are not sent again."""
         return [each.row for each in self.outcomes.values() if each.state == momopay.JournalState.UNKNOWN]
 
     @property
-    def to_pay(self) -> list[Row]:
+    def to_pay(self) -> list[PayoutRow]:
         """The rows that are new, refused or not sent, or being sent by another process, which `pay_once` waits for."""
         done = {momopay.JournalState.ACCEPTED, momopay.JournalState.UNKNOWN}
         return [each.row for each in self.outcomes.values() if each.state not in done]
 
 
-def make_plan(payroll: PayrollFile, journal: momopay.Journal | None, *, similar: bool) -> Plan:
+def make_plan(payroll: PayoutFile, journal: momopay.Journal | None, *, similar: bool) -> Plan:
     """Compare a file's rows with the journal; without one, all are new.
 
     Raises:
-        FaultyFileError: A reference is in the journal with another amount or phone, or it looks like another reference
-            and `similar` is false.
+        FaultyFileError: A reference is in the journal with another amount or phone; or, if `similar` is false, it looks
+            like another reference, or all rows were paid lately under other ones.
     """
-    from momopay.durable.pay_all import find_similar  # loads pydantic
+    from momopay.durable.similar import find_paid_lately, find_similar  # loads pydantic
 
     outcomes = {row.reference: RowOutcome.known(row, journal) for row in payroll.rows}
     # pay_all would refuse each of them too, but only after the rows before it have been paid.
     faults = [
-        Fault(row.line, name, f"is another one than the journal's for this reference: {has}", row.reference, str(own))
+        _fault(row, name, f"is another one than the journal's for this reference: {has}", str(own))
         for row, entry in ((each.row, each.entry) for each in outcomes.values())
         if entry is not None
         for name, own, has in (("amount", row.amount, entry.amount), ("phone", row.phone, entry.phone))
@@ -142,24 +146,37 @@ def make_plan(payroll: PayrollFile, journal: momopay.Journal | None, *, similar:
     if faults:
         remedy = "give each new payout a reference of its own; correct the file if the amount or phone is wrong"
         raise FaultyFileError(f"{len(faults)} reference(s) were used for another payout", faults, remedy=remedy)
-    looks_like = {} if similar else find_similar(journal, payroll.rows)
-    faults = [
-        Fault(row.line, "reference", f"looks like {looks_like[row.reference]}", row.reference, row.reference)
-        for row in payroll.rows
-        if row.reference in looks_like
-    ]
-    if faults:
-        problem = "reference(s) differ from others, with the same phone and amount, only in case, dashes or spaces"
-        remedy = "write them as they were written first; --allow-similar pays them beside the others"
+    plan = Plan(outcomes)
+    if similar:
+        return plan
+    looks_like = find_similar(journal, payroll.rows)
+    if faults := _other_references(payroll, looks_like, "looks like {}"):
+        problem = "reference(s) look like others with the same phone and amount, perhaps rewritten by a spreadsheet"
+        remedy = "write them as they were written first; --similar pays them beside the others"
         raise FaultyFileError(f"{len(faults)} {problem}", faults, remedy=remedy)
-    return Plan(outcomes)
+    lately = find_paid_lately(journal, payroll.rows, plan.to_pay)
+    if faults := _other_references(payroll, lately, "was paid as {} within the last 12 hours"):
+        problem = "row(s), all that are left to pay, were paid to the same phones under other references"
+        remedy = "check that this is not the same payroll again; --similar pays it beside the other"
+        raise FaultyFileError(f"{len(faults)} {problem}", faults, remedy=remedy)
+    return plan
+
+
+def _other_references(payroll: PayoutFile, others: Mapping[str, str], problem: str) -> list[FileFault]:
+    """Return a fault for each row that has another reference, with that one in the problem."""
+    found = ((row, others.get(row.reference)) for row in payroll.rows)
+    return [_fault(row, "reference", problem.format(other), row.reference) for row, other in found if other is not None]
+
+
+def _fault(row: PayoutRow, column: str, problem: str, value: str) -> FileFault:
+    return FileFault(row.line, column, problem, reference=row.reference, value=value)
 
 
 class PayrollRun:
     """Pays rows one after another and follows them. `outcomes` has what is known of every row, by reference."""
 
     def __init__(
-        self, client: momopay.Client, journal: momopay.Journal, payroll: PayrollFile, plan: Plan, *, similar: bool
+        self, client: momopay.Client, journal: momopay.Journal, payroll: PayoutFile, plan: Plan, *, similar: bool
     ) -> None:
         self._client = client
         self._journal = journal
@@ -243,7 +260,7 @@ class PayrollRun:
             self.outcomes[row.reference] = outcome
             yield outcome
 
-    def entry(self, row: Row) -> momopay.JournalEntry | None:
+    def entry(self, row: PayoutRow) -> momopay.JournalEntry | None:
         """Return what the journal has of a row; None if it has nothing or cannot be read."""
         with suppress(JournalError):
             return self._journal.get(row.reference, momopay.EntryKind.PAYOUT)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
@@ -15,17 +14,21 @@ from rich.table import Table
 from rich.text import Text
 
 import momopay
-from momopay.cli.exit_codes import ExitCode, remedy_of
+from momopay.cli.exit_codes import CommandError, ExitCode, remedy_of
 from momopay.cli.output import Output, kes, local, plain, private_file, status, stderr
 from momopay.cli.payroll import NOT_BEGUN, PayrollRun, Plan, RowOutcome
-from momopay.cli.payroll_file import Fault, PayrollFile, Row, people, total
+from momopay.cli.payroll_file import people, possible_duplicates, total
+from momopay.spreadsheets.faults import FaultyFileError, FileFault
+from momopay.spreadsheets.writer import write_csv
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
+    from momopay.spreadsheets.rows import PayoutFile, PayoutRow
+
 _LARGEST_SHOWN = 5
 _REASON_WIDTH = 120
-_SHORTEST_PHONE = 9
+_BAR_FROM = 80  # columns; the numbers matter more
 _BAR_WIDTH = 6  # makes the whole progress bar fit on 80 columns, even for 10,000 rows and KES 100,000,000
 _PAYOUTS_A_MINUTE: Final = 58  # what a RateBudget uses of the 60 requests that the service allows
 RELEASE_HINT = "look into the account console; only if it was certainly not paid, `momopay payouts release REFERENCE`"
@@ -42,7 +45,15 @@ _TO_DO: Final = {
     "EXPIRED": "Whether it was paid is not specified: pay it under a new reference only once it is REVERSED.",
 }
 _ROWS: Final = {"Line": "line", "Reference": "reference", "Phone": "phone", "KES": "amount"}
-_FAULTS: Final = {"Line": "line", "Reference": "reference", "Column": "column", "Value": "value", "Problem": "problem"}
+_FAULTS: Final = {
+    "Line": "line",
+    "Reference": "reference",
+    "Column": "column",
+    "Value": "value",
+    "Problem": "problem",
+    "What to do": "remedy",
+}
+_MOST_FAULTS: Final = 20
 # What the exit status of a run means; with --wait, 0 means more.
 _MEANINGS: Final[dict[int, str]] = {
     ExitCode.OK: "the service accepted every row",
@@ -54,32 +65,34 @@ _MEANINGS: Final[dict[int, str]] = {
 _FINE: Final = frozenset({"ACCEPTED", "SUCCESS"})  # rows that need no action
 
 
-def show_faults(output: Output, faults: list[Fault]) -> None:
-    """Show what is wrong with a file."""
-    documents = [{**vars(fault), "value": _shown_value(output, fault)} for fault in faults]
-    output.result({"event": "faults", "faults": documents}, output.table(documents, _FAULTS))
+def show_faults(output: Output, error: FaultyFileError, option: str = "") -> CommandError:
+    """Show what is wrong with a file; return the error with which the command ends, with the name of the option."""
+    documents = [{**vars(fault), "value": _shown_value(output, fault)} for fault in error.faults]
+    shown: list[object] = [output.table(documents[:_MOST_FAULTS], _FAULTS)]
+    if len(documents) > _MOST_FAULTS:
+        shown.append(f"And {len(documents) - _MOST_FAULTS:,} more faults: --json shows all of them.")
+    output.result({"event": "faults", "faults": documents}, *shown)
+    return CommandError(f"{option}{error.summary}", remedy=error.remedy)
 
 
-def _shown_value(output: Output, fault: Fault) -> str:
-    # A malformed phone is not recognised in a text, so it is masked by its column. A few digits are not masked: they
-    # identify nobody, and would look like another number.
-    is_phone = fault.column == "phone" and len(fault.value) >= _SHORTEST_PHONE
-    return output.phone(fault.value) if is_phone else output.text(fault.value)
+def _shown_value(output: Output, fault: FileFault) -> str:
+    return fault.value if output.show_phones else output.text(fault.masked_value)
 
 
-def show_plan(output: Output, file: PayrollFile, plan: Plan, wallet: Decimal | None) -> None:
+def show_plan(output: Output, file: PayoutFile, plan: Plan, wallet: Decimal | None) -> None:
     """Show what would be paid. `wallet` is the balance of the service wallet, None if it was not read."""
     warnings = [
         f"lines {', '.join(map(str, lines))} pay the same amount to the same phone"
-        for lines in file.possible_duplicates
+        for lines in possible_duplicates(file.rows)
     ]
+    warnings += file.notes
     if file.ignored:
         warnings.append(f"columns that are not used: {', '.join(name or '(no name)' for name in file.ignored)}")
     document = {
         "event": "plan",
         "name": file.name,
         "sha256": file.sha256,
-        "file": _count(file.rows),
+        "file": _count([*file.rows]),
         "to_pay": _count(plan.to_pay),
         "accepted_before": _count(plan.accepted),
         "unresolved": _count(plan.unresolved),
@@ -87,7 +100,7 @@ def show_plan(output: Output, file: PayrollFile, plan: Plan, wallet: Decimal | N
         "warnings": warnings,
     }
     sums = [
-        ("In the file", file.rows),
+        ("In the file", [*file.rows]),
         ("Accepted before", plan.accepted),
         (Text("Unresolved, not sent again", "bold red"), plan.unresolved),
         (Text("To pay now", "bold"), plan.to_pay),
@@ -104,7 +117,7 @@ def show_plan(output: Output, file: PayrollFile, plan: Plan, wallet: Decimal | N
     output.result(document, *shown)
 
 
-def _sums(output: Output, rows_by_label: Iterable[tuple[object, list[Row]]], title: str | None = None) -> Table:
+def _sums(output: Output, rows_by_label: Iterable[tuple[object, list[PayoutRow]]], title: str | None = None) -> Table:
     counts = [{"label": label, **_count(rows)} for label, rows in rows_by_label]
     return output.table(counts, {"": "label", "Rows": "rows", "KES": "total"}, title)
 
@@ -139,12 +152,13 @@ def progress_bar(output: Output) -> Progress:
     console = stderr()
     is_hidden = output.as_json or not console.is_terminal
     amounts = TextColumn("KES {task.fields[paid]:,} of {task.fields[due]:,}")
-    columns = (BarColumn(bar_width=_BAR_WIDTH), MofNCompleteColumn(), amounts, Left())
+    bar = [BarColumn(bar_width=_BAR_WIDTH)] if console.width >= _BAR_FROM else []
+    columns = (*bar, MofNCompleteColumn(), amounts, Left())
     return Progress(TextColumn("{task.description}"), *columns, console=console, disable=is_hidden, transient=True)
 
 
 @contextmanager
-def shown_task(bar: Progress, what: str, rows: list[Row]) -> Generator[Callable[[RowOutcome], None]]:
+def shown_task(bar: Progress, what: str, rows: list[PayoutRow]) -> Generator[Callable[[RowOutcome], None]]:
     """Show the bar for these rows; yield a function to call with each outcome."""
     paid = Decimal(0)
 
@@ -163,8 +177,8 @@ def shown_task(bar: Progress, what: str, rows: list[Row]) -> Generator[Callable[
 def show_end(output: Output, run: PayrollRun, plan: Plan, code: int, *, followed: bool) -> None:
     """Show what happened to all rows, what to do about those that were not paid, and what the exit status means."""
     outcomes = list(run.outcomes.values())
-    rows_by_state: dict[str, list[Row]] = {}
-    rows_by_end: dict[str, list[Row]] = {}
+    rows_by_state: dict[str, list[PayoutRow]] = {}
+    rows_by_end: dict[str, list[PayoutRow]] = {}
     for each in outcomes:
         rows_by_state.setdefault(each.state, []).append(each.row)
         rows_by_end.setdefault(each.last, []).append(each.row)
@@ -225,7 +239,7 @@ def _as_document(outcome: RowOutcome) -> dict[str, object]:
     }
 
 
-def _count(rows: list[Row]) -> dict[str, int | Decimal]:
+def _count(rows: list[PayoutRow]) -> dict[str, int | Decimal]:
     return {"rows": len(rows), "total": total(rows)}
 
 
@@ -237,9 +251,7 @@ def write_report(output: Output, path: Path, run: PayrollRun) -> None:
     """
     rows = [_as_report(output, each, run.entry(each.row)) for each in run.outcomes.values()]
     with private_file(path) as report:
-        writer = csv.DictWriter(report, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
+        write_csv(report, rows[0], (each.values() for each in rows))
 
 
 def _as_report(output: Output, outcome: RowOutcome, entry: momopay.JournalEntry | None) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""``momopay report``: what the journal collected, refunded and failed each day, as one HTML file."""
+"""``momopay report``: what the journal collected, paid out, refunded and failed each day, as one HTML file."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def report(
     html: Annotated[Path, Option("--html", metavar="FILE", help="Where to write the page.")],
     days: Annotated[int, Option(metavar="N", min=1, max=366, help="Today and the days before it.")] = 30,
 ) -> None:
-    """Write a page on what was collected, refunded and failed each day.
+    """Write a page on what was collected, paid out, refunded, reversed and failed each day.
 
     The page is one file, for any browser; only its owner may read it. Needs no key. The chart has the success rate that
     the service judges: below 30% of the last 100 prompts, it refuses new ones for half an hour. With --json, the same
@@ -49,17 +49,27 @@ def report(
     with private_file(html) as file:
         file.write(_page(found))
     document = {"file": str(html), "days": list(map(asdict, found))}
-    options.output.result(document, f"Written to {plain(html)}")
+    rows = [{"name": name, "rows": each.count, "total": each.amount} for name, each in _sums(found).items()]
+    shown = options.output.table(rows, {"": "name", "Rows": "rows", "KES": "total"}, f"The last {days} days")
+    options.output.result(document, shown, f"Written to {plain(html)}")
+
+
+def _sums(days: Sequence[momopay.types.ActivityDay]) -> dict[str, momopay.types.ActivitySum]:
+    """Return the sums of all days, by their headings."""
+    from momopay.journal.activity import ActivitySum
+
+    names = ("collected", "paid_out", "refunded", "reversed", "failed")
+    return {
+        name.replace("_", " ").capitalize(): sum((getattr(day, name) for day in days), ActivitySum()) for name in names
+    }
 
 
 def _page(days: Sequence[momopay.types.ActivityDay]) -> str:
     """Return the page. It has no text from outside."""
-    from momopay.journal.activity import JUDGED, LEAST_RATE, ActivitySum, chart
+    from momopay.journal.activity import JUDGED, LEAST_RATE, chart
 
     title = f"Payments, {days[0].date:%d %b %Y} to {days[-1].date:%d %b %Y}"
-    names = ("Collected", "Refunded", "Failed")
-    sums = [sum((getattr(day, name.lower()) for day in days), ActivitySum()) for name in names]
-    rows = [(name, kes(each.amount), f"{each.count:,}") for name, each in zip(names, sums, strict=True)]
+    rows = [(name, kes(each.amount), f"{each.count:,}") for name, each in _sums(days).items()]
     rate = days[-1].success_rate
     last = "No prompt has ended" if rate is None else f"Of the last {days[-1].judged} prompts, {rate:.0%} were paid"
     return f"""<!doctype html>
@@ -71,7 +81,7 @@ def _page(days: Sequence[momopay.types.ActivityDay]) -> str:
 <div class="narrow">{chart(days, width=340)}</div><div class="wide">{chart(days, width=1000)}</div>
 <p>{last}. If fewer than {LEAST_RATE:.0%} of the last {JUDGED} were paid, the service refuses prompts for half an hour.
 It also counts those of other programs. Failed are prompts that were not paid: another one of the same order may have
-been.</p>
+been. Reversed are payouts and refunds whose money came back.</p>
 <table>{_row(("Sum", "KES", "Transactions"), "th")}{"".join(_row(cells, "td") for cells in rows)}</table>
 <p><small>Made at {moment(datetime.now(UTC))}.</small></p>
 </body></html>

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from itertools import takewhile
 from typing import Annotated, Any
 
 import typer
@@ -34,12 +35,17 @@ from momopay.cli.options import (
     whole_phone,
     word_option,
 )
-from momopay.cli.output import Output, kes, stderr
+from momopay.cli.output import Output, kes, moment, stderr
 from momopay.phones import same_phone
 
 app: typer.Typer = typer.Typer(cls=Group, help="List, read, find and wait for transactions.", no_args_is_help=True)
 
 _LOOK_BACK = timedelta(days=30)
+_NO_RECEIPT = (
+    "No entry of this journal has the receipt. That does not mean that nothing was paid: the receipt is missing if the"
+    " callback was lost or is yet to come, and of what was paid without this journal. Search by phone: momopay"
+    " transactions find --phone 07..."
+)
 # Two lines for each transaction, so that ids stay whole on 80 columns.
 TRANSACTIONS = {
     "Transaction": "transaction_id created_at",
@@ -209,37 +215,40 @@ def get(options: ServiceOptions, transaction_id: TransactionId) -> None:
 @command(app)
 def find(
     options: AccountOptions,
-    reference: Annotated[str | None, Option(metavar="TEXT", callback=not_blank, help="That it was sent with.")] = None,
+    wanted: Annotated[
+        str | None, Argument(metavar="REFERENCE", callback=not_blank, help="That it was sent with.")
+    ] = None,
+    reference: Annotated[str | None, Option(metavar="TEXT", callback=not_blank, help="The same as REFERENCE.")] = None,
     phone: Annotated[
         str | None, Option(metavar="PHONE", callback=whole_phone, help="The customer's or the recipient's.")
     ] = None,
     receipt: Annotated[
-        str | None, Option(metavar="TEXT", callback=not_blank, help="Of the provider; needs --journal.")
+        str | None,
+        Option(metavar="TEXT", callback=not_blank, help="Of the provider, or the customer's message; needs --journal."),
     ] = None,
     since: Annotated[datetime | None, time_option("Only later ones. By default the last 30 days.")] = None,
 ) -> ExitCode:
     """Find transactions by reference, by phone, or by the receipt that a customer quotes.
 
-    The service cannot search for a receipt: one is found through the journal that recorded it. With --json, one
-    transaction a line. Exits with 1 if there is none.
+    The service cannot search for a receipt: one is found through the journal that recorded it, in any case and however
+    it is spaced. With --json, one transaction a line. Exits with 1 if there is none.
 
     Examples:
-        momopay transactions find --reference INV-42
+        momopay transactions find INV-42
+        momopay transactions find --phone 0712345678
         momopay transactions find --receipt SBX1234567 --journal shop.db
     """
     output = options.output
+    if wanted is not None and reference not in {None, wanted}:
+        raise CommandError("REFERENCE and --reference are two references", remedy="give one of them")
+    reference = wanted if reference is None else reference
     found: list[momopay.types.TransactionSummary] = []
     if receipt is not None:
         if not options.journal or reference is not None or phone is not None:
             raise CommandError("a receipt is found in the journal alone", remedy="give --receipt and --journal")
-        with options.open_journal() as journal:
-            entry = journal.by_receipt(receipt)
-        # The order may have other transactions, too.
-        having = () if entry is None else [each for each in entry.transactions if each.receipt == receipt]
-        with options.client() as client:
-            found += [client.transactions.get(each.transaction_id) for each in having]
+        found += _having_receipt(options, receipt)
     elif reference is None and phone is None:
-        raise CommandError("nothing to look for", remedy="give --reference, --phone or --receipt")
+        raise CommandError("nothing to look for", remedy="give a reference, --phone or --receipt")
     else:
         begin = since or datetime.now(UTC) - _LOOK_BACK
         searching = stderr().status("Searching the service's list")
@@ -247,11 +256,32 @@ def find(
             if reference is not None:
                 found += client.transactions.find(reference=reference, phone=phone, since=begin)
             else:
-                found += (each for each in client.transactions.iter(from_=begin) if same_phone(phone or "", each.phone))
+                # Not with `from_`, which is no filter of every service.
+                recent = takewhile(lambda each: each.created_at >= begin, client.transactions.iter())
+                found += (each for each in recent if same_phone(phone or "", each.phone))
         # `find` searches from an earlier time, in case the clock of this machine is ahead.
         found = [each for each in found if each.created_at >= begin]
+        if not found and since is None:
+            output.note(f"Nothing since {moment(begin)}: --since searches further back.")
+    if not found and receipt is not None:
+        output.note(_NO_RECEIPT)
     _show_all(output, found)
     return ExitCode.OK if found else ExitCode.REFUSED
+
+
+def _having_receipt(options: AccountOptions, text: str) -> list[momopay.types.TransactionSummary]:
+    """Return the transaction with the receipt that a text has, read from the service."""
+    from momopay.models.receipts import receipt_key, receipts_in
+
+    with options.open_journal() as journal:
+        entry = journal.by_receipt(text)
+    keys = receipts_in(text)
+    # The order may have other transactions, too.
+    having = () if entry is None else [each for each in entry.transactions if receipt_key(each.receipt or "") in keys]
+    if not having:
+        return []
+    with options.client() as client:
+        return [client.transactions.get(each.transaction_id) for each in having]
 
 
 @command(app)

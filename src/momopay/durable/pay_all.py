@@ -17,7 +17,7 @@ from dataclasses import replace
 from decimal import Decimal
 from functools import partial
 from math import inf
-from typing import Annotated, Any, Final, Generic, Protocol, TypeAlias
+from typing import Annotated, Any, Final, Generic, TypeAlias
 
 from momopay import errors
 from momopay._core.operation import OperationIterator, as_operation
@@ -28,9 +28,10 @@ from momopay._redaction import clear_frames, redacted_repr
 from momopay.durable.access import JournalAccess, check_account
 from momopay.durable.call import DurableCall
 from momopay.durable.payment import Payment, PayoutItem, PayoutOutcome, is_mapping, item_of, payment_in, reference_in
+from momopay.durable.similar import Payee, check_similar
 from momopay.journal.entries import EntryKind, JournalEntry, JournalState
 from momopay.journal.journal import Journal, internals
-from momopay.models.arguments import checked_metadata, kes, similarity_key
+from momopay.models.arguments import checked_metadata, kes
 from momopay.models.requests import PayoutRequest, Request
 from momopay.money import format_amount
 
@@ -55,22 +56,13 @@ _NAMED: Final = 5
 _END: Final = object()
 
 
-class _Payee(Protocol):  # a `PayoutRequest`, an entry of the journal, a row of a file
-    @property
-    def reference(self) -> str: ...
-    @property
-    def amount(self) -> Decimal: ...
-    @property
-    def phone(self) -> str: ...
-
-
 class PayoutLimits(Request):
     """The most that a run may pay, in KES. None is no limit."""
 
     max_total: Annotated[Decimal, kes(minimum=0)] | None = None
     max_each: Annotated[Decimal, kes(minimum=0)] | None = None
 
-    def check(self, payouts: Sequence[_Payee]) -> None:
+    def check(self, payouts: Sequence[Payee]) -> None:
         """Raise RequestValidationError if the payouts exceed a limit."""
         problems: dict[str, str] = {}
         total = sum((each.amount for each in payouts), Decimal(0))
@@ -235,32 +227,3 @@ class PayoutIterator(OperationIterator[BackendT, PayoutOutcome]):
     def waiting(self) -> bool:
         """Whether the next payout is not under way yet, mostly because of the rate budget. Any thread may read it."""
         return self._run.waiting
-
-
-def find_similar(journal: Journal | None, payouts: Iterable[_Payee]) -> dict[str, str]:
-    """Return each new payout that looks like another one, or like one in the journal, with the other's reference."""
-    payouts = [*payouts]
-    new = {each.reference: each for each in payouts}
-    everything: list[_Payee] = []
-    if journal is not None:
-        parts = internals(journal)
-        new = {name: each for name, each in new.items() if parts.store.get(EntryKind.PAYOUT, name) is None}
-        same_phones = parts.store.to_phones({each.phone for each in new.values()})
-        everything = [each for each in same_phones if each.refund_of is None]
-    everything += payouts
-    first: dict[tuple[object, ...], str] = {}
-    found: dict[str, str] = {}
-    for each in everything:
-        other = first.setdefault((similarity_key(each.reference), each.phone, each.amount), each.reference)
-        if other != each.reference and each.reference in new:
-            found[each.reference] = other
-    return found
-
-
-def check_similar(journal: Journal | None, payouts: Iterable[_Payee]) -> None:
-    """Raise RequestValidationError if `find_similar` finds any."""
-    found = find_similar(journal, payouts).items()
-    if found:
-        pairs = "; ".join(f"{redacted_repr(reference)} looks like {redacted_repr(other)}" for reference, other in found)
-        problem = f"{pairs}, with the same phone and amount: pass similar=True if both are to be paid"
-        raise errors.RequestValidationError({"reference": problem})

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from decimal import Decimal
-from typing import Any, Final, Literal, TypeAlias, TypeGuard
+from os import PathLike
+from typing import Any, Final, Literal, Self, TypeAlias, TypeGuard
+from uuid import UUID
 
 from pydantic import Field
 
@@ -20,6 +22,7 @@ from momopay.models.arguments import ChannelRef
 from momopay.models.enums import ResultCode, TransactionStatus, TransactionType, has_settled, stage_of
 from momopay.models.records import MaskedModel
 from momopay.models.transactions import Payout, StkTransaction, Transaction
+from momopay.spreadsheets.rows import log_notes, read_payouts
 
 
 class Payment(MaskedModel):
@@ -141,7 +144,33 @@ class PayoutItem:
     currency: Literal["KES"] = "KES"
     channel_id: ChannelRef | None = None
     callback_url: str | None = None
+    credential_id: str | UUID | None = None
     metadata: Mapping[str, object] | None = field(default=None, hash=False)
+
+    @classmethod
+    def read(cls, path: str | PathLike[str], *, sheet: str | None = None) -> list[Self]:
+        """Read a payroll from a file: CSV, or .xlsx with the extra ``excel``.
+
+        The first row names the columns ``reference``, ``phone``, ``amount`` and perhaps ``description``, in any order
+        and case; other columns are ignored. Nothing is guessed: a row that can be read in two ways is refused. Rows of
+        an .xlsx file that are hidden are read as well, and logged at WARNING.
+
+        Args:
+            path: The file.
+            sheet: The name of the sheet of an .xlsx file. By default the one that has the columns.
+
+        Raises:
+            FaultyFileError: Anything is wrong with the file. The one error has every fault, with its line, column,
+                value and remedy.
+            ModuleNotFoundError: An .xlsx file without the extra ``excel``.
+            OSError: The file cannot be read.
+        """
+        file = read_payouts(path, sheet)
+        log_notes(file.name, file.notes)
+        return [
+            cls(reference=row.reference, amount=row.amount, phone=row.phone, description=row.description)
+            for row in file.rows
+        ]
 
     def __repr__(self) -> str:
         shown = f"reference={self.reference!r}, amount={self.amount!r}, phone={mask_phone(str(self.phone))!r}"

@@ -33,8 +33,8 @@ from momopay.journal.evidence import Draft, Evidence, reference_of
 from momopay.journal.journal import Journal, internals
 from momopay.journal.matching import OTHER_REFERENCE
 from momopay.models.callbacks import Callback
-from momopay.models.enums import ResultCode, TransactionType
-from momopay.models.transactions import Transaction
+from momopay.models.enums import ResultCode, TransactionType, is_known_type
+from momopay.models.transactions import Transaction, with_known
 from momopay.signing import CallbackSigner
 
 if TYPE_CHECKING:  # loaded only for an observer
@@ -82,6 +82,12 @@ def _with_evidence(payment: Payment, read: Transaction, evidence: Evidence) -> P
     code = payment.result_code or (None if evidence.result_code is None else ResultCode(evidence.result_code))
     fee = payment.fee if payment.fee is not None or evidence.fee is None else Decimal(evidence.fee)
     return payment.model_copy(update={"result_code": code, "fee": fee, "receipt": payment.receipt or evidence.receipt})
+
+
+def _gaps(read: Transaction) -> dict[str, None]:
+    """Return None for each field of a read that has no value which says anything."""
+    says = {"type": is_known_type(read.type), "account_reference": reference_of(read) is not None}
+    return {name: None for name, is_said in says.items() if not is_said}
 
 
 class Receiver:
@@ -137,24 +143,39 @@ class Receiver:
         read = await self._confirm(callback)
         self._session.clock.observe(read.response.headers)
         payment = await in_thread(self._record, journal, entry, callback, read, signed)
-        if payment is None:
-            payment = await self._payment_of_stranger(callback, read, signed)
+        if payment is None and read.status.is_terminal:
+            payment = await self._look_in_list(journal, callback, read, signed)
         if payment is not None and payment.status.is_terminal:
             self._is_duplicate = not await self._deliver(partial(self._held, journal, payment))
 
-    async def _payment_of_stranger(self, callback: Callback, read: Transaction, signed: str | None) -> Payment | None:
-        """Return the payment of a transaction that no entry has; None if nothing says whether it is a payout."""
-        kind = read.type or callback.transaction.type
-        if kind is None and read.status.is_terminal:  # the newest page may have it
+    async def _look_in_list(
+        self, journal: Journal | None, callback: Callback, read: Transaction, signed: str | None
+    ) -> Payment | None:
+        """Return the payment of an end that no entry has by what its read shows; None if no handler may get it.
+
+        The newest page of the list may show what the read lacks, such as the reference of a payment in the journal.
+        """
+        in_thread = self._session.backend.in_thread
+        is_type_stated = is_known_type(read.type) or is_known_type(callback.transaction.type)
+        may_be_known = journal is not None and (reference_of(read) is None or not is_known_type(read.type))
+        if may_be_known or not is_type_stated:
             page = await read_page(self._session, EVERYTHING)
-            kind = next((each.type for each in page.items if each.transaction_id == read.transaction_id), None)
-            if kind is None:
-                text = "transaction %s is in no entry, and nothing says whether it is a payout: no handler gets its end"
-                logger.warning(text, redacted_repr(read.transaction_id))
-                return None
-        entry_kind = EntryKind.PAYOUT if kind is TransactionType.B2C else EntryKind.COLLECTION
+            shown = next((each for each in page.items if each.transaction_id == read.transaction_id), None)
+            if shown is not None:
+                read = with_known(read.model_copy(update=_gaps(read)), shown)
+                known: Payment | None = await in_thread(self._record, journal, None, callback, read, signed)
+                if known is not None:
+                    return known
+        if journal is not None:
+            await in_thread(internals(journal).recorder.check_stranger, read)
+        kind = read.type if is_known_type(read.type) else callback.transaction.type
+        if not is_known_type(kind):
+            text = "transaction %s is in no entry, and nothing says whether it is a payout: no handler gets its end"
+            logger.warning(text, redacted_repr(read.transaction_id))
+            return None
+        entry_kind = EntryKind.PAYOUT if kind == TransactionType.B2C else EntryKind.COLLECTION
         # An unsigned callback could name any order.
-        draft = Draft(entry_kind, read.account_reference or signed or "", read.amount, "", "")
+        draft = Draft(entry_kind, reference_of(read) or signed or "", read.amount, "", "")
         return _with_evidence(payment_of(draft, read), read, Evidence.confirmed(read, callback.transaction))
 
     def _compare(self, journal: Journal, callback: Callback, signed: str | None) -> tuple[JournalEntry | None, bool]:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import csv
+import logging
 from collections.abc import Iterable
 from dataclasses import astuple, dataclass, fields
-from datetime import UTC, date, datetime, time, timedelta, timezone
+from datetime import UTC, date, datetime, time, timedelta, timezone, tzinfo
 from decimal import Decimal
 from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from momopay._core.reads import PageWalk, read_page, read_transaction
 from momopay._core.session import Session
@@ -18,18 +18,28 @@ from momopay._core.wiring import BackendT
 from momopay.durable.access import check_account, emit_change
 from momopay.durable.lookup import search_for
 from momopay.durable.remedies import EARLIER, BookedOrder, Difference, Remedy, Seen, find_differences
-from momopay.errors import ProtocolError, RequestValidationError, ServerError, TransactionNotFoundError
+from momopay.errors import (
+    APIError,
+    ProtocolError,
+    RequestValidationError,
+    ServerError,
+    TransactionNotFoundError,
+    moment_or_none,
+)
 from momopay.journal.entries import EntryKind, JournalEntry
 from momopay.journal.journal import Journal
 from momopay.models.enums import TransactionStatus, TransactionType
 from momopay.models.requests import Fit, TransactionQuery, oldest_time
 from momopay.models.transactions import TransactionSummary, UnreadTransaction
+from momopay.spreadsheets.writer import write_csv
 
+logger = logging.getLogger("momopay.reconcile")  # the command line shows its warnings
+
+_NO_FILTER: Final = frozenset({400, 422})  # statuses for an unknown parameter
 # Within these, neither the next day nor a time zone overflows a datetime.
 _YEARS: Final = range(1970, 9999)
-_NAIROBI: Final = timezone(timedelta(hours=3))
-# A spreadsheet takes a text that begins so for a formula.
-_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
+NAIROBI: Final = timezone(timedelta(hours=3), "EAT")
+"""The zone of the days of a reconciliation, unless another one is given."""
 
 
 @dataclass(frozen=True)
@@ -71,16 +81,15 @@ class DayReport:
         return not self.differences
 
     def write_csv(self, path: str | PathLike[str]) -> None:
-        """Write the differences to a CSV file: a header, then one line for each."""
+        """Write the differences to a CSV file, as spreadsheets read it: a header, then one line for each."""
         with Path(path).open("w", newline="", encoding="utf-8") as file:
-            lines = csv.writer(file)
-            lines.writerow(each.name for each in fields(Difference))
-            for each in self.differences:
-                lines.writerow(f"'{text}" if text.startswith(_FORMULA) else text for text in astuple(each))
+            write_csv(file, [each.name for each in fields(Difference)], (astuple(each) for each in self.differences))
 
 
-def day_bounds(day: date, last_day: date | None, *, utc: bool) -> tuple[datetime, datetime]:
-    """Return the begin and the end of the days, of Nairobi unless `utc`. Raise RequestValidationError if invalid."""
+def day_bounds(
+    day: date, last_day: date | None, *, utc: bool = False, zone: tzinfo | None = None
+) -> tuple[datetime, datetime]:
+    """Return the begin and the end of the days, by default of Nairobi. Raise RequestValidationError if invalid."""
     problems: dict[str, str] = {}
     for name, each in ({"day": day} | ({} if last_day is None else {"last_day": last_day})).items():
         if isinstance(each, datetime) or not isinstance(each, date):
@@ -91,9 +100,9 @@ def day_bounds(day: date, last_day: date | None, *, utc: bool) -> tuple[datetime
         problems["last_day"] = "is before the first day"
     if problems:
         raise RequestValidationError(problems)
-    zone = UTC if utc else _NAIROBI
-    begin, end = (datetime.combine(each, time(), zone) for each in (day, last_day or day))
-    return begin, end + timedelta(days=1)
+    zone = UTC if utc else zone or NAIROBI
+    begin, end = (datetime.combine(each, time(), zone) for each in (day, (last_day or day) + timedelta(days=1)))
+    return begin, end
 
 
 async def reconcile_days(
@@ -104,13 +113,20 @@ async def reconcile_days(
     last_day: date | None,
     orders: Iterable[BookedOrder] | None,
     utc: bool,
+    zone: tzinfo | None = None,
 ) -> DayReport:
     """Reconcile days as `Transactions.reconcile` documents it."""
-    days = since, until = day_bounds(day, last_day, utc=utc)
+    days = since, until = day_bounds(day, last_day, utc=utc, zone=zone)
     booked = None if orders is None else {each.reference: each for each in orders}
     in_thread = session.backend.in_thread
     await check_account(session, journal, restored=True)
-    theirs, unread = await _listed(session, since, until)
+    try:
+        theirs, unread = await _listed(session, since, until, is_filtered=True)
+    except APIError as error:
+        if error.status_code not in _NO_FILTER:
+            raise
+        logger.warning("reconcile: the service does not filter by time (%s): reading its list back to %s", error, since)
+        theirs, unread = await _listed(session, since, until, is_filtered=False)
     missing: list[tuple[JournalEntry, Remedy]] = []
     unseen = await in_thread(_unseen, journal, since, until, {each.transaction_id for each in theirs})
     for entry, transaction_id in unseen:
@@ -149,21 +165,36 @@ async def reconcile_days(
 
 
 async def _listed(
-    session: Session[BackendT], since: datetime, until: datetime
+    session: Session[BackendT], since: datetime, until: datetime, *, is_filtered: bool
 ) -> tuple[list[TransactionSummary], dict[object, UnreadTransaction]]:
     """Return the transactions of the days by their own times, and the items of the list that cannot be read."""
-    query = TransactionQuery.checked(page_size=100, from_=since, to=until)
+    days: dict[str, Any] = {"from_": since, "to": until} if is_filtered else {}
+    query = TransactionQuery.checked(page_size=100, **days)
     walk = PageWalk(partial(read_page, session, query))
     found: dict[str, TransactionSummary] = {}  # by id, because a list that grows during the walk shows some twice
     unread: dict[object, UnreadTransaction] = {}
     while (page := await walk.next()) is not None:
         session.clock.observe(page.response.headers)
         found |= {each.transaction_id: each for each in page.items if since <= each.created_at < until}
-        unread |= {each.id or object(): each for each in page.unread}
         oldest = oldest_time(page)
+        unread |= {
+            each.id or object(): each
+            for each in page.unread
+            # Without a filter, pages have other days' items. One whose time is unknown may be of these days.
+            if is_filtered or since <= (_created(each) or oldest or since) < until
+        }
         if oldest is not None and oldest < since:
             break
     return list(found.values()), unread
+
+
+def _created(item: UnreadTransaction) -> datetime | None:
+    """Return when a transaction was created that could not be read as a whole; None if that is what is unreadable."""
+    match item.raw:
+        case {"createdAt": text} | {"created_at": text}:
+            return moment_or_none(text)
+        case _:
+            return None
 
 
 def _unseen(journal: Journal, since: datetime, until: datetime, ids: set[str]) -> list[tuple[JournalEntry, str]]:

@@ -6,13 +6,11 @@ order counts as paid because of it.
 
 from __future__ import annotations
 
-import csv
-import io
 from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from enum import Enum
 from functools import partial
 from itertools import chain
@@ -20,7 +18,6 @@ from os import PathLike
 from pathlib import Path
 from typing import Final, Literal, Self, TypeAlias, cast
 
-from momopay._redaction import redacted_repr
 from momopay.errors import RequestValidationError
 from momopay.journal.entries import UNRESOLVED, EntryKind, JournalEntry, JournalState
 from momopay.journal.journal import Journal, internals
@@ -28,9 +25,9 @@ from momopay.models.enums import TransactionStatus, TransactionType
 from momopay.models.transactions import TransactionSummary, UnreadTransaction
 from momopay.money import format_amount, parse_amount
 from momopay.phones import same_phone
+from momopay.spreadsheets.rows import STATES, log_notes, read_orders
 
 OrderState = Literal["PAID", "FAILED", "WAITING"]
-_STATES: Final = frozenset({"PAID", "FAILED", "WAITING"})
 # Entries are selected by when they were created. One that was created earlier may have been sent on the day.
 EARLIER: Final = timedelta(days=7)
 _NEAR: Final = timedelta(days=1)  # between an order and a payment that may be its own
@@ -92,38 +89,34 @@ class BookedOrder:
             parse_amount(self.amount, minimum=0)
         except ValueError as error:
             raise RequestValidationError({"amount": str(error)}) from None
-        if self.state not in _STATES:
+        if self.state not in STATES:
             raise RequestValidationError({"state": "must be PAID, FAILED or WAITING"})
 
     @classmethod
-    def read_csv(cls, path: str | PathLike[str]) -> list[Self]:
-        """Read orders from a CSV file with the columns reference, amount and state.
+    def read(cls, path: str | PathLike[str], *, sheet: str | None = None) -> list[Self]:
+        """Read orders from a file: CSV, or .xlsx with the extra ``excel``.
+
+        The first row names the columns ``reference``, ``amount`` and ``state``, in any order and case; other columns
+        are ignored. Rows of an .xlsx file that are hidden are read as well, and logged at WARNING.
+
+        Args:
+            path: The file.
+            sheet: The name of the sheet of an .xlsx file. By default the one that has the columns.
 
         Raises:
-            RequestValidationError: The file is not UTF-8, a line cannot be read, or two lines have one reference.
+            FaultyFileError: Anything is wrong with the file. The one error has every fault, with its line, column,
+                value and remedy.
+            ModuleNotFoundError: An .xlsx file without the extra ``excel``.
             OSError: The file cannot be read.
         """
-        orders: dict[str, Self] = {}
-        try:
-            text = Path(path).read_bytes().decode("utf-8-sig")
-            reader = csv.DictReader(io.StringIO(text, newline=""))
-            rows = [(reader.line_num, row) for row in reader]
-        except (UnicodeDecodeError, csv.Error):
-            raise RequestValidationError({"orders": "must be CSV in UTF-8"}) from None
-        if not {each.name for each in fields(cls)} <= {*(reader.fieldnames or ())}:  # else it would pass for no orders
-            raise RequestValidationError({"orders": "line 1 must name the columns reference, amount and state"})
-        for number, row in rows:
-            reference, state = (row.get("reference") or "").strip(), (row.get("state") or "").strip().upper()
-            try:
-                if not reference or reference in orders:
-                    raise RequestValidationError({"reference": "must be one of its own"})
-                amount = Decimal((row.get("amount") or "").strip())
-                orders[reference] = cls(reference, amount, cast("OrderState", state))
-            except (InvalidOperation, RequestValidationError):
-                problem = "needs a reference of its own, an amount, and a state: PAID, FAILED or WAITING"
-                shown = ", ".join(redacted_repr(row[each.name]) for each in fields(cls))
-                raise RequestValidationError({"orders": f"line {number} {problem}; it has {shown}"}) from None
-        return list(orders.values())
+        rows, notes = read_orders(path, sheet)
+        log_notes(Path(path).name, notes)
+        return [cls(each.reference, each.amount, cast("OrderState", each.state)) for each in rows]
+
+    @classmethod
+    def read_csv(cls, path: str | PathLike[str]) -> list[Self]:
+        """Read orders as `read` does."""
+        return cls.read(path)
 
 
 @dataclass(frozen=True)

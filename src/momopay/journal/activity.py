@@ -1,4 +1,4 @@
-"""What a journal collected, refunded and failed to collect each day, and a chart of it."""
+"""What a journal collected, paid out, refunded and failed to collect each day, and a chart of it."""
 
 from __future__ import annotations
 
@@ -15,10 +15,16 @@ LEAST_RATE: Final = 0.3
 """The success rate below which it refuses prompts for half an hour."""
 
 # The colours of bars and line can be read on light and on dark. Texts have the colour of the page.
-_BARS: Final = (("collected", "#2f9e5f"), ("refunded", "#b8770f"), ("failed", "#d6484a"))
+_BARS: Final = (
+    ("collected", "#2f9e5f"),
+    ("paid_out", "#7a5bd0"),
+    ("refunded", "#b8770f"),
+    ("reversed", "#6f7b86"),
+    ("failed", "#d6484a"),
+)
 _LINE: Final = "#3d86e0"
 # All in pixels.
-_TOP, _FOOT, _HEIGHT, _RIGHT = 44, 258, 280, 40
+_TOP, _FOOT, _HEIGHT, _RIGHT = 60, 274, 296, 40
 _DIGIT, _DATE = 6.5, 48
 
 
@@ -46,12 +52,14 @@ class ActivityDay:
     Attributes:
         date: The day, in the time zone that was asked for.
         collected: The prompts that were paid.
-        refunded: The refunds that were paid. Other payouts are not in it.
+        refunded: The refunds that were paid. Other payouts are in `paid_out`.
         failed: The prompts that ended without success. Another prompt of the same order may have been paid.
         success_rate: Which part of the latest prompts was paid, from 0 to 1: of the last 100 that had ended when the
             day was over, or of fewer if there were no more. None before the first one. The service refuses prompts
             while it counts less than 0.3 of 100.
         judged: How many prompts `success_rate` is of, at most 100.
+        paid_out: The payouts that were paid, refunds aside.
+        reversed: The payouts and refunds whose money came back. They are in no other sum.
     """
 
     date: date
@@ -60,6 +68,8 @@ class ActivityDay:
     failed: ActivitySum
     success_rate: float | None
     judged: int
+    paid_out: ActivitySum = ActivitySum()
+    reversed: ActivitySum = ActivitySum()
 
 
 def chart(days: Sequence[ActivityDay], *, width: int = 720) -> str:
@@ -84,12 +94,13 @@ def chart(days: Sequence[ActivityDay], *, width: int = 720) -> str:
         parts.append(_rectangle(x, slot, 1, "transparent"))
         for place, amount in enumerate(_amounts(day)):
             share = float(amount / top)
-            parts.append(_rectangle(x + (0.1 + 0.27 * place) * slot, 0.25 * slot, share, _BARS[place][1]))
+            parts.append(_rectangle(x + (0.1 + 0.16 * place) * slot, 0.15 * slot, share, _BARS[place][1]))
         parts.append("</g>")
         if number % step == 0:
             parts.append(_text(x + slot / 2, _HEIGHT - 6, f"{day.date.day} {day.date:%b}", "middle"))
     parts += _rates(days, left, slot)
-    label = f"KES collected, refunded and failed each day, and the success rate of prompts, of {len(days)} days"
+    sums = "KES collected, paid out, refunded, reversed and failed each day"
+    label = f"{sums}, and the success rate of prompts, of {len(days)} days"
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {_HEIGHT}" role="img" aria-label="{label}"'
         f' font-family="sans-serif" font-size="11" fill="currentColor">{"".join(parts)}</svg>'
@@ -111,7 +122,7 @@ def _rates(days: Sequence[ActivityDay], left: float, slot: float) -> Iterator[st
 
 
 def _legend(width: int) -> Iterator[str]:
-    entries = [(f"{name.capitalize()}, KES", colour) for name, colour in _BARS]
+    entries = [(f"{name.capitalize().replace('_', ' ')}, KES", colour) for name, colour in _BARS]
     for number, (name, colour) in enumerate([*entries, (f"Success rate of {JUDGED} prompts", _LINE)]):
         x, y = 8 + number % 2 * width / 2, 16 + number // 2 * 16
         yield f'<rect x="{x:.1f}" y="{y - 9}" width="10" height="10" fill="{colour}"/>' + _text(x + 15, y, name)
@@ -122,7 +133,8 @@ def _amounts(day: ActivityDay) -> tuple[Decimal, ...]:
 
 
 def _words(day: ActivityDay) -> str:
-    sums = (f"{name} KES {getattr(day, name).amount:,.2f} ({getattr(day, name).count})" for name, _ in _BARS)
+    found = ((name.replace("_", " "), getattr(day, name)) for name, _ in _BARS)
+    sums = (f"{name} KES {each.amount:,.2f} ({each.count})" for name, each in found)
     rate = "" if day.success_rate is None else f"; success rate {day.success_rate:.0%} of {day.judged}"
     return f"{day.date}: {', '.join(sums)}{rate}"
 

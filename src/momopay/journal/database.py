@@ -125,7 +125,10 @@ class ConnectionQueue(Pool):
         wait = 0.0
         while True:
             with suppress(Empty):
-                return self._idle.get(wait > 0, wait)
+                entry = self._idle.get(wait > 0, wait)
+                if _works(entry) or self._idle.empty():
+                    return entry
+                continue  # it would be connected anew, although another one works
             # Add before counting, so that threads that come here at the same time do not exceed the limit.
             slot = _PoolSlot()
             self._alive.add(slot)
@@ -151,6 +154,11 @@ class ConnectionQueue(Pool):
     def recreate(self) -> ConnectionQueue:
         """Return this pool: the engine keeps using it after `dispose`."""
         return self
+
+
+def _works(entry: ConnectionPoolEntry) -> bool:
+    driver: Any = entry.dbapi_connection
+    return driver is not None and not getattr(driver, "closed", False)
 
 
 class Database(ABC):

@@ -87,6 +87,14 @@ class Recorder:
         """Return the entry that a record is about, or None; raise as `Matcher.check` does."""
         return self._matcher.check(record, signed)
 
+    def check_stranger(self, read: Transaction) -> None:
+        """Raise CallbackError if a transaction that no entry has may be that of a payment in the journal."""
+        if self._matcher.may_be_known(read):
+            raise CallbackError(
+                f"transaction {read.transaction_id} may be that of a payment in the journal; a sweep looks for it in"
+                " the list"
+            )
+
     def record(self, callback: Callback) -> JournalEntry | None:
         """Record what a callback says that the caller vouches for; see `Journal.record`."""
         record = callback.transaction
@@ -119,7 +127,7 @@ class Recorder:
         CallbackMismatchError if they differ, and CallbackError if it may be the entry's, and too little shows it.
         """
         if entry is None or read.transaction_id not in entry.transaction_ids:
-            entry = self.check(filled(read, stated), signed)
+            entry = self._matcher.check(filled(read, stated), signed, stated.type)
         elif differing := differences(entry, read):
             raise mismatch(read, differing)
         if entry is None:

@@ -20,7 +20,7 @@ from momopay._redaction import redacted_repr
 from momopay.journal.entries import EntryKind, JournalEntry, JournalTransaction
 from momopay.models.callbacks import CallbackTransaction
 from momopay.models.enums import Stage, TransactionStatus, end_of, stage_of
-from momopay.models.records import is_missing
+from momopay.models.records import is_missing, is_placeholder
 from momopay.models.requests import RequestedPayment
 from momopay.models.transactions import Payout, StkTransaction, Transaction, TransactionSummary
 from momopay.money import format_amount
@@ -71,6 +71,7 @@ class Evidence:
     ended_at: str | None = None  # when it reached a terminal status, in UTC
     learned_at_service: str | None = None  # the service's current time, if known
     source: str | None = None  # where it was learnt; see `HistoryEntry`
+    is_timed: bool = True  # whether `ended_at` is the record's; else it is the present
 
     @classmethod
     def of(cls, record: ServiceRecord, service_now: datetime | None = None, source: str | None = None) -> Self:
@@ -90,6 +91,7 @@ class Evidence:
             created_at=kept.get("created_at"),
             ended_at=(updated_at or datetime.now(UTC)).isoformat() if has_ended else None,
             learned_at_service=None if service_now is None else service_now.isoformat(),
+            is_timed=updated_at is not None,
             source=source or next(name for kind, name in _SOURCES if isinstance(record, kind)),
         )
 
@@ -118,7 +120,13 @@ class Evidence:
         if stated.status is not None and found.status is not None and end_of(found.status) is end_of(stated.status):
             kept = _kept(stated)
             kept["fee"] = None if stated.transaction_fee is None else format_amount(stated.transaction_fee)
-            gaps |= {name: kept.get(name) for name in ("receipt", "fee", "result_code") if gaps.get(name) is None}
+            # Who did not pay has no receipt.
+            names = (
+                ("receipt", "fee", "result_code")
+                if found.status is TransactionStatus.SUCCESS
+                else ("fee", "result_code")
+            )
+            gaps |= {name: kept.get(name) for name in names if gaps.get(name) is None}
         return replace(
             found,
             receipt=found.receipt or gaps.get("receipt"),
@@ -180,7 +188,7 @@ def _kept(record: ServiceRecord) -> dict[str, Any]:
 def reference_of(record: ServiceRecord) -> str | None:
     """Return the reference in a record of the service, normalised as references are when they are sent."""
     reference = record.reference if isinstance(record, Payout) else record.account_reference
-    return None if reference is None else normalize("NFC", reference)
+    return None if reference is None or is_placeholder(reference) else normalize("NFC", reference)
 
 
 def differences(entry: JournalEntry, record: ServiceRecord) -> list[str]:

@@ -11,12 +11,12 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import Any, Final, TypeAlias
 
-from sqlalchemy import ColumnElement, Connection, Insert, and_, bindparam, insert, or_, select
+from sqlalchemy import ColumnElement, Connection, Insert, and_, bindparam, exists, insert, or_, select
 
-from momopay.journal.database import change
+from momopay.journal.database import change_and_commit, defer
 from momopay.journal.entries import EntryKind, HistoryEntry, HistoryKind, JournalEntry, JournalState, JournalTransaction
 from momopay.journal.evidence import Evidence
-from momopay.journal.schema import Now, history
+from momopay.journal.schema import Now, history, payments
 from momopay.models.enums import TransactionStatus, end_of, outranks
 
 Change: TypeAlias = tuple[HistoryKind, str | None, str | None]
@@ -37,7 +37,29 @@ def add(connection: Connection, account: str, of: Any, changes: Sequence[Change]
     for row, (what, before, after) in enumerate(changes):
         values |= {f"what_{row}": what, f"before_{row}": before, f"after_{row}": after}
     if changes:
-        change(connection, _insert(len(changes)), values)
+        defer(connection, _insert(len(changes)), values)
+
+
+def add_begun(connection: Connection, account: str, of: Any, claim: str, before: str | None, **details: object) -> bool:
+    """Add that a payment began, if its row has the claim, and commit. Return whether it has: whether it began."""
+    values = {**dict.fromkeys(_DETAILS), "account": account, "kind": of.kind, "reference": of.reference, **details}
+    values |= {"what": HistoryKind.BEGUN, "before": before, "after": JournalState.SENDING, "claim": claim}
+    return change_and_commit(connection, _INSERT_BEGUN, values)
+
+
+_added: Final = [column for column in history.c if column.name not in {"number", "at"}]
+_is_begun: Final = exists().where(
+    *(payments.c[name] == bindparam(name) for name in ("account", "kind", "reference", "claim"))
+)
+# Conditional, so that PostgreSQL gets it, the row of the payment, and the COMMIT in one round trip.
+_INSERT_BEGUN: Final = (
+    insert(history)
+    .from_select(
+        ["at", *(column.name for column in _added)],
+        select(Now(), *(bindparam(column.name, type_=column.type) for column in _added)).where(_is_begun),
+    )
+    .inline()
+)
 
 
 @cache

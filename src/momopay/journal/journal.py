@@ -131,9 +131,10 @@ class Journal:
         return (entry for page in self._internals.store.pages(kind, state, status, since, until) for entry in page)
 
     def activity(self, days: int = 30, *, last: date | None = None, zone: tzinfo | None = None) -> list[ActivityDay]:
-        """Return what was collected, refunded and not paid on each day, oldest first, with the success rate of prompts.
+        """Return what was collected, paid out, refunded and not paid on each day, oldest first.
 
-        A transaction counts on the day on which it ended, by the service's clock. ``momopay report`` shows this.
+        With the success rate of prompts. A transaction counts on the day on which it ended, by the service's clock.
+        ``momopay report`` shows this.
 
         Args:
             days: How many days, at most 366.
@@ -154,7 +155,13 @@ class Journal:
     def by_receipt(self, receipt: str) -> JournalEntry | None:
         """Return the entry with the provider's receipt that a customer quotes; None if no record had it.
 
-        If several entries have it, return the newest and log a WARNING.
+        If several entries have it, return the newest and log a WARNING. If there is none, its callback may have been
+        lost, and the reads that found the payment had no receipt: search by phone, with ``transactions.find`` or
+        ``momopay transactions find --phone``.
+
+        Args:
+            receipt: The receipt in any case, with spaces, dots, dashes or invisible characters in it or around it, or
+                the whole message that the customer got.
         """
         entries = self._internals.store.by_receipt(receipt)
         if len(entries) > 1:
@@ -380,7 +387,7 @@ class Journal:
         self.close()
 
     def __repr__(self) -> str:
-        return f"Journal({self._internals.name!r})"
+        return f"Journal({redacted_repr(self._internals.name)})"
 
 
 def internals(journal: Journal) -> Internals:

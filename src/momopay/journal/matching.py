@@ -15,6 +15,7 @@ from momopay.errors import CallbackMismatchError, ForgedCallbackError
 from momopay.journal.entries import UNRESOLVED, JournalEntry, JournalState
 from momopay.journal.evidence import ServiceRecord, differences, reference_of
 from momopay.models.callbacks import CallbackTransaction
+from momopay.models.enums import TransactionType, is_known_type
 from momopay.models.transactions import Transaction, TransactionSummary
 from momopay.phones import is_same_phone_if_known, may_be_phone
 
@@ -39,33 +40,63 @@ class Matcher:
         entry = self.of_reference(record)
         return entry if entry is not None and fits(entry, record) else None
 
-    def check(self, record: CallbackTransaction | TransactionSummary, signed: str | None = None) -> JournalEntry | None:
+    def check(
+        self,
+        record: CallbackTransaction | TransactionSummary,
+        signed: str | None = None,
+        kind: TransactionType | None = None,
+    ) -> JournalEntry | None:
         """Return the entry that a record is about, or None. Raise CallbackMismatchError if they differ.
 
         `signed` is the reference for which the URL of the callback was signed. Raise ForgedCallbackError if the record
-        is about another payment.
+        is about another payment. `kind` is the type that the callback states, where the record has none: it may choose
+        between a payout and an order of one reference, and excludes neither.
         """
         # By the transaction first, so that another reference than its entry's is a mismatch.
         entry = self._entries.by_transaction(record.transaction_id)
         differing = [] if entry is None else differences(entry, record)
         if entry is None or differing:
-            owner = self._signed_for(record, signed) or self.of_reference(record)
+            owner = self._owner(record, signed, kind)
             others = [] if owner is None else differences(owner, record)
             # A broken response may have given another entry the id of the owner's payment, which is then unresolved.
             if entry is None or (owner is not None and owner.state in UNRESOLVED and not others):
                 entry, differing = owner, others
-        if entry is not None and signed is not None and signed not in {entry.reference, entry.wire_reference}:
+        # A URL may be signed for the reference that the service has, but not for another payment's own.
+        if (
+            entry is not None
+            and signed is not None
+            and signed != entry.reference
+            and (signed != entry.wire_reference or self._entries.by_reference(signed))
+        ):
             raise ForgedCallbackError(OTHER_REFERENCE)
         if differing:
             raise mismatch(record, differing)
         return entry
 
-    def of_reference(self, record: ServiceRecord) -> JournalEntry | None:
+    def of_reference(self, record: ServiceRecord, kind: TransactionType | None = None) -> JournalEntry | None:
         """Return the entry that the service knows by a record's reference, or None."""
         reference = reference_of(record)
-        return self._closest(self._entries.by_wire_reference(reference) if reference else [], record)
+        return _closest(self._entries.by_wire_reference(reference) if reference else [], record, kind)
 
-    def _signed_for(self, record: ServiceRecord, signed: str | None) -> JournalEntry | None:
+    def may_be_known(self, record: ServiceRecord) -> bool:
+        """Return whether a record that no entry has may be that of a payment in the journal, for all that is known."""
+        reference = reference_of(record)
+        if reference:
+            return bool(self._entries.by_wire_reference(reference))
+        return any(not differences(entry, record) for entry in self._entries.unresolved_or_sending())
+
+    def _owner(self, record: ServiceRecord, signed: str | None, kind: TransactionType | None) -> JournalEntry | None:
+        """Return the entry that a record may be about by its reference, or by the one that its URL was signed for."""
+        named, of_reference = self._signed_for(record, signed, kind), self.of_reference(record, kind)
+        if named is None or of_reference is None or of_reference.reference == named.reference:
+            return named or of_reference
+        # Orders may share a reference: what the other one waits for is not this one's.
+        waits = of_reference.state in UNRESOLVED and named.state not in UNRESOLVED
+        return of_reference if waits and not differences(of_reference, record) else named
+
+    def _signed_for(
+        self, record: ServiceRecord, signed: str | None, kind: TransactionType | None
+    ) -> JournalEntry | None:
         """Return the entry of the reference for which a URL was signed; None if there is none.
 
         The service may know an order by another reference: by a token if the reference is longer than the service
@@ -78,40 +109,44 @@ class Matcher:
         if reference:
             named = [entry for entry in named if entry.wire_reference == reference]
         # A payout may have the same reference as the prompts of an order.
-        named = [entry for entry in named if record.type in {None, entry.kind.transaction_type}]
-        if not named and reference not in {None, "", signed}:
+        named = [entry for entry in named if _may_be_of(entry, record.type)]
+        if not named and reference not in {None, signed}:
             raise ForgedCallbackError(OTHER_REFERENCE)
-        return self._closest(named, record)
+        return _closest(named, record, kind)
 
-    @staticmethod
-    def _closest(found: Sequence[JournalEntry], record: ServiceRecord) -> JournalEntry | None:
-        """Return the one of several entries that a record may be about, or None."""
-        fitting = [entry for entry in found if record.type in {None, entry.kind.transaction_type}]
-        if record.type is None and len({entry.kind for entry in fitting}) > 1:  # it may be either kind's
-            fitting = [entry for entry in fitting if record.transaction_id in entry.transaction_ids]
-        # Orders may share a reference: prefer the one that has the transaction, then the one that differs least, then
-        # one that is unresolved or has not ended. Two open ones never have the same amount.
-        return min(
-            fitting,
-            key=lambda entry: (
-                record.transaction_id not in entry.transaction_ids,
-                len(differences(entry, record)),
-                entry.state not in UNRESOLVED,
-                entry.state is JournalState.ACCEPTED and entry.has_settled,
-            ),
-            default=None,
-        )
+
+def _may_be_of(entry: JournalEntry, kind: TransactionType | None) -> bool:
+    """Return whether a transaction of this type may be an entry's: no type, or an unknown one, says nothing."""
+    return not is_known_type(kind) or kind == entry.kind.transaction_type
+
+
+def _closest(found: Sequence[JournalEntry], record: ServiceRecord, kind: TransactionType | None) -> JournalEntry | None:
+    """Return the one of several entries that a record may be about, or None."""
+    fitting = [entry for entry in found if _may_be_of(entry, record.type)]
+    if len({entry.kind for entry in fitting}) > 1:  # it may be either kind's
+        own = [entry for entry in fitting if record.transaction_id in entry.transaction_ids]
+        fitting = own or [entry for entry in fitting if kind == entry.kind.transaction_type]
+    # Orders may share a reference: prefer the one that has the transaction, then the one that differs least, then one
+    # that is unresolved or has not ended. Two open ones never have the same amount.
+    return min(
+        fitting,
+        key=lambda entry: (
+            record.transaction_id not in entry.transaction_ids,
+            len(differences(entry, record)),
+            entry.state not in UNRESOLVED,
+            entry.state is JournalState.ACCEPTED and entry.has_settled,
+        ),
+        default=None,
+    )
 
 
 def filled(read: Transaction, stated: CallbackTransaction) -> Transaction:
     """Return a read in which what the service left out comes from the callback that it confirms."""
     missing: dict[str, object] = {}
-    if not read.account_reference:
+    if reference_of(read) is None:
         missing["account_reference"] = stated.external_reference
     if read.phone is None or not may_be_phone(read.phone):
         missing["phone"] = stated.phone_number
-    if read.type is None:
-        missing["type"] = stated.type
     return read.model_copy(update=missing) if missing else read
 
 
@@ -124,9 +159,9 @@ def is_shown(entry: JournalEntry, read: Transaction, stated: CallbackTransaction
         return True
     shows_phone = read.phone is not None and may_be_phone(read.phone)
     if entry.state in UNRESOLVED:  # it waits for a transaction
-        return bool(read.account_reference) or is_signed or (shows_phone and bool(stated.external_reference))
+        return reference_of(read) is not None or is_signed or (shows_phone and reference_of(stated) is not None)
     is_phone_known = shows_phone or (stated.phone is not None and is_same_phone_if_known(entry.phone, stated.phone))
-    return bool(read.account_reference) and is_phone_known
+    return reference_of(read) is not None and is_phone_known
 
 
 def fits(entry: JournalEntry, record: ServiceRecord) -> bool:

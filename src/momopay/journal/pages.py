@@ -37,12 +37,15 @@ from momopay.journal.rules import Refundable, refunded
 from momopay.journal.schema import PAYMENT, TRANSACTION
 from momopay.journal.structure import differing_indexes
 from momopay.models.enums import TransactionStatus
+from momopay.models.receipts import receipt_key, receipts_in
 
 _PAGE: Final = 500  # rows; databases limit the parameters of a statement
 _LONGEST_CHECK: Final = 3600.0  # seconds
 _transaction_in: Final = itemgetter(*(f"of_{name}" for name in JournalTransaction.model_fields))
 _SENDING: Final = ("state", JournalState.SENDING)  # a row has a lease while it is in this state
 _IS_UNRESOLVED: Final = or_(*(PAYMENT.state == state for state in UNRESOLVED))
+_NO_SPACES: Final = func.replace(TRANSACTION.receipt, " ", "")
+_RECEIPT_KEY: Final = func.upper(func.replace(func.replace(_NO_SPACES, ".", ""), "-", ""))
 _KEY: Final = (PAYMENT.created_at, PAYMENT.kind, PAYMENT.reference)
 
 
@@ -78,9 +81,19 @@ class Entries:
         with self.database.connection() as connection:
             return set(connection.scalars(wanted))
 
-    def by_receipt(self, receipt: str) -> list[JournalEntry]:
-        """Return the entries with a receipt, newest first; more than one only if the provider repeats a receipt."""
-        return self.having(TRANSACTION.receipt == receipt)[::-1] if is_keepable(receipt) else []
+    def by_receipt(self, text: str) -> list[JournalEntry]:
+        """Return the entries with the receipt in a text, newest first; several only if the provider repeats it."""
+        keys = receipts_in(text)
+        # Providers write capitals, and the index finds those. Only what is not found is searched for in all receipts.
+        return self._with_receipts(TRANSACTION.receipt, keys) or self._with_receipts(_RECEIPT_KEY, keys)
+
+    def _with_receipts(self, column: ColumnElement[Any], keys: Iterable[str]) -> list[JournalEntry]:
+        """Return the entries with the first of these receipts that any has, newest first."""
+        wanted = [each for each in keys if each and is_keepable(each)]
+        found = self.having(TRANSACTION.receipt.is_not(None), column.in_(wanted))[::-1] if wanted else []
+        known = [{receipt_key(each.receipt or "") for each in entry.transactions} for entry in found]
+        first = next((key for key in wanted if any(key in keys for keys in known)), None)
+        return [entry for entry, keys in zip(found, known, strict=True) if first in keys]
 
     def by_reference(self, reference: str) -> list[JournalEntry]:
         """Return the entries of a reference: a payout, an order, or both."""
@@ -96,6 +109,10 @@ class Entries:
         """Return the entries that read as UNKNOWN, oldest first."""
         with self.database.connection() as connection:
             return self.unresolved_in(connection)
+
+    def unresolved_or_sending(self) -> list[JournalEntry]:
+        """Return the entries whose latest attempt may still become a transaction, oldest first."""
+        return self.select(_IS_UNRESOLVED)
 
     def unresolved_in(self, connection: Connection) -> list[JournalEntry]:
         """Return the same as `unresolved`."""
@@ -244,14 +261,16 @@ class Entries:
             of_day = ends.where(has_ended, ended_at >= _day(day, zone), ended_at < _day(following, zone))
             with self.database.connection() as connection:
                 rows = connection.execute(of_day.order_by(ended_at)).all()
-            sums = dict.fromkeys(("collected", "refunded", "failed"), ActivitySum())
+            sums = dict.fromkeys(("collected", "paid_out", "refunded", "reversed", "failed"), ActivitySum())
             for kind, status, amount, refund_of in rows:
                 is_paid = status == TransactionStatus.SUCCESS
                 if kind == EntryKind.COLLECTION:
                     judged.append(is_paid)
                     sums["collected" if is_paid else "failed"] += ActivitySum(1, Decimal(amount))
-                elif is_paid and refund_of is not None:
-                    sums["refunded"] += ActivitySum(1, Decimal(amount))
+                elif is_paid:
+                    sums["paid_out" if refund_of is None else "refunded"] += ActivitySum(1, Decimal(amount))
+                elif status == TransactionStatus.REVERSED:
+                    sums["reversed"] += ActivitySum(1, Decimal(amount))
             rate = sum(judged) / len(judged) if judged else None
             yield ActivityDay(day, **sums, success_rate=rate, judged=len(judged))
 

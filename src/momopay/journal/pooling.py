@@ -29,15 +29,15 @@ def check(first: Connection, connect: Callable[[], AbstractContextManager[Connec
     own = _backend(first)
     if driver.info.backend_pid == own:  # a pool tells its clients another number, to cancel statements by
         return
-    with ExitStack() as held:
-        for _ in range(_ROUNDS):
-            try:
+    try:
+        with ExitStack() as held:
+            for _ in range(_ROUNDS):
                 with bounded(_PATIENCE):
                     other = _backend(held.enter_context(connect()))
-            except JournalError:  # the pool has no further one, so each client keeps its own
-                return
-            if other == own or _backend(first) != own:
-                raise refused("transaction")
+                if other == own or _backend(first) != own:
+                    raise refused("transaction")
+    except JournalError:  # the pool has no further connection, because each client keeps its own
+        return
 
 
 def refused(mode: str) -> ConfigurationError:

@@ -167,7 +167,7 @@ class BoundedConnection(psycopg.Connection[Any]):
         self._process = os.getpid()
         self._answered_at = time.monotonic()
         self._deferred: list[tuple[Any, Any]] = []  # statements to send with the next one
-        self._each_commits = False  # whether each statement is a transaction of its own
+        self._each_commits: bool | None = None  # whether each statement is a transaction of its own
         self._search_path: str | None = None
         self.commits_next = False  # whether to send a COMMIT with the next statement
         self.is_committed = False  # whether that was done
@@ -190,9 +190,9 @@ class BoundedConnection(psycopg.Connection[Any]):
 
     def defer(self, query: str, values: Any) -> bool:
         """Keep a statement for the next round trip; return False if each statement commits by itself."""
-        if not self._each_commits:
+        if self._each_commits is False:
             self._deferred.append((query, values))
-        return not self._each_commits
+        return self._each_commits is False
 
     def around(self, query: object) -> tuple[Sequence[tuple[Any, Any]], Sequence[tuple[Any, Any]]]:
         """Return what to send before a statement, and what after it."""
@@ -282,15 +282,19 @@ class BatchCursor(psycopg.Cursor[Any]):
         connection = cast("BoundedConnection", self.connection)
         before, after = connection.around(query)
         if not before and not after:
-            return super().execute(query, params, **options)
+            return self.execute_alone(query, params, **options)
         with connection.one_round_trip():
             for each in before:
                 connection.send(*each)
-            super().execute(query, params, **options)
+            self.execute_alone(query, params, **options)
             for each in after:
                 connection.send(*each)
         connection.is_committed = _COMMIT in after
         return self
+
+    def execute_alone(self, query: Any, params: Any = None, **options: Any) -> Self:
+        """Execute a statement as psycopg does."""
+        return super().execute(query, params, **options)
 
 
 def _in_time(gen: Generator[Any, Any, T]) -> Generator[Any, Any, T]:

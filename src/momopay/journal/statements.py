@@ -189,7 +189,11 @@ MARK_PAID: Final = (
     .where(IS_TRANSACTION, _IS_NOT_PAID)
     .values(
         _shown
-        | {"receipt": _added["receipt"], "fee": func.coalesce(_shown["fee"], _fee_of_payment), "learned_at": Now()}
+        | {
+            "receipt": case((_IS_OPEN, _added["receipt"]), else_=_shown["receipt"]),
+            "fee": func.coalesce(_shown["fee"], _fee_of_payment),
+            "learned_at": Now(),
+        }
     )
 )
 # A receipt is all that is taken from a callback which nothing confirms.

@@ -26,7 +26,7 @@ from momopay._transport import clock
 from momopay.errors import JournalError
 from momopay.journal import history
 from momopay.journal import statements as sql
-from momopay.journal.database import bounded, change
+from momopay.journal.database import bounded, change, defer
 from momopay.journal.entries import UNRESOLVED, EntryKind, HistoryKind, JournalEntry, JournalState, JournalTransaction
 from momopay.journal.evidence import Draft, Evidence
 from momopay.journal.leases import Lease
@@ -122,18 +122,20 @@ class Store(Entries):
                 statement = sql.BEGIN[draft.kind]
                 values = {f"new_{name}": value for name, value in values.items()} | lease_columns
                 values = self.values(draft, now=now, the_revision=read.revision, **values)
-            begun = change(connection, statement, values)
-            if begun:
-                before, attempt = (None, 1) if read is None else (read.state, read.attempts + 1)
-                begins = [(HistoryKind.BEGUN, before, JournalState.SENDING)]
-                details = {"attempt": attempt, "service_time": None if service_now is None else service_now.isoformat()}
-                history.add(connection, self.account, draft, begins, **details)
+            defer(connection, statement, values)
+            before, attempt = (None, 1) if read is None else (read.state, read.attempts + 1)
+            details = {"attempt": attempt, "service_time": None if service_now is None else service_now.isoformat()}
+            begun = history.add_begun(connection, self.account, draft, lease.id, before, **details)
         self.watermark.note(mark)
         if begun and not self.leases.holds(lease):
             self.record_not_sent(lease, draft)
-        if not begun and self.get(draft.kind, draft.reference) is None:
-            # A trigger drops rows, or a replica that lags serves the reads.
-            raise JournalError("the journal's database neither took the row nor shows one")
+        if not begun:
+            found = self.get(draft.kind, draft.reference)
+            if found is None:  # a trigger drops rows, or a replica that lags serves the reads
+                raise JournalError("the journal's database neither took the row nor shows one")
+            if found.claim == lease.id:
+                self.record_not_sent(lease, draft)
+                raise JournalError("the journal's database took the row, and not what its history has to say")
         return begun
 
     def record_outcome(
@@ -280,19 +282,21 @@ class Store(Entries):
         if known is not None:
             shown = {f"new_{name}": getattr(evidence, name) for name in sql.EVIDENCE}
             shown |= values | {"the_transaction_id": evidence.transaction_id}
+            if not evidence.is_timed and stage_of(known.status) is stage:  # the end was known before
+                shown["new_ended_at"] = None
             if evidence.status is None:  # a callback's receipt, and nothing else
                 is_newer = change(connection, sql.ADD_RECEIPT, shown)
             else:
                 is_paid = is_paid and change(connection, sql.MARK_PAID, shown)
                 is_newer = is_paid or change(connection, sql.ADVANCE[stage], shown)
         if known is None and match.is_latest:
-            change(connection, sql.ACCEPT[before.kind], values)
+            defer(connection, sql.ACCEPT[before.kind], values)
             # Another attempt may have been executed, too.
             was_unresolved = before.state in UNRESOLVED and before.attempts > 1 and not match.is_response
             if was_unresolved and not REPEATS[before.kind]:
-                change(connection, sql.SEARCH_AGAIN, values | {"service_now": None})
+                defer(connection, sql.SEARCH_AGAIN, values | {"service_now": None})
         elif known is None or known.status != evidence.status:
-            change(connection, sql.TOUCH, values)
+            defer(connection, sql.TOUCH, values)
         has_others = len(before.transactions) > (known is not None)
         remedy = self._remedy(connection, before) if has_others and (known is None or is_paid) else ""
         what = {"is_newer": is_newer, "is_latest": match.is_latest, "is_paid_twice": bool(remedy)}
@@ -314,7 +318,7 @@ class Store(Entries):
         values = self.values(entry, the_transaction_id=transaction_id)
         is_latest = entry.transaction_ids[-1:] == (transaction_id,)
         with self.database.transaction() as connection:
-            change(connection, sql.TOUCH, values)
+            defer(connection, sql.TOUCH, values)
             is_deleted = change(connection, sql.DELETE_TRANSACTION, values)
             is_unknown = is_deleted and is_latest and change(connection, sql.MARK_CONTRADICTED[entry.kind], values)
             if is_deleted:
@@ -382,7 +386,7 @@ class Store(Entries):
     def _locked(self, connection: Connection, values: Mapping[str, Any]) -> JournalEntry | None:
         """Return an entry that nobody else can change until the transaction ends."""
         if self.database.shared.locks_rows:
-            connection.execute(sql.LOCK, values)
+            defer(connection, sql.LOCK, values)
         return self.entry(connection, values["the_kind"], values["the_reference"])
 
 

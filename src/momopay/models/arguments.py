@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping
 from datetime import date, datetime
 from typing import Annotated, Any, Final, Literal, Protocol, TypeAlias, runtime_checkable
-from unicodedata import category, is_normalized, normalize
+from unicodedata import category, is_normalized
 from uuid import UUID
 
 from pydantic import AfterValidator, AwareDatetime, BeforeValidator, Field, PlainValidator, ValidationInfo
@@ -30,7 +30,6 @@ _REFUSED: Final = frozenset({"Cc", "Cf", "Cn", "Zl", "Zp", "Zs"})
 _INVISIBLE: Final = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
 )
-_MINUS: Final = "\N{MINUS SIGN}"  # the one dash that is in another category than Pd
 
 
 def check_reference(text: str) -> str:
@@ -49,11 +48,9 @@ def check_reference(text: str) -> str:
     return text
 
 
-def similarity_key(reference: str) -> str:
-    """Return a key that is the same for references that differ only in case, dashes or spaces."""
-    # Invisible characters are removed first, because they could keep a letter and its accent apart.
-    visible = "".join(each for each in reference if not (_is_refused(each) or category(each) == "Pd" or each == _MINUS))
-    return normalize("NFKC", normalize("NFKC", visible).casefold())
+def is_hidden(character: str) -> bool:
+    """Return whether a character cannot be seen. Spaces can."""
+    return character != " " and category(character) != "Zs" and _is_refused(character)
 
 
 def _is_refused(character: str) -> bool:

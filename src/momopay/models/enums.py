@@ -90,6 +90,14 @@ class TransactionType(OpenEnum):
     WALLET_TOPUP = "WALLET_TOPUP"
 
 
+_TYPES: Final = frozenset(TransactionType)
+
+
+def is_known_type(kind: TransactionType | None) -> bool:
+    """Return whether this says what a transaction is. Another name than those of the service says nothing."""
+    return kind in _TYPES
+
+
 def has_settled(kind: TransactionType | None, status: TransactionStatus) -> bool:
     """Return whether the money is where it will stay: a payout that FAILED has settled once it is REVERSED."""
     is_reversed_later = kind is TransactionType.B2C and status is TransactionStatus.FAILED

@@ -17,6 +17,7 @@ from decimal import Decimal
 from functools import cache, partial
 from threading import Thread, current_thread, main_thread
 from typing import Annotated, Any, ClassVar, Final, Generic, Literal, TypeAlias, TypeVar, cast
+from unicodedata import category
 
 from pydantic import (
     AfterValidator,
@@ -139,6 +140,18 @@ Timestamp: TypeAlias = Annotated[
     | Annotated[datetime, PlainValidator(_parse_unusual)],
     Field(union_mode="left_to_right"),
 ]
+
+# Written by programs where they have no value.
+_NO_VALUES: Final = frozenset({"", "-", "n/a", "none", "null", "undefined"})
+
+
+def is_placeholder(text: str) -> bool:
+    """Return whether a text stands for a missing one: "N/A", "-", or nothing that can be seen."""
+    visible = text
+    if not (text.isascii() and text.isprintable()):  # hardly any
+        visible = "".join(each for each in text if category(each) not in {"Cc", "Cf"})
+    return visible.strip().casefold() in _NO_VALUES
+
 
 # An id that can be part of a path. With another one, an accepted payment could never be read.
 Id: TypeAlias = Annotated[str, Field(pattern=r"[^.\s]", max_length=_MAX_ID_LENGTH)]

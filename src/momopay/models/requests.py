@@ -22,9 +22,10 @@ from typing_extensions import Sentinel
 from momopay.errors import RequestValidationError
 from momopay.models import arguments
 from momopay.models.callbacks import CallbackTransaction
-from momopay.models.enums import ChannelType, TransactionStatus, TransactionType
-from momopay.models.records import MaskedModel, is_missing, parse_incomplete
+from momopay.models.enums import ChannelType, TransactionStatus, TransactionType, is_known_type
+from momopay.models.records import MaskedModel, is_missing, is_placeholder, parse_incomplete
 from momopay.models.transactions import (
+    ChannelAnswer,
     PaymentRecord,
     Transaction,
     TransactionPage,
@@ -33,7 +34,7 @@ from momopay.models.transactions import (
     parse_page,
 )
 from momopay.money import format_amount, json_number
-from momopay.phones import is_same_phone_if_known, may_be_phone
+from momopay.phones import is_same_phone_if_known, same_phone
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,7 @@ class RequestedPayment:
             "phone": self.phone is None or is_same_phone_if_known(self.phone, record.phone),
             "type": self.type is None
             or record.type is None
+            or is_placeholder(record.type)
             or TransactionType(self.type).casefold() == record.type.casefold(),
         }
         return [name for name, agrees in pairs.items() if not agrees]
@@ -69,11 +71,14 @@ class OtherPaymentError(ValueError):
 def read_partly(model: Any, data: Mapping[str, Any], known: Mapping[str, Any]) -> Any:
     """Return what can be read of data that are not valid as a whole. Raise ValueError if that is not enough.
 
-    A page needs its cursor, a read the id, status and amount, and an accepted payment its id. What the response to a
-    payment lacks is in `known`, from the request. Raise OtherPaymentError if the response contradicts the request.
+    A page needs its cursor, a read the id, status and amount, an accepted payment or a new channel its id, and the
+    change of a channel nothing. What the response to a payment lacks is in `known`, from the request. Raise
+    OtherPaymentError if the response contradicts the request.
     """
     if issubclass(model, TransactionPage):
         return parse_page(data)
+    if issubclass(model, ChannelAnswer):
+        return parse_incomplete(model, data, {}, ["id"])
     if issubclass(model, TransactionSummary):
         return parse_incomplete(model, data, {}, ["transaction_id", "status", "amount"])
     if not issubclass(model, PaymentRecord):
@@ -180,7 +185,7 @@ class StkRequest(Request):
     transaction_desc: Annotated[str, arguments.text(13)] | None = None
     callback_url: arguments.CallbackUrl | None = None
     channel_id: arguments.ChannelId | None = None
-    # The one field of the service that is snake_case in a body.
+    # The one field of the service that is snake_case in a body, of a payout too.
     credential_id: arguments.CredentialId | None = Field(None, serialization_alias="credential_id")
 
 
@@ -210,6 +215,7 @@ class PayoutRequest(Request):
     description: Annotated[str, arguments.text(255)] | None = None
     channel_id: arguments.ChannelId | None = None
     callback_url: arguments.CallbackUrl | None = None
+    credential_id: arguments.CredentialId | None = Field(None, serialization_alias="credential_id")
 
 
 class TopUpRequest(Request):
@@ -307,20 +313,26 @@ class Search(Request):
 
     def fit(self, item: TransactionSummary | Transaction) -> Fit:
         """Return how a transaction compares with the payment. One without a reference may be it, so it is near."""
-        is_named = comparable(item.account_reference) == comparable(self.reference)
-        if not is_named and comparable(item.account_reference):
+        is_unnamed = is_placeholder(item.account_reference or "")
+        if not is_unnamed and comparable(item.account_reference) != comparable(self.reference):
             return Fit.NONE
         if item.transaction_id in self.known:
             return Fit.KNOWN
         wanted = RequestedPayment(self.reference, self.amount, self.phone, self.type)
-        differing, created_at = wanted.differences(item.account_reference, item), item.created_at
-        if not is_named:
+        reference = None if is_unnamed else item.account_reference
+        differing, created_at = wanted.differences(reference, item), item.created_at
+        if is_unnamed:
+            is_other = bool(set(differing) - (set() if is_known_type(item.type) else {"type"}))
             is_older = created_at is not None and not is_missing(created_at) and self._is_past(created_at)
-            return Fit.NONE if differing or is_older else Fit.NEAR
+            return Fit.NONE if is_other or is_older else Fit.NEAR
         is_older = created_at is not None and self.since - created_at > CLOCK_TOLERANCE
         # A read has fewer fields than a list, and is asked for by an id that is known.
-        is_phone_shown = self.phone is None or isinstance(item, Transaction) or may_be_phone(item.phone)
-        return Fit.NEAR if is_older or differing or not is_phone_shown else Fit.EXACT
+        shown: str | None = item.phone
+        is_phone_shown = self.phone is None or (
+            isinstance(item, Transaction) if shown is None else same_phone(self.phone, shown)
+        )
+        is_type_shown = self.type is None or item.type is None or is_known_type(item.type)
+        return Fit.EXACT if is_phone_shown and is_type_shown and not (is_older or differing) else Fit.NEAR
 
     def may_be(self, item: UnreadTransaction) -> bool:
         """Return whether an item that could not be read may be the payment: it never proves absence."""

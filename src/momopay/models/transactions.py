@@ -273,6 +273,40 @@ class PaymentChannel(Record):
     created_at: Timestamp | None = None
 
 
+class ChannelAnswer(Record):
+    """The answer to the creation or a change of a channel, which has happened even if fields are missing in it."""
+
+    tenant_id: str | None = None
+    category: str | None = None
+    type: ChannelType | None = None
+    shortcode: str | None = None
+    name: str | None = None
+    account_number: str | None = None
+    is_default: bool | None = None
+    created_at: Timestamp | None = None
+
+    def completed(self, known: Mapping[str, object], changed: Mapping[str, object]) -> PaymentChannel:
+        """Return the channel with what was known of it before and what was changed, where the answer lacks it.
+
+        Raise ValidationError if that is not enough.
+        """
+        stated = {name: getattr(self, name) for name in self.model_fields_set}
+        stated = {name: value for name, value in stated.items() if value is not None or name == "account_number"}
+        return PaymentChannel.model_validate({**known, **changed, **(self.model_extra or {}), **stated})
+
+
+class CreatedChannel(ChannelAnswer):
+    """The answer to a creation, which needs the new channel's id."""
+
+    id: str
+
+
+class ChangedChannel(ChannelAnswer):
+    """The answer to a change, which needs nothing."""
+
+    id: str | None = None
+
+
 class ChannelItems(Record):
     """The list of channels on the wire: the default first, then newest to oldest."""
 

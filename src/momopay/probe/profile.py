@@ -75,6 +75,7 @@ _SWITCHES: Final[tuple[tuple[Cost, tuple[bool | int | str, ...], tuple[str, ...]
     (Cost.READS, ("text", "array"), ("error_messages",)),
     (Cost.READS, _FLAG, ("overview", "minimal_answers", "receipt_in_reads", "customer_in_reads")),
     (Cost.READS, _FLAG, ("invalid_uuid", "rate_limit_headers", "channel_reads", "more_endpoints")),
+    (Cost.READS, _FLAG, ("raw_keys", "more_codes", "time_filters", "more_filters")),
     (Cost.READS, (), ("receipt_field",)),
     (Cost.WRITE, (200, 201, 202), ("created_status",)),
     (Cost.WRITE, ("envelope", "empty"), ("delete_answer",)),
@@ -83,11 +84,13 @@ _SWITCHES: Final[tuple[tuple[Cost, tuple[bool | int | str, ...], tuple[str, ...]
     (Cost.WRITE, ("TILL_NUMBER", "TILL", "SHORTCODE", "any"), ("channel_types",)),
     (Cost.WRITE, ("specified", "contract"), ("field_limits",)),
     (Cost.RATE, ("fixed", "sliding"), ("rate_window",)),
+    (Cost.RATE, ("RATE_LIMIT_EXCEEDED", "RATE_LIMITED", "RATE_LIMIT", "HTTP_429"), ("rate_limit_code",)),
     (Cost.SPEND, _FLAG, ("fee_refunded_on_failure", "strict_fields")),
     (Cost.SPEND, ("ignored", "honoured", "forgotten"), ("payout_keys",)),
     (Cost.SPEND, ("callbackUrl", "callback_url"), ("payout_callback_field",)),
     (Cost.OUTSIDE, (), ("late_pin", "callback_on_reversed", "callback_on_processing", "callback_posts")),
     (Cost.OUTSIDE, (), ("strict_callback_urls", "health_rule", "ban_pushes", "ban_window", "ban_success_rate")),
+    (Cost.OUTSIDE, (), ("topup_answer", "topup_keys", "long_texts", "prompt_kyc", "payout_credentials")),
     (Cost.OUTSIDE, ("pk", "any"), ("key_prefixes",)),
 )
 SWITCHES: Final = tuple(Row(name, cost, values, is_switch=True) for cost, values, names in _SWITCHES for name in names)

@@ -114,7 +114,7 @@ def _repeat(wire: Wire, findings: Findings, body: Mapping[str, object], key: str
     answers = list[Answer]()
     for pause, value in ((0, "ignored"), (RESEND_WITHIN, "forgotten")):
         wire.sleep(pause)
-        answers.append(wire.send("POST", PAYOUTS, body, key=key))
+        answers.append(wire.send("POST", PAYOUTS, body, headers={"Idempotency-Key": key}))
         identity = Transaction(answers[-1].data).id
         if identity != first:
             seen = value if identity else answers[-1].summary if answers[-1].is_refusal else None

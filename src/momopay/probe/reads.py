@@ -139,6 +139,9 @@ def read_account(wire: Wire, findings: Findings) -> tuple[Answer, Answer]:
     findings.add("invalid_uuid", seen, malformed)
     if not wire.key.startswith("pk_") and any(answer.is_success for answer in first):
         findings.add("key_prefixes", "any", *first, sentence="The key does not begin with pk_, and was accepted.")
+    raw = wire.send("GET", BALANCE, headers={"Authorization": f"Basic {wire.key}"})
+    is_known = balance.is_success and raw.status in {balance.status, UNAUTHORIZED}
+    findings.add("raw_keys", raw.is_success if is_known else None, raw)
     is_service = "success" in missing.envelope or missing.is_failure  # not a proxy's page
     findings.add("transaction_not_found_status", missing.status if is_service else None, missing)
     _add_records(findings, "balance", [balance.data], balance)
@@ -252,9 +255,16 @@ def _compare_times(findings: Findings, item: Transaction, listed: Answer, read: 
 
 
 def _ask_for_parameters(wire: Wire, findings: Findings, listed: Answer) -> None:
-    """Ask the list with parameters that are invalid or not specified."""
+    """Ask the list with parameters that are invalid, not specified, or no filters of every service."""
+    cursor = wire.get(LIST, limit="100", cursor=_NONSENSE)
+    findings.add("more_codes", cursor.code == "INVALID_CURSOR" if cursor.is_refusal else None, cursor)
+    for name, query in (("time_filters", {"from": "2099-01-01"}), ("more_filters", {"status": "EXPIRED"})):
+        answer = wire.get(LIST, limit="100", **query)
+        is_ignored = any(each.status != "EXPIRED" for each in answer.transactions)
+        taken = (answer.is_success and bool(listed.items)) or None  # an empty list proves no filter
+        findings.add(name, False if answer.status in {400, 422} else "ignored" if is_ignored else taken, answer)
     for name, parameter, value in _PARAMETERS:
-        answer = wire.get(LIST, **{"limit": "100", parameter: value})
+        answer = cursor if parameter == "cursor" else wire.get(LIST, **{"limit": "100", parameter: value})
         if name == "limit_of_zero" and answer.is_refusal:
             message = answer.error.get("message")
             style = "text" if isinstance(message, str) else "array" if isinstance(message, list) else None
@@ -356,6 +366,7 @@ def _find(wire: Wire, findings: Findings) -> None:
         if refused is None:
             raise _UnclearError(f"{_MOST} requests in a row got no 429.")
         after, stated = refused.headers.get("retry-after"), refused.details.get("limit")
+        findings.add("rate_limit_code", refused.code or None, refused)
         findings.add("retry_after", _style_of_amount(after) if after else "missing", refused)
         limit = stated if isinstance(stated, int) else passed + _EARLY
         pause = refused.pause or WINDOW - _HALF

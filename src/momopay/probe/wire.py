@@ -28,6 +28,7 @@ _BACKOFF: Final = (2.0, 4.0)  # seconds before the second and the third attempt
 MAX_TEXT: Final = 60  # characters of a code or a name that a profile quotes
 _REQUEST_ID: Final = re.compile(r"(?!None$)[0-9A-Za-z._-]{1,64}")
 Body: TypeAlias = Mapping[str, object] | None
+_NONE: Final[Mapping[str, str]] = {}
 UNAUTHORIZED: Final = 401
 THROTTLED: Final = 429
 _REFUSING: Final = frozenset(range(400, 500)) - {408, THROTTLED}
@@ -67,7 +68,9 @@ class Wire:
         self._check(answer)
         return answer
 
-    def send(self, method: str, path: str, body: Body = None, *, key: str = "", at_once: bool = False) -> Answer:
+    def send(
+        self, method: str, path: str, body: Body = None, *, at_once: bool = False, headers: Mapping[str, str] = _NONE
+    ) -> Answer:
         """Send a request once a slot of the rate budget is free, or with `at_once` immediately."""
         session = self._session
         if not at_once:
@@ -75,12 +78,11 @@ class Wire:
             run_sync(session.acquire_slot(Lane.READ, latest=latest, describe=lambda: name))
         content = None if body is None else json.dumps(body).encode()
         progress = None if method == "GET" else Progress()
-        url, timeout, headers = session.account.base_url + path, session.limits.timeout, session.headers.copy()
-        if key:
-            headers["Idempotency-Key"] = key
+        url, timeout, all_headers = session.account.base_url + path, session.limits.timeout, session.headers.copy()
+        all_headers.update(headers)
         answer = Answer(None)
         with suppress(NoResponseError):
-            raw = run_sync(session.backend.send(method, url, headers, content, timeout=timeout, progress=progress))
+            raw = run_sync(session.backend.send(method, url, all_headers, content, timeout=timeout, progress=progress))
             answer = Answer(raw.status, raw.headers, raw.body)
         if method == "GET":
             self.reads.append(answer)

@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 import builtins
+import logging
 from http import HTTPStatus
+
+from pydantic import ValidationError
 
 from momopay._core.call import Call, Endpoint, PaymentDetails
 from momopay._core.operation import Resource, operation
 from momopay._core.retry import AT_MOST_ONCE, IDEMPOTENT, SAFE
 from momopay._core.wiring import BackendT
 from momopay._ratelimit.budget import Lane
-from momopay.errors import APIError
+from momopay.errors import APIError, MomoPayError
 from momopay.models.arguments import ChannelRef
 from momopay.models.enums import ChannelType
-from momopay.models.records import Envelope, Record
+from momopay.models.records import Envelope, Record, note_response
 from momopay.models.requests import UNSET, ChannelChanges, ChannelRequest, channel_path
-from momopay.models.transactions import ChannelItems, PaymentChannel
+from momopay.models.transactions import ChangedChannel, ChannelItems, CreatedChannel, PaymentChannel
 
 LIST = Endpoint("channels.list", "GET", SAFE, Lane.READ, Envelope[ChannelItems])
 GET = Endpoint("channels.get", "GET", SAFE, Lane.READ, Envelope[PaymentChannel], has_id=True)
-CREATE = Endpoint("channels.create", "POST", AT_MOST_ONCE, Lane.READ, Envelope[PaymentChannel])
-UPDATE = Endpoint("channels.update", "PATCH", IDEMPOTENT, Lane.READ, Envelope[PaymentChannel], has_id=True)
+CREATE = Endpoint("channels.create", "POST", AT_MOST_ONCE, Lane.READ, Envelope[CreatedChannel])
+UPDATE = Endpoint("channels.update", "PATCH", IDEMPOTENT, Lane.READ, Envelope[ChangedChannel], has_id=True)
 # The body of the answer is not specified: any 2xx is success, unless the body is a refusal.
 DELETE: Endpoint[Record] = Endpoint("channels.delete", "DELETE", IDEMPOTENT, Lane.READ, None, has_id=True)
+
+logger = logging.getLogger("momopay")
 
 
 class Channels(Resource[BackendT]):
@@ -74,7 +79,10 @@ class Channels(Resource[BackendT]):
             name=name, type=type, shortcode=shortcode, account_number=account_number, is_default=is_default
         )
         body, details = request.to_json(), PaymentDetails(reference=request.name)
-        return await Call(self._session, CREATE, "/payment-wallet/channels", body=body, details=details).run()
+        answer = await Call(self._session, CREATE, "/payment-wallet/channels", body=body, details=details).run()
+        channel = answer.completed({}, {name: getattr(request, name) for name in request.model_fields_set})
+        note_response(channel, answer.response)
+        return channel
 
     @operation
     async def update(
@@ -95,13 +103,34 @@ class Channels(Resource[BackendT]):
             account_number: The new account number.
             is_default: Whether it becomes the default.
 
+        Returns:
+            The channel. What the answer to the change lacks comes from the arguments, or from a read. If that fails
+            too, the change has still happened: then ``type`` and ``shortcode`` are empty, with a WARNING.
+
         Raises:
             APIError: The code for an unknown channel is not specified.
         """
         changes = ChannelChanges.checked(
             channel_id=channel_id, name=name, account_number=account_number, is_default=is_default
         )
-        return await Call(self._session, UPDATE, channel_path(changes.channel_id), body=changes.to_json()).run()
+        path = channel_path(changes.channel_id)
+        changed = {name: getattr(changes, name) for name in changes.model_fields_set - {"channel_id"}}
+        answer = await Call(self._session, UPDATE, path, body=changes.to_json()).run()
+        known = dict(channel_id) if isinstance(channel_id, PaymentChannel) else {"id": changes.channel_id}
+        try:
+            channel = answer.completed(known, changed)
+        except ValidationError:  # of what was given as an id, more must be read
+            channel = answer.completed({**known, **await self._read_or_log(changes.channel_id)}, changed)
+        note_response(channel, answer.response)
+        return channel
+
+    async def _read_or_log(self, channel_id: str) -> dict[str, object]:
+        """Return the fields of a channel that was changed. After the change, no failure of a read is an error."""
+        try:
+            return dict(await Call(self._session, GET, channel_path(channel_id)).run())
+        except MomoPayError as error:
+            logger.warning("channels.update: the channel was changed, and could not be read after that: %s", error)
+            return {"type": "", "shortcode": ""}
 
     @operation
     async def delete(self, channel_id: ChannelRef) -> None:

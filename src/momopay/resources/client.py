@@ -78,8 +78,9 @@ class Client(Resource[BackendT]):
 
 def _own_call(path: str) -> str | None:
     """Return the SDK's own call for what is not read at a path, however a server reads the path; None if none."""
-    segments = [segment.partition(";")[0] for segment in re.split(r"[/\\]", fully_decoded(path).casefold())]
-    match [segment.strip() for segment in segments if segment.strip()]:
+    parts = re.split(r"[/\\]", fully_decoded(path).casefold())
+    segments = [re.split("[;?#]", part)[0].strip().rstrip(".") for part in parts]
+    match [segment for segment in segments if segment]:
         case ["payments", "stk"]:
             return "client.stk.collect_once, or client.stk.initiate"
         case ["b2c", "payouts"]:

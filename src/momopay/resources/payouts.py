@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterable, Iterable, Mapping
 from decimal import Decimal
 from typing import Any, Literal
+from uuid import UUID
 
 from momopay._core.call import Call, Endpoint, PaymentDetails
 from momopay._core.operation import Resource, as_operation, operation, run_async, run_sync
@@ -45,6 +46,7 @@ class Payouts(Resource[BackendT]):
         currency: Literal["KES"] = "KES",
         channel_id: ChannelRef | None = None,
         callback_url: str | None = None,
+        credential_id: str | UUID | None = None,
     ) -> Payout:
         """Send money to a phone, at most once per call.
 
@@ -59,6 +61,7 @@ class Payouts(Resource[BackendT]):
             currency: Only KES.
             channel_id: A payment channel, or its id.
             callback_url: Public HTTPS URL that receives the result.
+            credential_id: The id of a ``MERCHANT_BYOC`` credential profile; the specification names none.
 
         Returns:
             The payout, PENDING until the provider takes it.
@@ -68,7 +71,14 @@ class Payouts(Resource[BackendT]):
                 `pay_once` does this for you.
         """
         request = self._request(
-            reference, callback_url, channel_id, amount=amount, phone=phone, description=description, currency=currency
+            reference,
+            callback_url,
+            channel_id,
+            credential_id,
+            amount=amount,
+            phone=phone,
+            description=description,
+            currency=currency,
         )
         details = PaymentDetails(reference=request.reference, amount=request.amount, phone=request.phone)
         return await Call(self._session, INITIATE, "/b2c/payouts", body=request.to_json(), details=details).run()
@@ -84,6 +94,7 @@ class Payouts(Resource[BackendT]):
         currency: Literal["KES"] = "KES",
         channel_id: ChannelRef | None = None,
         callback_url: str | None = None,
+        credential_id: str | UUID | None = None,
         metadata: Mapping[str, object] | None = None,
         journal: Journal | None = None,
     ) -> Payment:
@@ -104,6 +115,7 @@ class Payouts(Resource[BackendT]):
             currency: Only KES.
             channel_id: A payment channel, or its id.
             callback_url: Public HTTPS URL that receives the result.
+            credential_id: The id of a ``MERCHANT_BYOC`` credential profile; the specification names none.
             metadata: Your own JSON object, kept in the journal's entry and never sent.
             journal: The account's journal, by default the client's.
 
@@ -117,7 +129,14 @@ class Payouts(Resource[BackendT]):
                 the error persists, look into the account console, then `release` what was certainly not paid.
         """
         request = self._request(
-            reference, callback_url, channel_id, amount=amount, phone=phone, description=description, currency=currency
+            reference,
+            callback_url,
+            channel_id,
+            credential_id,
+            amount=amount,
+            phone=phone,
+            description=description,
+            currency=currency,
         )
         journal = journal_for(self._session, journal)
         return await DurableCall(self._session, journal, request.reference, request, metadata=metadata).run()
@@ -172,6 +191,7 @@ class Payouts(Resource[BackendT]):
         description: str | None = None,
         channel_id: ChannelRef | None = None,
         callback_url: str | None = None,
+        credential_id: str | UUID | None = None,
         metadata: Mapping[str, object] | None = None,
         journal: Journal | None = None,
     ) -> Payment:
@@ -189,6 +209,7 @@ class Payouts(Resource[BackendT]):
             description: A short purpose.
             channel_id: A payment channel, or its id.
             callback_url: Public HTTPS URL that receives the result.
+            credential_id: The id of a ``MERCHANT_BYOC`` credential profile; the specification names none.
             metadata: Your own JSON object, kept in the journal's entry and never sent.
             journal: The account's journal, by default the client's.
 
@@ -207,7 +228,12 @@ class Payouts(Resource[BackendT]):
         until = self._session.backend.now() + self._session.limits.deadline
         plan = await plan_refund(self._session, journal, of=of, amount=amount, reference=reference)
         request = self._request(
-            callback_url=callback_url, channel_id=channel_id, description=description, currency="KES", **vars(plan)
+            callback_url=callback_url,
+            channel_id=channel_id,
+            credential_id=credential_id,
+            description=description,
+            currency="KES",
+            **vars(plan),
         )
         name = plan.reference
         call = DurableCall(self._session, journal, name, request, metadata=metadata, refund_of=of, until=until)
@@ -253,7 +279,12 @@ class Payouts(Resource[BackendT]):
         return await release(self._session, journal, reference, by, kind, searched_elsewhere=searched_elsewhere)
 
     def _request(
-        self, reference: str, callback_url: str | None, channel_id: ChannelRef | None, **arguments: Any
+        self,
+        reference: str,
+        callback_url: str | None,
+        channel_id: ChannelRef | None,
+        credential_id: str | UUID | None,
+        **arguments: Any,
     ) -> PayoutRequest:
         """Return the checked body of a payout, with the callback URL that the client makes if none is given."""
         return PayoutRequest.checked(
@@ -261,6 +292,7 @@ class Payouts(Resource[BackendT]):
             reference=reference,
             callback_url=self._session.callback_url(callback_url, reference),
             channel_id=channel_id,
+            credential_id=credential_id,
             **arguments,
         )
 

@@ -6,7 +6,7 @@ import builtins
 import logging
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
-from datetime import date, datetime
+from datetime import date, datetime, tzinfo
 from decimal import Decimal
 from functools import partial
 from http import HTTPStatus
@@ -328,6 +328,7 @@ class Transactions(Resource[BackendT]):
         last_day: date | None = None,
         orders: Iterable[BookedOrder] | None = None,
         utc: bool = False,
+        zone: tzinfo | None = None,
         journal: Journal | None = None,
     ) -> DayReport:
         """Compare one or several days of the service's list with the journal and, if given, with your own orders.
@@ -337,10 +338,11 @@ class Transactions(Resource[BackendT]):
         payment. Reconcile a day after it is over: the list may lag. See the service page, "GET /transactions".
 
         Args:
-            day: A date in Nairobi (UTC+3).
+            day: A date in Nairobi (UTC+3), unless `utc` or `zone` say otherwise.
             last_day: The last of several days, such as the end of a month.
             orders: Your orders of these days. Without them, a collection that is not in the journal is a difference.
             utc: Whether the days are in UTC.
+            zone: Their time zone, such as ``ZoneInfo("Africa/Lagos")``.
             journal: The account's journal, by default the client's. It may have gone back in time.
 
         Returns:
@@ -349,8 +351,8 @@ class Transactions(Resource[BackendT]):
         Raises:
             RequestValidationError: Not a date, or the last day is before the first.
         """
-        journal = journal_for(self._session, journal)
-        return await reconcile_days(self._session, journal, day=day, last_day=last_day, orders=orders, utc=utc)
+        session, found = self._session, journal_for(self._session, journal)
+        return await reconcile_days(session, found, day=day, last_day=last_day, orders=orders, utc=utc, zone=zone)
 
     @operation
     async def sweep(

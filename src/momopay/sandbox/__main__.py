@@ -18,7 +18,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--port", type=int, default=8787, help="0 takes a free one (default: %(default)s)")
     add("--speed", type=float, default=1.0, help="virtual seconds per second (default: %(default)s)")
     add("--state", metavar="FILE", help="keep the state in this SQLite file")
-    add("--profile", metavar="FILE", help="behave as this file of `momopay probe` says, or as the built-in `contract`")
+    add("--profile", metavar="FILE", help="behave as `contract`, `met` or this file of `momopay probe` says")
     add("--host", metavar="ADDRESS", default=LOOPBACK, help="listen on this address (default: %(default)s, loopback)")
     names: Any = {"metavar": "NAME", "action": "append", "default": []}
     name_too = "answer under this name too, as other containers call it; repeatable"

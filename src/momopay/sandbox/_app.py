@@ -133,11 +133,13 @@ class _Resource:
         now, switches, more = engine.catch_up(), engine.state.switches, dict[str, str]()
         try:
             # The key comes first, since a request without a valid one has no account whose rate limit could apply.
-            account_state = engine.state.account_of(key_of(headers.get("authorization")), now)
+            key, is_raw = key_of(headers.get("authorization"), switches)
+            account_state = engine.state.account_of(key, now, is_raw=is_raw)
             account = account_state.account
             switches = account.switches
+            account.check_access(endpoint.method)
             try:
-                account_state.rate.admit(now, account.rate_limit, switches.rate_window)
+                account_state.rate.admit(now, account.rate_limit, switches.rate_window, switches.rate_limit_code)
             finally:
                 if switches.rate_limit_headers:
                     more = account_state.rate.headers(account.rate_limit)
@@ -204,7 +206,7 @@ def _described_switches(engine: Engine, request: Request) -> Switches:
     """
     name = request.query_params.get("account") or ""
     if not name and "authorization" in request.headers:
-        name = key_of(request.headers["authorization"])
+        name, _ = key_of(request.headers["authorization"], engine.state.switches)
     if is_key(name):
         return engine.state.account_of(name, engine.clock.now()).account.switches
     known = [each for each in engine.state.accounts.values() if name in {"", each.account.tenant_id}]

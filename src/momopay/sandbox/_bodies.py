@@ -69,8 +69,9 @@ class StkBody(Body):
 
     amount: StkAmount
     phone: Phone
-    account_reference: Annotated[str, Field(max_length=12, examples=["INV-42"])] | None = None
-    transaction_desc: Annotated[str, Field(max_length=13, examples=["Order 42"])] | None = None
+    # The longest texts of each are in `limits_under`, because a switch decides.
+    account_reference: Annotated[str, Field(examples=["INV-42"])] | None = None
+    transaction_desc: Annotated[str, Field(examples=["Order 42"])] | None = None
     callback_url: CallbackUrl | None = None
     channel_id: ChannelId | None = None
     credential_id: Annotated[CredentialId | None, Field(alias="credential_id")] = None
@@ -79,7 +80,7 @@ class StkBody(Body):
 class PayoutBody(Body):
     """POST /b2c/payouts."""
 
-    optional: ClassVar[frozenset[str]] = frozenset({"channel_id"})
+    optional: ClassVar[frozenset[str]] = frozenset({"channel_id", "credential_id"})
 
     amount: PayoutAmount
     phone: Phone
@@ -88,6 +89,7 @@ class PayoutBody(Body):
     description: Annotated[str, Field(examples=["Salary"])] | None = None
     channel_id: ChannelId | None = None
     callback_url: CallbackUrl | None = None
+    credential_id: Annotated[CredentialId | None, Field(alias="credential_id")] = None
 
 
 class TopUpBody(Body):
@@ -97,6 +99,12 @@ class TopUpBody(Body):
     phone: Phone
     account_reference: Annotated[str, Field(max_length=120)] | None = None
     transaction_desc: Annotated[str, Field(max_length=255)] | None = None
+
+
+class B2cTopUpBody(TopUpBody):
+    """POST /wallets/b2c/topups."""
+
+    callback_url: CallbackUrl | None = None
 
 
 class NewChannelBody(Body):
@@ -229,8 +237,8 @@ def parse_json(raw: bytes, number: Callable[[str], object] | None = Decimal) -> 
     return cast("dict[str, Any]", value)
 
 
-# The longest texts under the switch `field_limits`, where the service's description has no limit.
-CONTRACT_LIMITS = {
+# The longest texts under the switch `field_limits`, where the service's specification has no limit.
+_CONTRACT_LIMITS = {
     "reference": 120,
     "description": 255,
     "callback_url": 500,
@@ -238,28 +246,55 @@ CONTRACT_LIMITS = {
     "shortcode": 50,
     "account_number": 50,
 }
+# Those of a prompt: what every phone shows, and what is accepted under the switch `long_texts`.
+_SHOWN = {"account_reference": 12, "transaction_desc": 13}
+_ACCEPTED = {"account_reference": 120, "transaction_desc": 255}
 IDEMPOTENCY_KEY_LIMIT = 120
+_HOME = "KES"
 
 
-def callback_field(model: type[Body], switches: Switches) -> str:
-    """Return the name of a body's callback URL in JSON."""
-    return switches.payout_callback_field if model is PayoutBody else "callbackUrl"
+def limits_under(model: type[Body], switches: Switches) -> dict[str, int]:
+    """Return the most characters that fields of a body may have, beside those that its model states."""
+    limits = dict(_CONTRACT_LIMITS) if switches.field_limits == "contract" else {}
+    if model is StkBody:
+        limits |= _ACCEPTED if switches.long_texts == "fail" else _SHOWN
+    return {name: limit for name, limit in limits.items() if name in model.model_fields}
+
+
+def is_too_long(body: StkBody) -> bool:
+    """Return whether a prompt has longer texts than phones show, for which the provider fails it."""
+    return any(len(getattr(body, name) or "") > limit for name, limit in _SHOWN.items())
+
+
+def callback_fields(model: type[Body], switches: Switches) -> tuple[str, ...]:
+    """Return the names that a body's callback URL may have in JSON; the first one is the usual one."""
+    named = switches.payout_callback_field
+    if named == "either" and model in {PayoutBody, B2cTopUpBody}:
+        return "callbackUrl", "callback_url"
+    return (named,) if model is PayoutBody else ("callbackUrl",)
 
 
 def read_body(model: type[B], raw: bytes, switches: Switches) -> B:
     """Return the body of a request to an account with these switches."""
     value = parse_json(raw)
     if "callback_url" in model.model_fields:
-        # A field with the other name is unknown, and ignored as any other.
-        value["callbackUrl"] = value.get(callback_field(model, switches))
+        # A field with another name is unknown, and ignored as any other.
+        urls = (value.get(name) for name in callback_fields(model, switches))
+        value["callbackUrl"] = next((url for url in urls if url is not None), None)
+    if model is PayoutBody and not switches.payout_credentials:
+        value.pop("credential_id", None)
     try:
         body = model.model_validate(value)
     except ValidationError as error:
+        currency = value.get("currency")
+        is_other = isinstance(currency, str) and currency != _HOME
+        if switches.more_codes and is_other and {each["loc"] for each in error.errors()} == {("currency",)}:
+            raise Refusal("UNSUPPORTED_CURRENCY") from None
         raise invalid(error, "The request body is not valid") from None
     if isinstance(body, NewChannelBody) and body.type not in switches.known_channel_types:
         raise invalid_field("type", f"must be one of: {', '.join(switches.known_channel_types)}")
-    if switches.field_limits == "contract":
-        for name, limit in CONTRACT_LIMITS.items():
-            if len(getattr(body, name, None) or "") > limit:
-                raise invalid_field(to_camel(name), f"must have at most {limit} characters")
+    for name, limit in limits_under(model, switches).items():
+        if len(getattr(body, name) or "") > limit:
+            shown = callback_fields(model, switches)[0] if name == "callback_url" else to_camel(name)
+            raise invalid_field(shown, f"must have at most {limit} characters")
     return body

@@ -13,6 +13,7 @@ from momopay.sandbox import _payments
 from momopay.sandbox._accounts import Account, Channel, ChannelType, Switches
 from momopay.sandbox._bodies import (
     IDEMPOTENCY_KEY_LIMIT,
+    B2cTopUpBody,
     Body,
     ChannelChangesBody,
     NewChannelBody,
@@ -21,10 +22,10 @@ from momopay.sandbox._bodies import (
     TopUpBody,
     parse_json,
 )
-from momopay.sandbox._listing import CURSOR, KINDS, STATUSES, list_page, parse_filters
+from momopay.sandbox._listing import CURSOR, kinds_under, list_page, parse_filters, statuses_under
 from momopay.sandbox._payments import LIST_LAG, Call
 from momopay.sandbox._records import Kind
-from momopay.sandbox._refusals import STATUS_BY_CODE, Refusal, code_under, invalid_field
+from momopay.sandbox._refusals import STATUS_BY_CODE, Refusal, check_wallet, code_under, invalid_field
 from momopay.sandbox._serializers import record_under
 
 Record = dict[str, Any]
@@ -36,7 +37,8 @@ Parameter = Mapping[str, object]
 class Endpoint:
     """One row. The docstring of the operation is its summary in the OpenAPI document and on the page.
 
-    `errors` are its own codes, each with its status if that is not the usual one.
+    `errors` are its own codes, each with its status if that is not the usual one. `more_errors` are those that only the
+    operator's contract has.
     """
 
     method: str
@@ -44,8 +46,8 @@ class Endpoint:
     tag: str
     record: str = "Nothing"
     body: type[Body] | None = None
-    parameters: tuple[Parameter, ...] = ()
     errors: Sequence[str | tuple[str, int]] = ()
+    more_errors: tuple[str, ...] = ()  # under the switch `more_codes`
     needs: str = ""  # the switch that must be on for it
     operation: Operation = field(init=False)
 
@@ -66,7 +68,7 @@ class Endpoint:
     @property
     def ends_as(self) -> str | None:
         """The kind of payment that it creates, if it creates one."""
-        return {"StkInitiated": "prompt", "PayoutInitiated": "payout"}.get(self.record)
+        return {"StkInitiated": "prompt", "TopUpInitiated": "prompt", "PayoutInitiated": "payout"}.get(self.record)
 
     @property
     def calls_back(self) -> bool:
@@ -84,10 +86,12 @@ class Endpoint:
     def errors_under(self, switches: Switches) -> Iterator[tuple[str, int]]:
         """Yield the codes of its refusals, each with its status."""
         # Every operation needs a key and has a rate limit, and only a body can be too large.
-        common = ("INVALID_API_KEY", "RATE_LIMIT_EXCEEDED", *(("PAYLOAD_TOO_LARGE",) if self.body else ()))
+        common = ("INVALID_API_KEY", switches.rate_limit_code, *(("PAYLOAD_TOO_LARGE",) if self.body else ()))
         ids = ("INVALID_UUID",) if switches.invalid_uuid and "{id}" in self.path else ()
-        keys = ("INVALID_IDEMPOTENCY_KEY", "DUPLICATE_IDEMPOTENCY_KEY") if self._takes_payout_key(switches) else ()
-        for each in (*self.errors, *common, *ids, *keys):
+        keys = ("INVALID_IDEMPOTENCY_KEY", "DUPLICATE_IDEMPOTENCY_KEY") if self._compares_keys(switches) else ()
+        others = (*_MORE_CODES, *self.more_errors) if switches.more_codes else ()
+        others += ("KYC_NOT_VERIFIED",) if switches.prompt_kyc and self.record == "StkInitiated" else ()
+        for each in dict.fromkeys((*self.errors, *common, *ids, *keys, *others)):
             code, status = (each, STATUS_BY_CODE[each]) if isinstance(each, str) else each
             if code == "TRANSACTION_NOT_FOUND":
                 status = switches.transaction_not_found_status
@@ -96,9 +100,15 @@ class Endpoint:
             yield code_under(code, status, switches.error_messages), status
 
     def parameters_under(self, switches: Switches) -> tuple[Parameter, ...]:
-        return (*self.parameters, _PAYOUT_KEY) if self._takes_payout_key(switches) else self.parameters
+        if self.record == "TransactionList":
+            return tuple(_filters_under(switches))
+        if self.record == "TopUpInitiated":
+            return (_STRICT_KEY,) if self._compares_keys(switches) else (_TOP_UP_KEY,)
+        return (_PAYOUT_KEY,) if self._compares_keys(switches) else ()
 
-    def _takes_payout_key(self, switches: Switches) -> bool:
+    def _compares_keys(self, switches: Switches) -> bool:
+        if self.record == "TopUpInitiated":
+            return switches.topup_keys == "same_body"
         return self.ends_as == "payout" and switches.payout_keys != "ignored"
 
 
@@ -110,23 +120,35 @@ def _parameter(name: str, description: str, place: str = "query", **schema: obje
     return {"name": name, "in": place, "required": False, "schema": schema, "description": description}
 
 
-_FILTERS = (
-    _parameter("limit", "Page size", type="integer", minimum=1, maximum=100, default=20),
-    _parameter("cursor", "The nextCursor of the previous response", type="string", pattern=f"^{CURSOR}$"),
-    _parameter("status", "One status", type="string", enum=list(STATUSES)),
-    _parameter("type", "One type; top-ups cannot be asked for", type="string", enum=list(KINDS)),
-    # A date is accepted too, which the format cannot say.
-    _parameter("from", "Created at or after; a date is its beginning", type="string", format="date-time"),
-    _parameter("to", "Created at or before; a date is its end", type="string", format="date-time"),
-    _parameter("channelId", "Routed through this channel", type="string"),
-    _parameter("amountMin", "KES, inclusive", type="number"),
-    _parameter("amountMax", "KES, inclusive", type="number"),
-    _parameter("q", "Text in reference, phone, description or id; case does not matter", type="string"),
-)
+def _filters_under(switches: Switches) -> Iterator[Parameter]:
+    statuses, kinds = list(statuses_under(switches)), list(kinds_under(switches))
+    yield _parameter("limit", "Page size", type="integer", minimum=1, maximum=100, default=20)
+    yield _parameter("cursor", f"The {switches.cursor_field} of the previous response", type="string", pattern=_CURSOR)
+    yield _parameter("status", "One status", type="string", enum=statuses)
+    yield _parameter("type", "One type", type="string", enum=kinds)
+    if switches.time_filters:
+        # A date is accepted too, which the format cannot say.
+        yield _parameter("from", "Created at or after; a date is its beginning", type="string", format="date-time")
+        yield _parameter("to", "Created at or before; a date is its end", type="string", format="date-time")
+    yield _parameter("channelId", "Routed through this channel", type="string")
+    yield _parameter("amountMin", "KES, inclusive", type="number")
+    yield _parameter("amountMax", "KES, inclusive", type="number")
+    text = "Text in reference, phone, description or id; case does not matter"
+    yield _parameter("q", text, type="string")
+
+
+_CURSOR = f"^{CURSOR}$"
 _SAME_KEY = "The same key again returns the original response and sends no new prompt"
-_IDEMPOTENCY_KEY = _parameter("Idempotency-Key", _SAME_KEY, "header", type="string")
+_SAME_BODY = "The same key and body again return the original response and send no new prompt"
 _SAME_PAYOUT = "The same key and body again return the original response and send no second payout"
+_TOP_UP_KEY = _parameter("Idempotency-Key", _SAME_KEY, "header", type="string")
+_STRICT_KEY = _parameter("Idempotency-Key", _SAME_BODY, "header", type="string", maxLength=IDEMPOTENCY_KEY_LIMIT)
 _PAYOUT_KEY = _parameter("Idempotency-Key", _SAME_PAYOUT, "header", type="string", maxLength=IDEMPOTENCY_KEY_LIMIT)
+# What any request may be refused with, under the switch `more_codes`.
+_MORE_CODES = ("AUTH_HEADER_INVALID", "TENANT_INACTIVE", "ACCOUNT_INACTIVE", "INSUFFICIENT_SCOPE")
+_CREDENTIAL = ("CREDENTIAL_NOT_FOUND", "CREDENTIAL_INACTIVE")
+_WALLET = ("WALLET_NOT_FOUND", "WALLET_INACTIVE")
+_FIXED = ("type", "shortcode")
 _CHANNELS = "/payment-wallet/channels"
 _NO_CHANNEL = ("CHANNEL_NOT_FOUND", 400)  # on payments; it is 404 on channels
 # What the two paths of a prompt share, and the top-ups of both wallets.
@@ -138,14 +160,9 @@ _PROMPT = partial(
         *("VALIDATION_ERROR", "INVALID_PHONE", "NO_PAYMENT_CHANNELS", "NO_DEFAULT_CHANNEL", _NO_CHANNEL),
         *("INSUFFICIENT_SERVICE_BALANCE", "STK_TEMP_BANNED", "TRANSACTION_HEALTH_BLOCKED"),
     ),
+    more_errors=(*_CREDENTIAL, *_WALLET),
 )
-_TOP_UP = partial(
-    Endpoint,
-    record="StkInitiated",
-    body=TopUpBody,
-    parameters=(_IDEMPOTENCY_KEY,),
-    errors=("VALIDATION_ERROR", "INVALID_PHONE"),
-)
+_TOP_UP = partial(Endpoint, record="TopUpInitiated", errors=("VALIDATION_ERROR", "INVALID_PHONE"), more_errors=_WALLET)
 
 
 def _shown(record: str, subject: object, call: Call) -> Record:
@@ -181,6 +198,7 @@ def initiate_stk_by_its_other_path(call: Call) -> Record:
         *("VALIDATION_ERROR", "INVALID_PHONE", _NO_CHANNEL),
         *("KYC_NOT_VERIFIED", "INSUFFICIENT_FUNDS", "INSUFFICIENT_SERVICE_BALANCE"),
     ),
+    more_errors=("UNSUPPORTED_CURRENCY", *_CREDENTIAL, *_WALLET),
 )
 def initiate_payout(call: Call) -> Record:
     """Initiate a payout."""
@@ -192,12 +210,12 @@ def initiate_payout(call: Call) -> Record:
     "/transactions",
     "Transactions",
     record="TransactionList",
-    parameters=_FILTERS,
     errors=("VALIDATION_ERROR",),
+    more_errors=("INVALID_CURSOR",),
 )
 def list_transactions(call: Call) -> Record:
     """List transactions."""
-    filters = parse_filters(call.query)
+    filters = parse_filters(call.query, call.switches)
     # Limiting the time of creation also changes the overview, as a lagging replica would.
     if call.list_lag:
         lag = call.now - timedelta(seconds=LIST_LAG)
@@ -221,22 +239,23 @@ def read_transaction(call: Call) -> Record:
     return _shown("TransactionRead", transaction, call)
 
 
-@_TOP_UP("POST", "/wallets/service/topups", "Service wallet")
+@_TOP_UP("POST", "/wallets/service/topups", "Service wallet", body=TopUpBody)
 def top_up(call: Call) -> Record:
     """Top up the service wallet."""
-    return _shown("StkInitiated", _payments.initiate_top_up(call, Kind.WALLET_TOPUP), call)
+    return _shown("TopUpInitiated", _payments.initiate_top_up(call, Kind.WALLET_TOPUP), call)
 
 
-@Endpoint("GET", "/wallets/service/balance", "Service wallet", record="ServiceBalance")
+@Endpoint("GET", "/wallets/service/balance", "Service wallet", record="ServiceBalance", more_errors=_WALLET)
 def read_balance(call: Call) -> Record:
     """Read the service wallet's balance."""
+    check_wallet(call.account_state.account.service_wallet)
     return _shown("ServiceBalance", call.account_state.account, call)
 
 
-@_TOP_UP("POST", "/wallets/b2c/topups", "Payout wallet", needs="more_endpoints")
+@_TOP_UP("POST", "/wallets/b2c/topups", "Payout wallet", body=B2cTopUpBody, needs="more_endpoints")
 def top_up_b2c(call: Call) -> Record:
     """Top up the payout wallet."""
-    return _shown("StkInitiated", _payments.initiate_top_up(call, Kind.WALLET_TOPUP_B2C), call)
+    return _shown("TopUpInitiated", _payments.initiate_top_up(call, Kind.WALLET_TOPUP_B2C), call)
 
 
 @Endpoint(
@@ -244,10 +263,12 @@ def top_up_b2c(call: Call) -> Record:
     "/wallets/b2c/balance",
     "Payout wallet",
     record="B2cBalance",
+    more_errors=_WALLET,
     needs="more_endpoints",
 )
 def read_b2c_balance(call: Call) -> Record:
     """Read the payout wallet's balance."""
+    check_wallet(call.account_state.account.b2c_wallet)
     return _shown("B2cBalance", call.account_state.account, call)
 
 
@@ -267,6 +288,7 @@ def list_channels(call: Call) -> Record:
     record="PaymentChannel",
     body=NewChannelBody,
     errors=("VALIDATION_ERROR",),
+    more_errors=("DUPLICATE_SHORTCODE",),
 )
 def create_channel(call: Call) -> Record:
     """Create a payment channel."""
@@ -278,6 +300,9 @@ def create_channel(call: Call) -> Record:
         account_number=_payments.account_number_of(body.type, body.account_number),
         created_at=call.now,
     )
+    same = (channel.shortcode, channel.account_number)
+    if call.switches.more_codes and same in {(each.shortcode, each.account_number) for each in account.live_channels()}:
+        raise Refusal("DUPLICATE_SHORTCODE")
     account.channels.append(channel)
     if body.is_default:
         _make_default(account, channel)
@@ -311,6 +336,7 @@ def read_channel(call: Call) -> Record:
     record="PaymentChannel",
     body=ChannelChangesBody,
     errors=("VALIDATION_ERROR", ("VALIDATION_ERROR", 409), "CHANNEL_NOT_FOUND"),
+    more_errors=("EMPTY_UPDATE",),
 )
 def change_channel(call: Call) -> Record:
     """Change a payment channel."""
@@ -318,12 +344,14 @@ def change_channel(call: Call) -> Record:
     channel = _payments.find_channel(account, call.id, code=account.switches.patch_unknown_channel)
     body = call.read(ChannelChangesBody)
     sent = body.model_fields_set
+    fields = parse_json(call.body)
     if account.switches.immutable_channel_fields == "refuse":
-        fields = parse_json(call.body)
-        for name in ("type", "shortcode"):
+        for name in _FIXED:
             # Sending the same value again changes nothing, so it is not refused.
             if fields.get(name, getattr(channel, name)) != getattr(channel, name):
                 raise invalid_field(name, "cannot be changed after creation")
+    if call.switches.more_codes and not sent and not fields.keys() & set(_FIXED):
+        raise Refusal("EMPTY_UPDATE")
     if "account_number" in sent:
         # 409, because the body is valid and only does not fit this channel.
         channel.account_number = _payments.account_number_of(channel.type, body.account_number, status=409)

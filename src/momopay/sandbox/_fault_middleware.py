@@ -189,7 +189,7 @@ class FaultMiddleware:
     def _log_request(self, scope: Scope) -> ReceivedRequest:
         headers = Headers(scope=scope)
         try:
-            key = key_of(headers.get("authorization"))
+            key, _ = key_of(headers.get("authorization"), self._engine.state.switches)
         except Refusal:
             key = ""
         request = ReceivedRequest(

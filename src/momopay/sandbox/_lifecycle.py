@@ -109,7 +109,7 @@ def _open_prompt(state: ServiceState, transaction_id: str, *, may_be_late: bool 
     takes_pin = {Status.PENDING}
     if may_be_late and state.accounts[transaction.tenant_id].account.switches.late_pin:
         takes_pin |= {Status.CANCELLED, Status.EXPIRED, Status.FAILED}
-    if transaction.kind is Kind.B2C or transaction.status not in takes_pin:
+    if transaction.kind is Kind.B2C or transaction.unshown or transaction.status not in takes_pin:
         raise Refusal("NOT_PENDING")
     return transaction
 

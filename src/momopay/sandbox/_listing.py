@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
 from decimal import Decimal, InvalidOperation
 
+from momopay.sandbox._accounts import Switches
 from momopay.sandbox._records import Kind, Status, Transaction
-from momopay.sandbox._refusals import invalid_field
+from momopay.sandbox._refusals import Refusal, invalid_field
 from momopay.sandbox._state import AccountState
 
-# What GET /transactions can filter by: neither EXPIRED nor WALLET_TOPUP.
-STATUSES = tuple(status for status in Status if status is not Status.EXPIRED)
-KINDS = (Kind.STK, Kind.B2C)
+_KINDS = (Kind.STK, Kind.B2C)
 _PENDING = frozenset({Status.PENDING, Status.PROCESSING})
 _MAXIMUM_LIMIT = 100
 CURSOR = r"before-(0|[1-9][0-9]{0,11})"  # not `\d`, which also matches the digits of other scripts
@@ -61,21 +60,37 @@ class Page:
     overview: dict[str, int]
 
 
-def parse_filters(query: Mapping[str, str]) -> Filters:
+def statuses_under(switches: Switches) -> tuple[Status, ...]:
+    """Return the statuses that GET /transactions can filter by; EXPIRED is not one of those that are specified."""
+    return tuple(status for status in Status if switches.more_filters or status is not Status.EXPIRED)
+
+
+def kinds_under(switches: Switches) -> dict[str, Kind]:
+    """Return the types that GET /transactions can filter by, as the switches spell them."""
+    kinds = {kind.value: kind for kind in _KINDS}
+    more = {switches.topup_type: Kind.WALLET_TOPUP, Kind.WALLET_TOPUP_B2C.value: Kind.WALLET_TOPUP_B2C}
+    return kinds | more if switches.more_filters else kinds
+
+
+def parse_filters(query: Mapping[str, str], switches: Switches) -> Filters:
     """Return the filters of a query string. Unknown names are ignored."""
     limit = query.get("limit", "20")
     if not (re.fullmatch("[0-9]{1,3}", limit) and 1 <= int(limit) <= _MAXIMUM_LIMIT):
         raise invalid_field("limit", "must be an integer from 1 to 100")
     status, kind = query.get("status"), query.get("type")
-    if status is not None and status not in STATUSES:
-        raise invalid_field("status", f"must be one of {', '.join(STATUSES)}")
-    if kind is not None and kind not in KINDS:
-        raise invalid_field("type", f"must be one of {', '.join(KINDS)}")
+    statuses, kinds = statuses_under(switches), kinds_under(switches)
+    if status is not None and status not in statuses:
+        raise invalid_field("status", f"must be one of {', '.join(statuses)}")
+    if kind is not None and kind not in kinds:
+        raise invalid_field("type", f"must be one of {', '.join(kinds)}")
+    for name in ("from", "to"):
+        if name in query and not switches.time_filters:
+            raise invalid_field(name, "is no parameter")
     return Filters(
         limit=int(limit),
-        before=_place(query["cursor"]) if "cursor" in query else None,
+        before=_place(query["cursor"], switches) if "cursor" in query else None,
         status=Status(status) if status else None,
-        kind=Kind(kind) if kind else None,
+        kind=kinds[kind] if kind else None,
         since=_instant(query, "from"),
         until=_instant(query, "to"),
         channel_id=query.get("channelId"),
@@ -109,8 +124,10 @@ def _overview(account_state: AccountState, filters: Filters, now: datetime) -> d
     return {"total": total, "completed": completed, "failed": total - completed - pending, "pending": pending}
 
 
-def _place(cursor: str) -> int:
+def _place(cursor: str, switches: Switches) -> int:
     found = re.fullmatch(CURSOR, cursor)
+    if found is None and switches.more_codes:
+        raise Refusal("INVALID_CURSOR")
     if found is None:
         raise invalid_field("cursor", "must be that of an earlier page")
     return int(found[1])

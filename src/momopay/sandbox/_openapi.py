@@ -11,7 +11,15 @@ from pydantic.alias_generators import to_camel
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
 from momopay.sandbox._accounts import Switches
-from momopay.sandbox._bodies import CONTRACT_LIMITS, Body, NewChannelBody, callback_field, callback_url_pattern
+from momopay.sandbox._bodies import (
+    Body,
+    ChannelChangesBody,
+    NewChannelBody,
+    PayoutBody,
+    callback_fields,
+    callback_url_pattern,
+    limits_under,
+)
 from momopay.sandbox._endpoints import ENDPOINTS, Endpoint
 from momopay.sandbox._refusals import CODES, DETAILS, Refusal
 from momopay.sandbox._serializers import record_under
@@ -79,8 +87,8 @@ def _operation(endpoint: Endpoint, switches: Switches, schemas: Json) -> Json:
             "requestBody": {"required": True, "content": _content("Callback", schemas)},
             "responses": {"200": {"description": "Any 2xx acknowledges it; else it is sent again"}},
         }
-        url = f"{{$request.body#/{callback_field(endpoint.body or Body, switches)}}}"
-        described["callbacks"] = {"ended": {url: {"post": post}}}
+        names = callback_fields(endpoint.body or Body, switches)
+        described["callbacks"] = {"ended": {f"{{$request.body#/{name}}}": {"post": post} for name in names}}
     return described
 
 
@@ -137,14 +145,17 @@ def _schemas(endpoints: Sequence[Endpoint], switches: Switches, callback_hosts: 
         for part in fields.get("callbackUrl", {}).get("anyOf", ()):
             if part.get("format") == "uri":
                 part["pattern"] = pattern
-        if switches.field_limits == "contract":
-            _limit(fields)
-        if "callbackUrl" in fields:
-            fields[callback_field(body, switches)] = fields.pop("callbackUrl")
+        _limit(fields, limits_under(body, switches))
+        if body is PayoutBody and not switches.payout_credentials:
+            del fields["credential_id"]
+        if body is ChannelChangesBody and switches.more_codes:
+            schema["minProperties"] = 1
         if body is NewChannelBody:
             fields["type"]["enum"] = list(switches.known_channel_types)
         if switches.strict_fields and body.optional:
             _require_all(schema, {str(body.model_fields[name].alias) for name in body.optional})
+        if "callbackUrl" in fields:
+            _rename(schema, "callbackUrl", callback_fields(body, switches))
     for name in records:
         schemas[f"{name}Envelope"] = _envelope("data", name, success=True)
     error = {"message": _MESSAGES[switches.error_messages], "code": {"type": "string"}, "details": {"type": "object"}}
@@ -173,13 +184,21 @@ def _plain(schema: Json) -> Json:
     return plain
 
 
-def _limit(fields: Json) -> None:
-    """Add the limits of the switch `field_limits`."""
-    for name, limit in CONTRACT_LIMITS.items():
+def _rename(schema: Json, name: str, names: Sequence[str]) -> None:
+    """Describe a field under other names. Where it is required, there is one name, since any would do."""
+    described = schema["properties"].pop(name)
+    schema["properties"] |= {each: deepcopy(described) for each in names}
+    if name in schema.get("required", ()):
+        required = [each for each in schema["required"] if each != name]
+        schema["required"] = required + list(names if len(names) == 1 else ())
+
+
+def _limit(fields: Json, limits: Mapping[str, int]) -> None:
+    for name, limit in limits.items():
         shown = fields.get(to_camel(name), {})
         for part in (shown, *shown.get("anyOf", ())):
             if part.get("type") == "string":
-                part["maxLength"] = limit
+                part["maxLength"] = min(limit, part.get("maxLength", limit))
 
 
 def _require_all(schema: Json, optional: set[str]) -> None:

@@ -55,8 +55,11 @@ RESULT_DESCRIPTIONS: Mapping[str, str] = {
     "20": "Too many requests.",
     "1032": "Request cancelled by user.",
     "1037": "DS timeout, user cannot be reached.",
+    "9999": "The request could not be processed.",
 }
 
+# The provider's end of a prompt with long texts, for which no code is known. As in practice, it does not say why.
+TEXTS_FAIL = Step(10.0, Status.FAILED, "9999")
 # Virtual seconds since the step before.
 PIN_AFTER = 5.0
 CONFIRMED_AFTER = 30.0

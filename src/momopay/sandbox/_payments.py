@@ -13,18 +13,20 @@ from momopay.sandbox._accounts import Account, Channel, Credential, Switches
 from momopay.sandbox._bodies import (
     IDEMPOTENCY_KEY_LIMIT,
     B,
+    B2cTopUpBody,
     PayoutBody,
     StkBody,
     TopUpBody,
-    callback_field,
+    callback_fields,
     check_callback_url,
+    is_too_long,
     normalise_phone,
     read_body,
 )
 from momopay.sandbox._lifecycle import provider_ids
-from momopay.sandbox._outcomes import outcome_for, plan
+from momopay.sandbox._outcomes import TEXTS_FAIL, outcome_for, plan
 from momopay.sandbox._records import Kind, MovementKind, Transaction
-from momopay.sandbox._refusals import CODES, Refusal, invalid_field
+from momopay.sandbox._refusals import CODES, Refusal, check_fee, check_funds, check_wallet, invalid_field
 from momopay.sandbox._state import AccountState, ServiceState, is_abuse
 
 
@@ -97,17 +99,17 @@ def initiate_stk(call: Call, body: StkBody) -> Transaction:
     account = account_state.account
     phone, callback_url = _check_fields(call, body)
     channel = select_for_stk(account, body.channel_id, body.credential_id)
+    profile = _profile(account, body.credential_id)
+    if account.switches.prompt_kyc and not account.kyc_approved:
+        raise Refusal("KYC_NOT_VERIFIED")
     account_state.health.check(now)
     if is_abuse(reversed(account_state.history), account.switches, now):
         account_state.health.ban(now)
         # The only refusal that changes something. Without a new version, the ban would not be saved.
         state.version += 1
         account_state.health.check(now)
-    _check_fee(account)
-    # An unknown profile has the defaults, because the service has no endpoint that creates profiles.
-    profile = Credential()
-    if body.credential_id is not None:
-        profile = account.credentials.get(body.credential_id, profile)
+    check_wallet(account.service_wallet)
+    check_fee(account.service_balance, account.fee)
     transaction_type = profile.transaction_type or PLATFORM_TRANSACTION_TYPE
     if channel is not None:
         transaction_type = "CustomerBuyGoodsOnline" if channel.type in _TILLS else PLATFORM_TRANSACTION_TYPE
@@ -117,6 +119,8 @@ def initiate_stk(call: Call, body: StkBody) -> Transaction:
     transaction.transaction_type, transaction.callback_url = transaction_type, callback_url
     transaction.channel_id, transaction.fee = channel.id if channel else None, account.fee
     transaction.provider_request_id, transaction.provider_checkout_id = provider_ids()
+    if is_too_long(body):
+        transaction.unshown, transaction.plan = True, [TEXTS_FAIL]
     state.add(transaction)
     state.move(MovementKind.fee, transaction, transaction.fee, now)
     return transaction
@@ -127,33 +131,32 @@ def initiate_payout(call: Call, body: PayoutBody) -> Transaction:
 
     Where keys are honoured, one that was sent before returns its payout.
     """
-    state, account, key = call.state, call.account_state.account, call.idempotency_key or ""
-    keys = account.switches.payout_keys
-    if keys == "ignored":
-        key = ""
-    if len(key) > IDEMPOTENCY_KEY_LIMIT:
-        raise Refusal("INVALID_IDEMPOTENCY_KEY")
+    state, account, keys = call.state, call.account_state.account, call.switches.payout_keys
+    key = "" if keys == "ignored" else _checked_key(call)
     phone, callback_url = _check_fields(call, body)
     reference, description = body.reference or "", body.description or ""
     made = call.account_state.keys.get((Kind.B2C, key))
     if made is not None and (keys == "honoured" or call.now - made.created_at < _FORGOTTEN_AFTER):
-        earlier = (made.amount, made.phone, made.reference, made.description, made.callback_url, made.channel_id)
-        if earlier != (body.amount, phone, reference, description, callback_url, body.channel_id):
-            raise Refusal("DUPLICATE_IDEMPOTENCY_KEY")
+        _check_same(made, body, phone, reference, description, callback_url)
         return made
     channel = None if body.channel_id is None else find_channel(account, body.channel_id, status=400)
+    profile = _profile(account, body.credential_id)
     # KYC, funds and fee are in the order of the service page, "POST /b2c/payouts".
     if not account.kyc_approved:
         raise Refusal("KYC_NOT_VERIFIED")
-    if account.b2c_balance < body.amount:
-        raise Refusal("INSUFFICIENT_FUNDS")
-    _check_fee(account)
-    shortcode = channel.shortcode if channel else PLATFORM_SHORTCODE
+    check_wallet(account.b2c_wallet)
+    check_funds(account.b2c_balance, body.amount)
+    check_wallet(account.service_wallet)
+    check_fee(account.service_balance, account.fee)
+    shortcode = (
+        channel.shortcode if channel else PLATFORM_SHORTCODE if body.credential_id is None else profile.shortcode
+    )
     transaction = _new_transaction(call, Kind.B2C, body, phone, shortcode)
     transaction.reference, transaction.description = reference, description
     transaction.idempotency_key = key or None
     transaction.transaction_type, transaction.callback_url = "BusinessPayment", callback_url
     transaction.channel_id, transaction.fee = channel.id if channel else None, account.fee
+    transaction.credential_id = body.credential_id
     state.add(transaction)
     # At acceptance, because a queued payout already holds its money.
     state.move(MovementKind.payout, transaction, transaction.amount, call.now)
@@ -163,20 +166,53 @@ def initiate_payout(call: Call, body: PayoutBody) -> Transaction:
 
 def initiate_top_up(call: Call, kind: Kind) -> Transaction:
     """Send the prompt of a top-up, or return that of the same Idempotency-Key."""
-    # Only the key decides, even if the body differs, because no comparison of bodies is specified.
-    if made := call.account_state.keys.get((kind, call.idempotency_key or "")):
-        return made
-    body = call.read(TopUpBody)
-    phone = normalise_phone(body.phone)
-    transaction = _new_transaction(call, kind, body, phone, PLATFORM_SHORTCODE)
-    transaction.reference, transaction.description = body.account_reference or "", body.transaction_desc or ""
+    account, is_strict = call.account_state.account, call.switches.topup_keys == "same_body"
+    key = _checked_key(call) if is_strict else call.idempotency_key or ""
+    made = call.account_state.keys.get((kind, key))
+    if made is not None and not is_strict:
+        return made  # only the key decides, even if the body differs: no comparison of bodies is specified
+    body = call.read(B2cTopUpBody if kind is Kind.WALLET_TOPUP_B2C else TopUpBody)
+    phone, callback_url = _check_fields(call, body)
+    reference, description = body.account_reference or "", body.transaction_desc or ""
     if kind is Kind.WALLET_TOPUP_B2C:
-        transaction.reference = f"B2C:{transaction.tenant_id}:{transaction.reference}"
+        reference = f"B2C:{account.tenant_id}:{reference}"
+    if made is not None:
+        _check_same(made, body, phone, reference, description, callback_url)
+        return made
+    check_wallet(account.b2c_wallet if kind is Kind.WALLET_TOPUP_B2C else account.service_wallet)
+    transaction = _new_transaction(call, kind, body, phone, PLATFORM_SHORTCODE)
+    transaction.reference, transaction.description = reference, description
     transaction.provider_request_id, transaction.provider_checkout_id = provider_ids()
     # An empty header is no key, or else all clients that send one would share a top-up.
-    transaction.idempotency_key = call.idempotency_key or None
+    transaction.idempotency_key, transaction.callback_url = key or None, callback_url
     call.state.add(transaction)
     return transaction
+
+
+def _checked_key(call: Call) -> str:
+    key = call.idempotency_key or ""
+    if len(key) > IDEMPOTENCY_KEY_LIMIT:
+        raise Refusal("INVALID_IDEMPOTENCY_KEY")
+    return key
+
+
+def _check_same(made: Transaction, body: PayoutBody | TopUpBody, phone: str, *texts: str | None) -> None:
+    """Raise if the request with a key that was sent before differs from the first one."""
+    channel, credential = getattr(body, "channel_id", None), getattr(body, "credential_id", None)
+    earlier = (made.amount, made.phone, made.channel_id, made.credential_id)
+    before = (*earlier, made.reference, made.description, made.callback_url)
+    if before != (body.amount, phone, channel, credential, *texts):
+        raise Refusal("DUPLICATE_IDEMPOTENCY_KEY")
+
+
+def _profile(account: Account, credential_id: str | None) -> Credential:
+    """Return a credential profile. The service has no endpoint that creates one."""
+    profile = account.credentials.get(credential_id or "", Credential())
+    if credential_id is not None and credential_id not in account.credentials and account.switches.more_codes:
+        raise Refusal("CREDENTIAL_NOT_FOUND")
+    if not profile.active:
+        raise Refusal("CREDENTIAL_INACTIVE")
+    return profile
 
 
 def _new_transaction(
@@ -203,16 +239,10 @@ def _new_transaction(
     return transaction
 
 
-def _check_fields(call: Call, body: StkBody | PayoutBody) -> tuple[str, str | None]:
+def _check_fields(call: Call, body: StkBody | PayoutBody | TopUpBody) -> tuple[str, str | None]:
     """Return the normalised phone and the callback URL."""
-    switches = call.switches
-    if switches.strict_fields:
+    switches, url = call.switches, getattr(body, "callback_url", None)
+    if switches.strict_fields and body.optional:
         body.require_all()
-    phone, hosts, field = normalise_phone(body.phone), call.state.callback_hosts, callback_field(type(body), switches)
-    return phone, check_callback_url(body.callback_url, strict=switches.strict_callback_urls, hosts=hosts, field=field)
-
-
-def _check_fee(account: Account) -> None:
-    # An empty wallet still covers a fee of 0, which means that no pricing rule is configured.
-    if account.service_balance < account.fee:
-        raise Refusal("INSUFFICIENT_SERVICE_BALANCE")
+    phone, hosts, fields = normalise_phone(body.phone), call.state.callback_hosts, callback_fields(type(body), switches)
+    return phone, check_callback_url(url, strict=switches.strict_callback_urls, hosts=hosts, field=fields[0])

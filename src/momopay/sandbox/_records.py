@@ -99,6 +99,8 @@ class Transaction:
     callback_mode: str = ""
     listed_from: datetime | None = None
     idempotency_key: str | None = None
+    credential_id: str | None = None  # of a payout
+    unshown: bool = False  # the provider fails it for its long texts, and no phone shows it
     outcome: str | None = None  # planned for this payment; None means that the phone number decides
     # Fields that lists show with another value, or without one: then they lack the field.
     spoiled: dict[str, list[object]] = field(default_factory=dict[str, list[object]])
@@ -106,7 +108,7 @@ class Transaction:
     @property
     def is_prompt(self) -> bool:
         """Whether a PIN prompt is open on the phone."""
-        return self.kind is not Kind.B2C and self.status is Status.PENDING
+        return self.kind is not Kind.B2C and self.status is Status.PENDING and not self.unshown
 
     @property
     def shown_fee(self) -> Decimal:

@@ -1,7 +1,8 @@
-"""The envelope of the service's answers, and its refusals with their codes and HTTP statuses."""
+"""The envelope of the service's answers, and its refusals: codes, HTTP statuses, and what a wallet is refused for."""
 
 import json
 from collections.abc import Mapping
+from decimal import Decimal
 from http import HTTPStatus
 from typing import Any
 from uuid import uuid4
@@ -112,6 +113,26 @@ class Refusal(Exception):  # noqa: N818 - a refusal is an answer of the service,
             message = [f"{name} {reason}" for name, reason in fields.items()] if fields else [message]
         error = {"message": message, "code": code, "details": self.details}
         return _encode({"success": False, "error": error, "requestId": str(uuid4())})
+
+
+def check_funds(balance: Decimal, amount: Decimal) -> None:
+    """Raise if the B2C wallet cannot cover a payout."""
+    if balance < amount:
+        raise Refusal("INSUFFICIENT_FUNDS")
+
+
+def check_fee(balance: Decimal, fee: Decimal) -> None:
+    """Raise if the service wallet cannot cover a fee; an empty one covers 0, where there is no pricing rule."""
+    if balance < fee:
+        raise Refusal("INSUFFICIENT_SERVICE_BALANCE")
+
+
+def check_wallet(state: str) -> None:
+    """Raise if a wallet is "missing" or "inactive"."""
+    if state == "missing":
+        raise Refusal("WALLET_NOT_FOUND")
+    if state == "inactive":
+        raise Refusal("WALLET_INACTIVE")
 
 
 def invalid_field(field: str, reason: str, status: int = 400) -> Refusal:

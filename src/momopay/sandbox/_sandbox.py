@@ -48,10 +48,11 @@ class Sandbox:
     ) -> None:
         """`port` 0 takes a free one; `speed` 0 stops time between calls; `state` is an SQLite file.
 
-        Every account gets the switches in `profile`: a file of `momopay probe`, or "contract", the service as its
-        operator's contract describes it. The other parameters are for use from other machines. `host` is the IPv4
-        address to listen on. Under a name that is not loopback's, the sandbox answers only if it is `host` or one of
-        `allow_hosts`. Callbacks go to loopback and to `callback_hosts`, over http or https.
+        Every account gets the switches in `profile`: a file of `momopay probe`; or "contract", the service as its
+        operator's contract describes it; or "met", the service as merchants' programs meet it. The other parameters are
+        for use from other machines. `host` is the IPv4 address to listen on. Under a name that is not loopback's, the
+        sandbox answers only if it is `host` or one of `allow_hosts`. Callbacks go to loopback and to `callback_hosts`,
+        over http or https.
 
         Raises:
             ValueError: The profile cannot be read, or it does not fit this version.

@@ -4,7 +4,7 @@
 an object, such as a transaction, and its fields have their names on the wire.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import datetime, timedelta, timezone
 from decimal import Decimal
 from functools import lru_cache
@@ -25,7 +25,7 @@ from pydantic.alias_generators import to_camel
 
 from momopay.sandbox._accounts import ChannelType, Switches
 from momopay.sandbox._bodies import text_schema
-from momopay.sandbox._records import Kind, Status, Transaction, iso, json_number
+from momopay.sandbox._records import TOP_UPS, Kind, Status, Transaction, iso, json_number
 
 NAIROBI = timezone(timedelta(hours=3))
 
@@ -146,14 +146,23 @@ def _payout_initiated(switches: Switches) -> Fields:
     return _initiated(switches, "B2C", ("reference", "description"), more) | key
 
 
-def _kind(switches: Switches, case: str = "upper") -> Any:
+def _top_up_initiated(switches: Switches) -> Fields:
+    """Return the answer to a top-up, which under the switch `topup_answer` is not that to a prompt."""
+    fields = _stk_initiated(switches)
+    if switches.topup_answer == "prompt":
+        return fields
+    own = {"type": _kind(switches, among=TOP_UPS)} if "type" in fields else {}
+    return fields | own | {"idempotencyKey": _of(str | None, "idempotency_key")}
+
+
+def _kind(switches: Switches, case: str = "upper", among: Collection[Kind] = tuple(Kind)) -> Any:
     """Return the field `type`, as the switches spell it."""
 
     def spell(kind: Kind) -> str:
         text = switches.topup_type if kind is Kind.WALLET_TOPUP else kind.value
         return text.lower() if case == "lower" else text
 
-    schema = text_schema(enum=[spell(kind) for kind in Kind])
+    schema = text_schema(enum=[spell(kind) for kind in Kind if kind in among])
     return _of(Annotated[Kind, PlainSerializer(spell), schema], "kind")
 
 
@@ -253,6 +262,7 @@ def _channel_list(switches: Switches) -> Fields:
 _RECORDS: Mapping[str, Callable[[Switches], Fields]] = {
     "StkInitiated": _stk_initiated,
     "PayoutInitiated": _payout_initiated,
+    "TopUpInitiated": _top_up_initiated,
     "TransactionRead": _transaction_read,
     "TransactionItem": _transaction_item,
     "TransactionList": _transaction_list,

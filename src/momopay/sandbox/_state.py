@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
 from math import ceil
-from typing import Literal
 
 from momopay.sandbox._accounts import Account, Switches, mask_key, open_account, restore, tenant_id_of
 from momopay.sandbox._outcomes import OutcomePlan
@@ -56,8 +55,8 @@ class RateWindow:
 
     hits: deque[datetime] = field(default_factory=deque[datetime])
 
-    def admit(self, now: datetime, limit: int | None, window: Literal["fixed", "sliding"]) -> None:
-        """Count one request, or raise RATE_LIMIT_EXCEEDED; a refused request does not count."""
+    def admit(self, now: datetime, limit: int | None, window: str, code: str = "RATE_LIMIT_EXCEEDED") -> None:
+        """Count one request, or raise a refusal with this code; a refused request does not count."""
         if limit is None:
             return
         while self.hits and now - self.hits[0] >= WINDOW:
@@ -68,7 +67,7 @@ class RateWindow:
         if len(self.hits) >= limit:
             # Rounded up, so that a client that waits exactly this long is not refused again.
             wait = max(1, ceil((self.hits[0] + WINDOW - now).total_seconds()))
-            raise throttled("RATE_LIMIT_EXCEEDED", wait, limit=limit, remaining=0, resetInSeconds=wait)
+            raise throttled(code, wait, limit=limit, remaining=0, resetInSeconds=wait)
         self.hits.append(now)
 
     def headers(self, limit: int | None) -> dict[str, str]:
@@ -170,11 +169,12 @@ class ServiceState:
         for account_state in self.accounts.values():
             account_state.account.switches = switches.model_copy()
 
-    def account_of(self, key: str, now: datetime) -> AccountState:
+    def account_of(self, key: str, now: datetime, *, is_raw: bool = False) -> AccountState:
         """Return the state of the account of a key. Any key that the switches accept opens an account on first use."""
         tenant_id = tenant_id_of(key)
         account_state = self.accounts.get(tenant_id)
-        if not (account_state.account.switches if account_state else self.switches).accept_key(key):
+        switches = account_state.account.switches if account_state else self.switches
+        if not switches.accept_key(key, is_raw=is_raw):
             raise Refusal("INVALID_API_KEY", "The API key is invalid or revoked")
         if account_state is None:
             account_state = self.accounts[tenant_id] = AccountState(

@@ -86,6 +86,7 @@ def test_the_list_is_searched_filtered_and_summed(shop: Project) -> None:
     everything = {"INV-1", "INV-2", "SAL-1"}
     now = localtime(Payment.objects.using(ALIAS).get(pk="COLLECTION:INV-1").created_at)
     day = {"created_at__year": str(now.year), "created_at__month": str(now.month), "created_at__day": str(now.day)}
+    receipt = shop.stated("momo_receipt", 0)
     for query, expected in (
         ({}, everything),
         ({"q": "inv"}, {"INV-1", "INV-2"}),
@@ -93,6 +94,9 @@ def test_the_list_is_searched_filtered_and_summed(shop: Project) -> None:
         ({"q": "722000"}, {"SAL-1"}),
         ({"q": "+254733000000"}, {"INV-2"}),
         ({"q": shop.stated("momo_receipt", 0).lower()}, {shop.stated("external_reference", 0)}),
+        ({"q": f" {receipt[:4].lower()}-{receipt[4:]}."}, {shop.stated("external_reference", 0)}),
+        ({"q": f"{receipt} Confirmed. Ksh100.00 sent to SHOP on 25/11/26"}, {shop.stated("external_reference", 0)}),
+        ({"q": "SJK4H7L2QP Confirmed. Ksh100.00 sent"}, set[str]()),
         ({"kind__exact": "PAYOUT"}, {"SAL-1"}),
         ({"status__exact": "SUCCESS"}, {"INV-1", "SAL-1"}),
         ({"state__exact": "UNKNOWN"}, set[str]()),
@@ -100,6 +104,7 @@ def test_the_list_is_searched_filtered_and_summed(shop: Project) -> None:
         (day | {"created_at__year": "2020"}, set[str]()),
     ):
         assert found(**query) == expected, query
+    assert "search by the customer" in browser.get(LIST, {"q": "SJK4H7L2QP"}).content.decode()
     listed: Any = browser.get(LIST)
     orders, payouts = listed.context_data["cl"].sums
     assert (orders["count"], orders["total"], orders["paid"]) == (2, Decimal("112.5"), 100)
@@ -203,7 +208,7 @@ def test_the_csv_file_has_what_is_filtered(shop: Project) -> None:
     link = re.search(r'href="(csv/[^"]*)"', browser.get(LIST, {"kind__exact": "COLLECTION"}).content.decode())
     assert link is not None
     answer = browser.get(LIST + link[1])
-    rows = list(csv.DictReader(StringIO(answer.content.decode())))
+    rows = list(csv.DictReader(StringIO(answer.content.decode("utf-8-sig"))))
     assert {row["reference"]: (row["amount"], row["status"]) for row in rows} == {
         "INV-1": ("100.00", "SUCCESS"),
         "INV-2": ("12.50", "PENDING"),
@@ -230,7 +235,7 @@ def test_the_chart_shows_the_days_and_the_rate(project: Project) -> None:
     page = browser.get(f"{LIST}activity/").content.decode()
     assert page.count('<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0') == 2  # for a wide and for a narrow window
     today = page.partition("<tbody>")[2].partition("</tr>")[0]
-    assert re.findall(r"<td>(.*?)</td>", today)[1:] == ["112.50", "40.00", "30.00", "67 % of 3"]
+    assert re.findall(r"<td>(.*?)</td>", today)[1:] == ["112.50", "50.00", "40.00", "0.00", "30.00", "67 % of 3"]
     assert "67 % of the last 3 prompts were paid" in page
 
 

@@ -15,7 +15,7 @@ from django.test import Client as Browser
 from django.test import override_settings
 
 from integrations.django.conftest import Project, collect
-from momopay import EntryKind
+from momopay import EntryKind, Payment
 from momopay.integrations.django import client, payment_ended, status_url
 from momopay.sandbox import Outcome, phone_for
 
@@ -68,8 +68,8 @@ def test_a_receiver_that_raises_is_called_again(project: Project, monkeypatch: p
 
 
 @pytest.mark.parametrize("first", ["callback", "sweep", "reversal"])
-def test_a_payout_has_ended_when_it_is_reversed(project: Project, first: str) -> None:
-    """Whoever brings that it FAILED, and also if it is REVERSED already by then."""
+def test_both_ends_of_a_failed_payout_are_signalled(project: Project, first: str) -> None:
+    """Whoever brings that it FAILED. If it is REVERSED already by then, that is its only end."""
     client.payouts.pay_once(reference="SAL-1", amount=50, phone=phone_for(Outcome.reversed))
     project.sandbox.advance(36)
     assert client.transactions.get(project.stated("id")).status == "FAILED"
@@ -81,7 +81,22 @@ def test_a_payout_has_ended_when_it_is_reversed(project: Project, first: str) ->
     for number in range(len(project.sandbox.callbacks)):
         project.deliver(number)
     project.sweep()
-    assert [(each.kind, each.status) for each in project.ended] == [(EntryKind.PAYOUT, "REVERSED")]
+    expected = ["REVERSED"] if first == "reversal" else ["FAILED", "REVERSED"]
+    assert [(each.kind, str(each.status)) for each in project.ended] == [(EntryKind.PAYOUT, each) for each in expected]
+
+
+def test_a_receiver_that_is_a_generator_has_not_run(project: Project) -> None:
+    def yielding(payment: Payment, **_: object) -> Any:
+        yield payment
+
+    payment_ended.connect(yielding)
+    try:
+        collect()
+        project.sandbox.advance(60)
+        assert project.deliver() == 500
+    finally:
+        payment_ended.disconnect(yielding)
+    assert project.deliver() == 200, "it was not delivered before"
 
 
 def test_the_page_of_a_checkout_learns_how_it_stands(project: Project) -> None:

@@ -6,7 +6,6 @@ payment. Phones are shown whole, because people who may view payments search by 
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable
 from datetime import datetime
 from decimal import Decimal
@@ -31,6 +30,7 @@ from momopay.integrations.django.clients import client, database, link, the_jour
 from momopay.integrations.django.models import Payment
 from momopay.integrations.django.views import send_end, without_transaction
 from momopay.journal.journal import internals
+from momopay.spreadsheets.writer import write_csv
 
 if TYPE_CHECKING:
     _Model = admin.ModelAdmin[Payment]
@@ -39,6 +39,10 @@ else:
 
 
 _DAYS: Final = 30  # that the chart shows
+_NOT_FOUND: Final = (
+    "No payment here has this reference, phone or receipt. A receipt is missing if its callback was lost or is yet to"
+    " come, and of what was paid without this journal: search by the customer's phone."
+)
 _CHARTS: Final = {"wide": 960, "narrow": 350}  # in pixels; the style sheet shows one of them
 
 
@@ -87,6 +91,23 @@ class PaymentAdmin(_Model):
         """Return the payments of the database that has the journal."""
         return super().get_queryset(request).using(database()).defer("search_text")  # slow, and no column
 
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
+    ) -> tuple[QuerySet[Any], bool]:
+        """Search by reference, phone or receipt; the latter in any case and spacing, or within a customer's message."""
+        found, may_repeat = super().get_search_results(request, queryset, search_term)
+        if not search_term.strip() or found.exists():
+            return found, may_repeat
+        try:
+            entry = the_journal().by_receipt(search_term)
+        except MomoPayError as error:
+            self.message_user(request, str(error), messages.ERROR)
+            return found, may_repeat
+        if entry is None:
+            self.message_user(request, _NOT_FOUND, messages.INFO)
+            return found, may_repeat
+        return queryset.filter(kind=entry.kind, reference=entry.reference), may_repeat
+
     def get_urls(self) -> list[Any]:
         """Return the pages of the admin, the chart and the CSV file included."""
         views = {"csv/": self.csv_view, "activity/": self.activity_view}
@@ -128,11 +149,10 @@ class PaymentAdmin(_Model):
             raise PermissionDenied
         response = HttpResponse(content_type="text/csv; charset=utf-8")
         response["Content-Disposition"] = 'attachment; filename="payments.csv"'
-        writer, names = csv.writer(response), self.list_display
-        writer.writerow(names)
-        for payment in self.get_changelist_instance(request).queryset.iterator():
-            values = [getattr(payment, name) for name in names]
-            writer.writerow([_local(each) if isinstance(each, datetime) else each for each in values])
+        payments = self.get_changelist_instance(request).queryset.iterator()
+        rows = ([getattr(each, name) for name in self.list_display] for each in payments)
+        shown = ([_local(each) if isinstance(each, datetime) else each for each in row] for row in rows)
+        write_csv(response, self.list_display, shown)
         return response
 
     def activity_view(self, request: HttpRequest) -> HttpResponse:

@@ -12,7 +12,7 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.csrf import csrf_exempt
 
 from momopay import AsyncClient, CallbackSigner, Client, Payment
-from momopay._core.config import check_handler, is_async
+from momopay._core.config import check_handler, is_async, raise_if_not_run
 from momopay.durable.payment import AsyncPaymentHandler, PaymentHandler
 from momopay.events import Event
 from momopay.integrations.django.clients import options, payment_ended, signer, the_client
@@ -104,7 +104,12 @@ def _view(handler: Any, *options: Any) -> Callable[[HttpRequest], Any]:
 def send_end(payment: Payment) -> None:
     """Send the signal for an end; raise what a receiver raised, so that the end is delivered again."""
     # One transaction for all receivers, which commits before the journal records that the end was delivered.
-    _atomic(payment_ended.send)(Payment, payment=payment)
+    _atomic(_send)(payment)
+
+
+def _send(payment: Payment) -> None:
+    for _receiver, result in payment_ended.send(Payment, payment=payment):
+        raise_if_not_run(result)
 
 
 def _atomic(work: Callable[..., Any]) -> Callable[..., Any]:

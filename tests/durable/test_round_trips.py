@@ -1,0 +1,94 @@
+"""How often a call waits for PostgreSQL: a database may be a continent away, at 150 ms for each round trip."""
+
+import json
+from collections.abc import Callable, Generator
+from typing import Any
+
+import pytest
+from sqlalchemy import make_url
+
+from drivers import Drive, Driver
+from momopay import CallbackSigner, Journal
+from momopay.sandbox import Account, Sandbox
+from postgresql import PostgresqlServer
+from relay import Relay, relaying
+
+pytestmark = pytest.mark.both_databases
+SIGNER = CallbackSigner("a secret that nobody guesses")
+
+
+@pytest.fixture
+def relay(postgresql: PostgresqlServer) -> Generator[tuple[Relay, str]]:
+    """A relay, and the URL of a database behind it."""
+    url = make_url(postgresql.new_database())
+    with relaying(url.port or 0) as relay:
+        yield relay, url.set(port=relay.port).render_as_string()
+
+
+@pytest.fixture
+def count(relay: tuple[Relay, str]) -> Callable[[Callable[[], object]], int]:
+    def counted(work: Callable[[], object]) -> int:
+        before = relay[0].round_trips
+        work()
+        return relay[0].round_trips - before
+
+    return counted
+
+
+@pytest.fixture
+def sdk(drive: Drive, account: Account, sandbox: Sandbox, key: str) -> Driver:
+    account.rate_limit = None
+    return drive(api_key=key, base_url=sandbox.base_url)
+
+
+PAYMENT = {"amount": 10, "phone": "0712345678"}
+WARM = 7  # calls after which each statement of a connection is prepared
+
+
+def test_a_payment_and_a_callback_wait_a_few_times(
+    sdk: Driver, sandbox: Sandbox, relay: tuple[Relay, str], count: Callable[[Callable[[], object]], int]
+) -> None:
+    with Journal(relay[1]) as journal:
+
+        def pay(reference: str) -> Any:
+            return sdk(lambda client: client.payouts.pay_once(reference=reference, journal=journal, **PAYMENT))
+
+        def collect(reference: str, **more: Any) -> Any:
+            return sdk(lambda client: client.stk.collect_once(reference=reference, journal=journal, **PAYMENT, **more))
+
+        counted = {
+            "pay_once": [count(lambda number=number: pay(f"p-{number}")) for number in range(WARM)],
+            "collect_once": [count(lambda number=number: collect(f"c-{number}")) for number in range(WARM)],
+        }
+        # Not the first, which reads what the key belongs to.
+        assert max(counted["pay_once"][1:]) <= 8
+        assert max(counted["collect_once"]) <= 8
+        assert (counted["pay_once"][-1], counted["collect_once"][-1]) == (6, 7)
+        received = list[int]()
+        with_journal = sdk.client.with_options(journal=journal)
+        for number in range(WARM):
+            url = SIGNER.url("https://shop.example/momo", reference=f"r-{number}")
+            collect(f"r-{number}", callback_url=url)
+            sandbox.advance(60)
+            body = json.dumps(sandbox.callbacks[-1].payload).encode()
+            receive = lambda _client, url=url, body=body: with_journal.transactions.receive(  # noqa: E731
+                url, body, lambda _payment: None, signer=SIGNER
+            )
+            received.append(count(lambda receive=receive: sdk(receive)))
+        assert max(received) <= 7
+        assert received[-1] == 6
+
+
+def test_what_is_counted(postgresql: PostgresqlServer, relay: tuple[Relay, str]) -> None:
+    """The control: each statement that waits for its answer counts as one, and what is sent together as one."""
+    import psycopg
+
+    with psycopg.connect(make_url(relay[1]).set(drivername="postgresql").render_as_string()) as connection:
+        before = relay[0].round_trips
+        for _ in range(3):
+            connection.execute("SELECT 1")
+        assert relay[0].round_trips - before == 4  # with BEGIN
+        with connection.pipeline():
+            for _ in range(3):
+                connection.execute("SELECT 1")
+        assert relay[0].round_trips - before == 5
