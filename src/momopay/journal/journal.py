@@ -28,8 +28,7 @@ else:  # for `typing.get_type_hints`
 
 logger: logging.Logger = logging.getLogger("momopay")
 
-_MIN_SECRET_BYTES = 16
-_MOST_DAYS = 366  # of a report
+_MIN_SECRET_BYTES, _MOST_DAYS = 16, 366  # the days of a report
 _FIRST, _LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 
 
@@ -93,8 +92,8 @@ class Journal:
     def open(self) -> list[JournalEntry]:
         """Return the entries of both kinds with an accepted transaction that has not settled, oldest first.
 
-        A payout that FAILED is open until it is REVERSED, and a paid order is open while another of its prompts is.
-        ``transactions.sweep`` follows all of them. For payments that may not have been accepted, see `unresolved`.
+        A payout that FAILED is open until it is REVERSED, and a paid order while another of its prompts is. A sweep
+        follows all of them. For payments that may not have been accepted, see `unresolved`.
         """
         return self._internals.store.open()
 

@@ -202,7 +202,7 @@ class Transactions(Resource[BackendT]):
             callback: From `parse_callback`.
 
         Returns:
-            The service's record. Act on it, not on the callback, which anybody may have sent. If it came from the list, the fields that only a
+            The service's record. Act on it, not on the callback. If it came from the list, the fields that only a
             single read has are None: `get` reads why a payment failed.
 
         Raises:
@@ -360,8 +360,8 @@ class Transactions(Resource[BackendT]):
 
         Call it every minute or so, from any number of processes: one pass makes at most 15 requests, retries aside. It
         searches for unresolved payments, reads accepted ones that have not settled, and records status, result code,
-        fee and end. Then it calls the handler once for each end, unless ``journal.handling`` has it as handled. A payout
-        ends twice if it fails, FAILED and REVERSED: see ``payment.is_settled``. An end is for a handler for 30 days
+        fee and end. Then it calls the handler once for each end, unless ``journal.handling`` has it as handled. A
+        failed payout ends twice, FAILED and REVERSED: see ``payment.is_settled``. An end is for a handler for 30 days
         after the journal learned of it, by the database's clock.
 
         A prompt that ended without success is read once more ten minutes later, because a late PIN may pay it; a
