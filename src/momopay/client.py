@@ -287,13 +287,12 @@ class Client(BaseClient[SyncBackend, "httpx.BaseTransport"]):
         journal: A `Journal`, or its URL such as ``"sqlite:///payments.db"``, for all durable calls; else, if it is set,
             the environment's MOMOPAY_JOURNAL. A URL is opened at the first use, and closed with the client.
         payout_keys: Whether the service honours the ``Idempotency-Key`` of a payout: True says that a request which
-            repeats a key within 15 minutes never pays again. Then ``pay_once``, ``pay_all`` and ``refund`` send an
-            unresolved payout again, after a search that does not find it. If it is not true, that may pay twice:
-            ``momopay probe --spend`` finds out.
+            repeats a key within 15 minutes never pays again. Then an unresolved payout is sent again, after a search
+            that does not find it. If it is not true, that may pay twice: ``momopay probe --spend`` finds out.
         transport: An httpx transport to send through instead of the SDK's own connections. `timeout` then bounds each
             of its network operations, and the body.
-        proxy: The URL of an HTTP proxy, ``http://``, with user and password if it needs them. For a proxy under TLS,
-            pass a `transport`. The environment's proxies are never used.
+        proxy: The URL of an HTTP proxy, ``http://``, with user and password if it needs them; for one under TLS, pass
+            a `transport`. The environment's proxies are never used.
         verify: An SSL context with the CA certificates to trust, and any client certificate; by default httpx's.
         default_headers: Headers to add to every request, such as those that a gateway requires. Not Authorization,
             Content-Type, Content-Length, Host, Idempotency-Key, nor those that decide where a request ends.

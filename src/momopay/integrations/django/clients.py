@@ -161,10 +161,12 @@ def _open_journal() -> Journal:
         with suppress(JournalError), store.bounded(TIMEOUT), store.database.connection():
             pass
     except ConfigurationError as error:
-        remedy = (
-            f"run manage.py migrate --database {database()}; in a test, use SandboxMixin or the fixture momopay_django"
-        )
-        raise ConfigurationError(f"{error.message}. If it has no tables yet, {remedy}") from error
+        if type(error) is ConfigurationError:
+            raise
+        raise ConfigurationError(  # the journal's own advice, to create it, is not Django's
+            f"the database {database()!r} has no journal yet: run manage.py migrate --database {database()}; in a test,"
+            " use SandboxMixin or the fixture momopay_django"
+        ) from error
     return journal
 
 
