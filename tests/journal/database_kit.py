@@ -77,8 +77,8 @@ def before_each(
         alone = partial(execute_it, cursor, text, *rest, **options)
         return around(cursor.connection, text, alone) if is_watched else alone()
 
-    def listen(connection: Any, _cursor: object, text: str, *_rest: object) -> None:
-        if connection.dialect.name == "sqlite":
+    def listen(_connection: Any, cursor: object, text: str, *_rest: object) -> None:
+        if not isinstance(cursor, BatchCursor):
             work(text)
 
     own = None if journal is None else store_of(journal).database.shared.sender
