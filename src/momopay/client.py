@@ -10,7 +10,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, Self, cast
 
 from typing_extensions import TypeVar
@@ -111,15 +111,13 @@ class BaseClient(Generic[BackendT, TransportT]):
         return session
 
     def _resource(self, path: str, *shared: Once[Any]) -> Any:
-        """Return a group of operations, which is imported at its first use."""
-        get = partial(self._loaded_resource, path, *shared)
-        return UnloadedResource.unless_loaded(path, get, self._journal) if self._is_async else get()
+        def get() -> Any:  # imported and made at its first use
+            loaded = vars(self).setdefault("_loaded", {})
+            if path not in loaded:
+                loaded[path] = load(f"resources.{path}")(self._session, *(each.get() for each in shared))
+            return loaded[path]
 
-    def _loaded_resource(self, path: str, *shared: Once[Any]) -> Any:
-        loaded = vars(self).setdefault("_loaded", {})
-        if path not in loaded:
-            loaded[path] = load(f"resources.{path}")(self._session, *(each.get() for each in shared))
-        return loaded[path]
+        return UnloadedResource.unless_loaded(path, get, self) if self._is_async else get()
 
     @property
     def stk(self) -> momopay.types.Stk[BackendT]:
@@ -304,7 +302,7 @@ class Client(BaseClient[SyncBackend, "httpx.BaseTransport"]):
 
     Raises:
         ConfigurationError: No key or address, a key of another form, an address that does not end in ``/v1``, a live
-            key on loopback, a journal in another database, `proxy` beside `transport`, or an invalid option.
+            key on loopback, a journal in another database, an async `on_event`, or an option that is out of range.
     """
 
     _is_async = False

@@ -106,9 +106,11 @@ class UnloadedResource:
     """A group of an async client's operations before its code is imported. Its durable calls import it in a thread."""
 
     @classmethod
-    def unless_loaded(cls, path: str, get: Callable[[], Any], journal: ClientJournal | None) -> Any:
-        """Return a group by its path, which `get` returns, or a stand-in if its code is not imported yet."""
+    def unless_loaded(cls, path: str, get: Callable[[], Any], client: Any) -> Any:
+        """Return a client's group by its path, which `get` returns, or a stand-in if its code is not imported yet."""
         module = f"momopay.resources.{path.partition('.')[0]}"
+        # A class has operations, too, and no journal.
+        journal: ClientJournal | None = getattr(client, "_journal", None)
         return get() if module in sys.modules else cls(module, get, "" if journal is None else journal.url)
 
     def __init__(self, module: str, get: Callable[[], Any], url: str) -> None:
