@@ -16,7 +16,9 @@ from cli.kit import Shell
 from drivers import Drive
 from durable.kit import Service, pay, payout_record
 from journal.constants import ACCEPTED, UNKNOWN
-from journal.kit import sender, state_of
+from journal.database_kit import store_of
+from journal.kit import put, sender, state_of
+from journal.records import callback
 from momopay import ConfigurationError, Journal
 from momopay.sandbox import Sandbox
 from patience import beside, until
@@ -115,10 +117,7 @@ with Journal(sys.argv[1]) as journal:
 
 @pytest.mark.parametrize("where", ["closed", "idle", "in a transaction"])
 def test_nobody_inherits_a_setting_however_the_process_ended(behind: Callable[..., str], where: str) -> None:
-    """Not even where the pool resets nothing. The control: what is set for a whole connection is inherited.
-
-    This PgBouncer gives the connection of a process that closed it to the next one; that of a killed one, it closes.
-    """
+    """Not even where the pool resets nothing. The control: what is set for a whole connection is inherited."""
     url = behind("session", size=1, more="server_reset_query =")
     done = subprocess.run([sys.executable, "-c", DIE, url, sys.path[0], where], check=False)
     assert done.returncode == (0 if where == "closed" else -signal.SIGKILL)
@@ -127,6 +126,17 @@ def test_nobody_inherits_a_setting_however_the_process_ended(behind: Callable[..
         next_one.execute("SET statement_timeout = 27000")
     with connected(url) as next_one:
         assert next_one.execute(SETTINGS).fetchall() == [("statement_timeout", "27000")]
+
+
+def test_no_setting_is_left_on_a_connection(database: str) -> None:
+    """What any pool would give to the next client."""
+    with Journal(database) as journal:
+        put(journal)
+        with journal.handling(callback()):
+            pass
+        with store_of(journal).database.connection() as connection:
+            raw: Any = connection.connection.dbapi_connection
+            assert psycopg.Cursor(raw).execute(SETTINGS).fetchall() == []
 
 
 def test_a_dead_process_behind_a_pool_does_not_look_alive(behind: Callable[..., str]) -> None:
