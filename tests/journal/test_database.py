@@ -150,6 +150,29 @@ def test_one_connection_is_used_again_and_again_and_closed_with_the_journal(jour
             journal.get("r")
 
 
+@pytest.mark.both_databases
+def test_journals_of_one_url_share_their_connections(url: str) -> None:
+    """A platform has a journal for each account. What one closes, the others go on using."""
+    opened = in_threads(8, lambda: Journal(url))
+    (shared,) = {id(database_of(each).shared): database_of(each).shared for each in opened}.values()
+    first, *others = opened
+    for number, each in enumerate(others):
+        put(each, f"r{number}")
+    idle = pool_of(first)
+    first.close()
+    assert count_in(idle)[1] > 0
+    with pytest.raises(ConfigurationError, match="closed"):
+        first.get("r0")
+    for each in others:
+        assert each.get("r0") is not None
+    for each in others:
+        each.close()
+    assert count_in(idle)[1] == 0
+    with Journal(url) as again:
+        assert database_of(again).shared is not shared, "it is opened anew"
+        assert again.get("r0") is not None
+
+
 # Transactions
 
 
