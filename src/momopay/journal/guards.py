@@ -234,7 +234,7 @@ class Watermark:
             self._insert(connection)
             row = connection.execute(_RAISE, self._account).one_or_none()
         if row is None:  # a trigger drops rows
-            raise JournalError("the journal's database neither took the row nor shows one")
+            raise JournalError("the journal's database neither took the account's row nor shows one")
         mark = Mark(*row)
         self._check_open(connection, Mark(mark.restored, mark.sequence - 1))
         if mark <= self._highest:  # equal: before this payment was counted, it was behind by one
