@@ -27,7 +27,7 @@ from momopay._core.config import (
     checked_headers,
     merged_headers,
 )
-from momopay._core.wiring import BackendT, ClassResource, ClientJournal, Once, load, once
+from momopay._core.wiring import BackendT, ClassResource, ClientJournal, Once, UnloadedResource, load, once
 from momopay._redaction import clears_frames
 from momopay.errors import ConfigurationError
 
@@ -111,11 +111,13 @@ class BaseClient(Generic[BackendT, TransportT]):
         return session
 
     def _resource(self, path: str, *shared: Once[Any]) -> Any:
-        """Return a group of operations, which is imported and made at its first use."""
-        loaded = vars(self).setdefault("_loaded", {})
-        if path not in loaded:
-            loaded[path] = load(f"resources.{path}")(self._session, *(each.get() for each in shared))
-        return loaded[path]
+        def get() -> Any:  # imported and made at its first use
+            loaded = vars(self).setdefault("_loaded", {})
+            if path not in loaded:
+                loaded[path] = load(f"resources.{path}")(self._session, *(each.get() for each in shared))
+            return loaded[path]
+
+        return UnloadedResource.unless_loaded(path, get, self) if self._is_async else get()
 
     @property
     def stk(self) -> momopay.types.Stk[BackendT]:
@@ -213,8 +215,7 @@ class BaseClient(Generic[BackendT, TransportT]):
                 `RedisRateBudget`, which have slots for each key, and it keeps None. Otherwise it uses the budget that
                 all clients of that key in the process share.
             budget: The rate budget.
-            journal: A `Journal`, or its URL. The copy closes one that it opened itself. None: the copy has none, not
-                even the one that MOMOPAY_JOURNAL names.
+            journal: A `Journal`, or its URL. The copy closes one that it opened itself. None: the copy has none.
             default_headers: Headers to add to those of this client; they replace those of the same name.
 
         Returns:
@@ -283,16 +284,15 @@ class Client(BaseClient[SyncBackend, "httpx.BaseTransport"]):
         max_wait: Seconds that a call may wait for a slot in the rate budget. If it would wait longer, it raises
             `BudgetExhaustedError` at once. For code that a person waits for; by default a call waits until its
             deadline. It does not bound the polling of waits and sweeps, nor the pauses of ``payouts.pay_all``.
-        journal: A `Journal`, or its URL such as ``"sqlite:///payments.db"``, for all durable calls; else the
-            environment's MOMOPAY_JOURNAL, if it is set. A URL is opened at the first use, and closed with the client.
+        journal: A `Journal`, or its URL such as ``"sqlite:///payments.db"``, for all durable calls; else, if it is set,
+            the environment's MOMOPAY_JOURNAL. A URL is opened at the first use, and closed with the client.
         payout_keys: Whether the service honours the ``Idempotency-Key`` of a payout: True says that a request which
-            repeats a key within 15 minutes never pays again. Then ``pay_once``, ``pay_all`` and ``refund`` send an
-            unresolved payout again, after a search that does not find it. If it is not true, that may pay twice:
-            ``momopay probe --spend`` finds out.
+            repeats a key within 15 minutes never pays again. Then an unresolved payout is sent again, after a search
+            that does not find it. If it is not true, that may pay twice: ``momopay probe --spend`` finds out.
         transport: An httpx transport to send through instead of the SDK's own connections. `timeout` then bounds each
             of its network operations, and the body.
-        proxy: The URL of an HTTP proxy, ``http://``, with user and password if it needs them. For a proxy under TLS,
-            pass a `transport`. The environment's proxies are never used.
+        proxy: The URL of an HTTP proxy, ``http://``, with user and password if it needs them; for one under TLS, pass
+            a `transport`. The environment's proxies are never used.
         verify: An SSL context with the CA certificates to trust, and any client certificate; by default httpx's.
         default_headers: Headers to add to every request, such as those that a gateway requires. Not Authorization,
             Content-Type, Content-Length, Host, Idempotency-Key, nor those that decide where a request ends.
@@ -301,9 +301,8 @@ class Client(BaseClient[SyncBackend, "httpx.BaseTransport"]):
             must return quickly and must not block an event loop. Its exceptions are logged and change nothing.
 
     Raises:
-        ConfigurationError: No key or address, a key of another form, an address that does not end in ``/v1``, a
-            live key on loopback, a journal in a database that cannot hold one, `proxy` or `verify` beside `transport`,
-            an async `on_event`, or an invalid option.
+        ConfigurationError: No key or address, a key of another form, an address that does not end in ``/v1``, a live
+            key on loopback, a journal in another database, an async `on_event`, or an option that is out of range.
     """
 
     _is_async = False

@@ -7,23 +7,30 @@ from the one account.
 import os
 import subprocess
 import sys
-from collections.abc import Callable
-from contextlib import ExitStack
+import threading
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from statistics import median
+from typing import Any
 
+import psycopg
 import pytest
 from sqlalchemy import make_url
 
 from benchmarks.measure import Scale, take_turns
 from benchmarks.processes import PATIENCE
+from patience import beside
 from postgresql import running_postgresql
 from relay import relaying
 
 ROUND_TRIP = 0.02  # seconds
 SIDES = [(1, 1), (1, 4), (1, 8), (8, 1), (8, 4), (8, 8)]
 _SECONDS = 5.0
+_AT_WORK = """
+    SELECT count(*), count(*) FILTER (WHERE wait_event_type = 'Lock') FROM pg_stat_activity
+    WHERE application_name LIKE 'momopay-%' AND state <> 'idle'"""
 
 
 def accounts(scale: Scale) -> dict[str, list[float]]:
@@ -42,7 +49,35 @@ def accounts(scale: Scale) -> dict[str, list[float]]:
             f"{number} x {processes}": partial(_milliseconds, far, number, processes, seconds)
             for number, processes in SIDES
         }
-        return take_turns(sides, scale)
+        waits = {name: list[float]() for name in sides}
+        with psycopg.connect(url.set(drivername="postgresql").render_as_string(), autocommit=True) as watcher:
+
+            def watched(name: str, side: Callable[[], float]) -> float:
+                with _watching(watcher, waits[name]):
+                    return side()
+
+            taken = take_turns({name: partial(watched, name, side) for name, side in sides.items()}, scale)
+        return taken | {f"{name} waits": each[-scale.rounds :] for name, each in waits.items()}
+
+
+@contextmanager
+def _watching(watcher: psycopg.Connection[Any], waits: list[float]) -> Generator[None]:
+    """Add how many percent of the time that backends were at work they waited for a lock."""
+    is_over, busy, waiting = threading.Event(), 0, 0
+
+    def watch() -> None:
+        nonlocal busy, waiting
+        while not is_over.wait(0.005):
+            found = watcher.execute(_AT_WORK).fetchone()
+            assert found is not None
+            busy, waiting = busy + found[0], waiting + found[1]
+
+    with beside(watch):
+        try:
+            yield
+        finally:
+            is_over.set()
+    waits.append(100 * waiting / max(1, busy))
 
 
 def _milliseconds(url: str, number: int, processes: int, seconds: float) -> float:
@@ -65,8 +100,8 @@ def _milliseconds(url: str, number: int, processes: int, seconds: float) -> floa
             payer.stdin.flush()
         for payer in payers:
             shown, _ = payer.communicate(timeout=PATIENCE)
-            made, taken = shown.split()
-            results.append((int(made), float(taken)))
+            payments, taken = shown.split()
+            results.append((int(payments), float(taken)))
     made = sum(each for each, _ in results)
     sys.stderr.write(f"  {number} x {processes}: {made / seconds:.1f} payments a second\n")
     return median(taken for _, taken in results)

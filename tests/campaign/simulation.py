@@ -137,7 +137,7 @@ class World:
         return Result(verdict, Counter(details), counts)
 
     def _open(self, name: str) -> Process:
-        with patch("momopay.journal.database._open", dict[str, Any]()):  # processes share nothing in memory
+        with patch("momopay.journal.sharing._open", dict[str, Any]()):  # processes share nothing in memory
             journal = Journal(self.url)
         options: dict[str, Any] = {"budget": None, "timeout": 5.0, "deadline": 30.0}
         options["payout_keys"] = self.batch.claims_keys

@@ -117,7 +117,7 @@ def test_all_of_it(momopay: Shell, account: Account, sandbox: Sandbox, profile: 
     assert done.code == 0, done.err
     document = tomllib.loads(profile.read_text())
     assert document["probe"]["asked"] == ["rate", "reads", "spend", "write"]
-    assert len([name for name, value in document["switches"].items() if value != "unknown"]) == 25
+    assert len([name for name, value in document["switches"].items() if value != "unknown"]) == 29
     for secret in (key, "712349932"):
         assert secret not in profile.read_text() + done.out + done.err
     assert "Creating the channel 'momopay probe" in done.err

@@ -1,6 +1,8 @@
 """What calls share: the budget of a key, the pause of prompts, and the offset of the service's clock."""
 
 import os
+import subprocess
+import sys
 import threading
 import time
 from datetime import UTC, datetime, timedelta, tzinfo
@@ -174,3 +176,42 @@ def test_a_clock_that_is_off_is_logged_once_and_the_virtual_one_of_a_sandbox_nev
         "behind the service's: set it",
     ]
     assert "is -" not in caplog.text
+
+
+# The first durable call of an async client
+
+IMPORTS = """
+import asyncio, sys, threading
+from momopay import AsyncClient
+heavy = {"anyio", "httpx", "psycopg", "pydantic", "sqlalchemy", "momopay.journal.queue", "momopay.journal.store"}
+seen = {}
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name in heavy:
+            seen[name] = threading.current_thread() is threading.main_thread()
+sys.meta_path.insert(0, Finder())
+async def main():
+    client = AsyncClient("pk_test_x", base_url=sys.argv[1], journal=sys.argv[2])
+    call = getattr(getattr(client, sys.argv[3]), sys.argv[4])
+    assert not seen, seen
+    try:
+        await call(reference="r", amount=10, phone="0712345678") if sys.argv[4].endswith("once") else await call()
+    except Exception as error:
+        print(type(error).__name__)
+    await client.aclose()
+asyncio.run(main())
+assert seen.keys() >= heavy - {"psycopg"}, seen
+print(sorted(name for name, is_main in seen.items() if is_main))
+"""
+
+
+@pytest.mark.parametrize("call", ["payouts.pay_once", "stk.collect_once", "transactions.sweep"])
+def test_the_first_durable_call_of_an_async_client_imports_in_a_thread(tmp_path: Path, call: str) -> None:
+    """The event loop goes on meanwhile. The control: a call without a journal imports where it is made."""
+    command = [sys.executable, "-c", IMPORTS, "http://127.0.0.1:1/v1", f"sqlite:///{tmp_path / 'payments.db'}"]
+    shown = subprocess.run([*command, *call.split(".")], capture_output=True, text=True, check=True).stdout
+    assert shown.splitlines()[-1] == "[]"
+    control = IMPORTS.replace("getattr(getattr(client, sys.argv[3]), sys.argv[4])", "client.wallet.balance")
+    command[2] = control.replace("    assert not seen, seen\n", "").replace("assert seen.keys()", "seen.keys()")
+    shown = subprocess.run([*command, *call.split(".")], capture_output=True, text=True, check=True).stdout
+    assert "pydantic" in shown.splitlines()[-1]

@@ -40,7 +40,7 @@ def execute(journal: Journal, statement: str) -> list[Any]:
 @contextmanager
 def another_process(url: str, **options: Any) -> Generator[Journal]:
     """Open a journal as another process does. Within one process, journals of one URL share connections and leases."""
-    with patch("momopay.journal.database._open", dict[str, Any]()):
+    with patch("momopay.journal.sharing._open", dict[str, Any]()):
         journal = Journal(url, **options)
     with journal:
         yield journal
@@ -77,8 +77,8 @@ def before_each(
         alone = partial(execute_it, cursor, text, *rest, **options)
         return around(cursor.connection, text, alone) if is_watched else alone()
 
-    def listen(connection: Any, _cursor: object, text: str, *_rest: object) -> None:
-        if connection.dialect.name == "sqlite":
+    def listen(_connection: Any, cursor: object, text: str, *_rest: object) -> None:
+        if not isinstance(cursor, BatchCursor):
             work(text)
 
     own = None if journal is None else store_of(journal).database.shared.sender

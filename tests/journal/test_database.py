@@ -22,7 +22,8 @@ from journal.constants import ACCEPTED, NOT_SENT, PHONE, SENDING, UNKNOWN
 from journal.database_kit import BOUND, MUCH, engine_of, execute, in_threads, just_before, refused_in_time, store_of
 from journal.kit import begin, found, lease_of, put, record, state_of
 from momopay import ConfigurationError, Journal, JournalError
-from momopay.journal.database import LONGEST_WAIT, ConnectionQueue, OpenDatabase, bounded, seconds_left
+from momopay.journal.database import LONGEST_WAIT, ConnectionQueue, bounded, seconds_left
+from momopay.journal.sharing import OpenDatabase
 from test_redaction import chain, shown
 
 CONNECTIONS = 15

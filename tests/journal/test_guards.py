@@ -9,6 +9,7 @@ import shutil
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -17,7 +18,8 @@ from journal.database_kit import another_process, before_each, execute, in_threa
 from journal.kit import begin, lease_of, put
 from momopay import ConfigurationError, Journal, JournalError, RequestValidationError
 from momopay._core.config import Account, KeyIdentity
-from momopay.journal.guards import Accounts
+from momopay.journal import guards
+from momopay.journal.guards import Accounts, Mark
 
 HERE = KeyIdentity(mode="live", host="api.example", key="a")
 OTHER_KEY = replace(HERE, key="b")
@@ -277,6 +279,28 @@ def test_a_lost_or_damaged_file_blocks_nothing_and_is_written_anew(url: str, kep
     with Journal(url) as journal:
         set_back(journal)
         assert is_refused(journal)
+
+
+def test_two_that_note_at_once_take_nothing_back(
+    journal: Journal, other: Journal, kept: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One reads the file, another one notes more, then the first one writes."""
+    put(journal)
+    marks, noting = [store_of(each).watermark for each in (journal, other)], list[Thread]()
+    read = guards._mark_in
+
+    def interrupted(content: bytes) -> Mark:
+        found = read(content)
+        if not noting:
+            noting.append(Thread(target=marks[1].note, args=(Mark(0, 11),)))
+            noting[0].start()
+            noting[0].join(0.2)
+        return found
+
+    monkeypatch.setattr(guards, "_mark_in", interrupted)
+    marks[0].note(Mark(0, 10))
+    noting[0].join()
+    assert read(kept.read_bytes()) == Mark(0, 11)
 
 
 def test_the_file_says_when_it_was_written_and_only_its_owner_reads_it(journal: Journal, kept: Path) -> None:

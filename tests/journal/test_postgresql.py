@@ -174,6 +174,22 @@ def test_more_threads_than_connections_do_not_wait_for_each_other(url: str) -> N
         in_threads(40, use)
 
 
+def test_no_account_waits_for_another(url: str) -> None:
+    """Not while a payment of it begins. The control: another payment of the same account waits."""
+    with Journal(url) as journal, Journal(url, account="another") as another, another_process(url) as same:
+        for each in (journal, another):
+            put(each, "before")
+        store = store_of(journal)
+        with store.database.transaction() as connection:
+            store.watermark.raise_sequence(connection)
+            with bounded(MUCH):
+                put(another, "meanwhile")
+            with lease_of(same) as lease, refused_in_time():
+                begin(same, lease, "meanwhile", read=None)
+        assert state_of(another, "meanwhile") is ACCEPTED
+        assert journal.get("meanwhile") is None
+
+
 def test_without_create_nothing_is_created(url: str) -> None:
     with Journal(url, create=False) as journal:
         for _ in range(2):

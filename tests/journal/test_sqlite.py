@@ -248,6 +248,67 @@ def test_a_file_whose_tables_are_gone_is_no_new_journal(path: Path, url: str) ->
             later.get("paid")
 
 
+def test_a_path_that_leads_elsewhere_later_is_refused(tmp_path: Path, path: Path, url: str, journal: Journal) -> None:
+    """The old name leads to the same file, but its connections have another write-ahead log."""
+    put(journal)
+    moved = tmp_path / "moved.db"
+    path.rename(moved)
+    path.symlink_to(moved)
+    with pytest.raises(JournalError, match="symbolic link by now"):
+        journal.get("r")
+
+
+def test_a_relative_path_is_that_of_the_folder_where_it_was_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with Journal("sqlite:///here.db") as journal:
+        put(journal)
+        (tmp_path / "other").mkdir()
+        monkeypatch.chdir(tmp_path / "other")
+        assert journal.get("r") is not None
+    assert [each.name for each in tmp_path.glob("*.db")] == ["here.db"]
+
+
+def test_a_link_from_the_beginning_may_stay(tmp_path: Path, path: Path) -> None:
+    link = tmp_path / "link.db"
+    link.symlink_to(path)
+    with Journal(f"sqlite:///{link}") as first, Journal(f"sqlite:///{path}") as second:
+        put(first)
+        assert second.get("r") is not None
+        link.unlink()
+        with pytest.raises(JournalError, match="symbolic link by now"):
+            first.get("r")
+
+
+def used(path: Path, *statements: str) -> None:
+    with closing(sqlite3.connect(path)) as database:
+        for statement in ("CREATE TABLE x (y)", *statements):
+            database.execute(statement)
+        database.commit()
+
+
+def test_a_file_that_is_used_and_has_no_tables_is_no_new_journal(path: Path, url: str) -> None:
+    used(path, "DROP TABLE x")
+    assert path.stat().st_size > 0
+    with Journal(url) as journal, pytest.raises(JournalError, match="is in use, and has no tables"):
+        journal.get("r")
+    assert not path.with_name(path.name + "-senders").exists()
+
+
+def test_a_creation_that_died_is_finished_and_a_shops_own_file_may_have_a_journal(path: Path, url: str) -> None:
+    used(path, "DROP TABLE x")
+    path.with_name(path.name + "-senders").mkdir()  # made before the file is written
+    with Journal(url) as journal:
+        put(journal)
+    for each in path.parent.glob(f"{path.name}*"):
+        shutil.rmtree(each) if each.is_dir() else each.unlink()
+    used(path)
+    with Journal(url) as journal:
+        put(journal)
+        assert journal.get("r") is not None
+
+
 def test_a_journal_may_be_vacuumed_and_restored_in_place(path: Path, journal: Journal) -> None:
     put(journal, "old")
     backup = path.with_name("backup.db")

@@ -217,9 +217,9 @@ def test_a_row_of_a_call_that_gave_up_meanwhile_is_not_sent(journal: Journal, ea
 
 def test_a_database_that_neither_takes_a_row_nor_shows_one_is_an_error(path: Path) -> None:
     with Journal(f"sqlite:///{path}") as journal:
-        for table, lost in (("accounts", "the account"), ("payments", "the row")):
+        for table in ("accounts", "payments"):
             execute(journal, f"CREATE TRIGGER {table} BEFORE INSERT ON momopay_{table} BEGIN SELECT RAISE(IGNORE); END")
-            with pytest.raises(JournalError, match=f"neither took {lost}"):
+            with pytest.raises(JournalError, match="neither took the (row|account)"):
                 put(journal)
             if table == "accounts":
                 execute(journal, "DROP TRIGGER accounts")

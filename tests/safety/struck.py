@@ -43,8 +43,8 @@ def hold_naively() -> Callable[[], object]:
     return work
 
 
-def strike(work: str, folder: Path, seed: int, strikes: int, hang: float) -> None:
-    """Write what came of so many strikes to `result.json`.
+def strike(work: str, folder: Path, seed: int, strikes: int, hang: float, url: str = "") -> None:
+    """Write what came of so many strikes to `result.json`. Without a URL, the journal is a file in the folder.
 
     A call that takes longer than `hang` seconds ends the process, with a traceback of all its threads in `stuck`.
     """
@@ -59,7 +59,7 @@ def strike(work: str, folder: Path, seed: int, strikes: int, hang: float) -> Non
     transport = httpx.MockTransport(answer)
     options: dict[str, Any] = {"base_url": "https://api.example/v1", "budget": None, "deadline": 2.0}
     with (
-        Journal(f"sqlite:///{folder}/journal.db") as journal,
+        Journal(url or f"sqlite:///{folder}/journal.db") as journal,
         Client("pk_test_struck", transport=transport, **options) as client,
     ):
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from forked import in_a_fresh_process
+from postgresql import PostgresqlServer
 from safety.struck import strike
 
 STRIKES = 100
@@ -15,11 +16,11 @@ HANG = 8.0
 """Seconds that no call of a healthy journal takes, on a busy machine either."""
 
 
-def run(work: str, folder: Path, strikes: int, hang: float = HANG) -> tuple[int | None, str]:
+def run(work: str, folder: Path, strikes: int, hang: float = HANG, url: str = "") -> tuple[int | None, str]:
     """Strike so often in another process; return its exit status, and where its threads stood if a call hung."""
     seed = random.SystemRandom().randrange(1_000_000)
     sys.stdout.write(f"seed {seed}\n")
-    process = in_a_fresh_process(strike, work, folder, seed, strikes, hang)
+    process = in_a_fresh_process(strike, work, folder, seed, strikes, hang, url)
     process.join(120)
     code = process.exitcode
     process.kill()
@@ -36,6 +37,17 @@ def test_calls_go_on_after_any_number_of_strikes(tmp_path: Path, strikes: int) -
     assert run("calls", tmp_path, strikes) == (0, "")
     result = json.loads((tmp_path / "result.json").read_text())
     sys.stdout.write(f"{result}\n")
+    assert (result["strikes"], result["twice"]) == (strikes, [])
+    assert result["paid"] > STRIKES / 10
+
+
+@pytest.mark.parametrize("strikes", [STRIKES, pytest.param(10 * STRIKES, marks=pytest.mark.whole)])
+def test_calls_over_postgresql_go_on_after_any_number_of_strikes(
+    tmp_path: Path, postgresql: PostgresqlServer, strikes: int
+) -> None:
+    """There a strike may come while several statements are on their way at once."""
+    assert run("calls", tmp_path, strikes, url=postgresql.new_database()) == (0, "")
+    result = json.loads((tmp_path / "result.json").read_text())
     assert (result["strikes"], result["twice"]) == (strikes, [])
     assert result["paid"] > STRIKES / 10
 

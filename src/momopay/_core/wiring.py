@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from importlib import import_module
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, TypeVar
 
 from momopay._fork import renew_in_child
 from momopay.errors import ConfigurationError
@@ -76,6 +79,7 @@ class ClientJournal(Once[Any]):
         super().__init__(self._open)
         self._given = given
         self._is_closed = False
+        self.url = given if isinstance(given, str) else ""
 
     def _open(self) -> object:
         if self._is_closed:
@@ -88,6 +92,59 @@ class ClientJournal(Once[Any]):
             self._is_closed = True
             if self.made is not None:
                 self.made.close()
+
+
+_DURABLE: Final = frozenset({"collect_once", "pay_once", "refund", "release", "sweep", "receive", "reconcile"})
+_LIBRARIES: Final = {  # what a journal loads when it is opened, by the beginning of its URL
+    "sqlite": ("momopay.journal.sqlite", "sqlalchemy.dialects.sqlite.pysqlite"),
+    "postgresql": ("momopay.journal.postgresql", "sqlalchemy.dialects.postgresql.psycopg"),
+}
+_OF_ANY_JOURNAL: Final = ("momopay.journal.delivery", "momopay.journal.queue")
+
+
+class UnloadedResource:
+    """A group of an async client's operations before its code is imported. Its durable calls import it in a thread."""
+
+    @classmethod
+    def unless_loaded(cls, path: str, get: Callable[[], Any], client: Any) -> Any:
+        """Return a client's group by its path, which `get` returns, or a stand-in if its code is not imported yet."""
+        module = f"momopay.resources.{path.partition('.')[0]}"
+        # A class has operations, too, and no journal.
+        journal: ClientJournal | None = getattr(client, "_journal", None)
+        return get() if module in sys.modules else cls(module, get, "" if journal is None else journal.url)
+
+    def __init__(self, module: str, get: Callable[[], Any], url: str) -> None:
+        self._get = get
+        self._modules = [module, "momopay._core.session", "momopay._transport.async_backend"]
+        for scheme, names in _LIBRARIES.items():
+            self._modules += (*names, *_OF_ANY_JOURNAL) if url.startswith(scheme) else ()
+
+    def __getattr__(self, name: str) -> Any:
+        return partial(self._call, name) if name in _DURABLE else getattr(self._get(), name)
+
+    async def _call(self, name: str, *args: Any, **kwargs: Any) -> Any:
+        try:
+            await _in_thread(self._import)
+            coroutine = getattr(self._get(), name)(*args, **kwargs)
+        finally:
+            del args, kwargs  # a crash reporter shows the locals of a frame that raises
+        return await coroutine
+
+    def _import(self) -> None:
+        for each in self._modules:
+            with suppress(ModuleNotFoundError):  # the call says which extra is missing
+                import_module(each)
+
+
+async def _in_thread(work: Callable[[], None]) -> None:
+    # Without anyio, which would have to be imported.
+    trio: Any = sys.modules.get("trio")
+    if trio is not None and trio.lowlevel.in_trio_run():
+        await trio.to_thread.run_sync(work)
+        return
+    asyncio: Any = sys.modules.get("asyncio")
+    with suppress(RuntimeError):  # no loop runs: the call says so
+        await asyncio.get_running_loop().run_in_executor(None, work)
 
 
 class ClassResource(property):

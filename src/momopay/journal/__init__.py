@@ -17,6 +17,8 @@ Thread safety: any thread may call any method in this package. The database deci
 | activity | no I/O: the sums of a day, and their chart |
 | schema | the tables |
 | database, sqlite, postgresql | connections, bounded waits and leases, and what differs between the databases |
+| sharing | which journals of a process share a database |
+| refusals, pooling | why a PostgreSQL database cannot be opened, and pools that cannot hold a journal |
 """
 
 from momopay.journal.activity import ActivityDay, ActivitySum

@@ -12,8 +12,7 @@ connection lost and no wait without its bound. This is all that it takes:
   uncommitted.
 - A transaction that fails is rolled back by the driver, as SQLAlchemy may refuse after an interrupt.
 
-All journals of a process that have one URL share one `Database`, and so its connections and its id as a process. Each
-has an `OpenDatabase` of its own, which closes by itself.
+All journals of a process that have one URL share one `Database`: see `momopay.journal.sharing`.
 """
 
 from __future__ import annotations
@@ -23,20 +22,18 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
-from functools import lru_cache, partial, partialmethod
+from functools import lru_cache
 from math import inf
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, ClassVar, Final, TypeVar
 from uuid import uuid4
-from weakref import ReferenceType, WeakSet, ref
+from weakref import WeakSet
 
 from sqlalchemy import URL, Connection, Dialect, Engine, Select, UpdateBase, create_engine
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError, StatementError
 from sqlalchemy.pool import ConnectionPoolEntry, Pool
 
-from momopay._core.journal_url import check_name
-from momopay._core.wiring import load
 from momopay._fork import renew_in_child
 from momopay._redaction import clear_frames
 from momopay.errors import ConfigurationError, JournalError
@@ -176,8 +173,7 @@ class Database(ABC):
         self._url = url
         self.refusal: ConfigurationError | None = None  # why this process can read the journal, and cannot write
         self.leases: set[str] = set()  # of this process's calls: see `momopay.journal.leases`
-        self._users: WeakSet[OpenDatabase] = WeakSet()
-        self._made: list[ReferenceType[Database]] = []  # those of this URL
+        self.users: WeakSet[object] = WeakSet()  # the journals that have it open
         # The last one is this process's. A forked child opens its own: it must neither use its parent's connections nor
         # close them, which would close them for the parent.
         self.engines: list[Engine] = []
@@ -280,7 +276,7 @@ class Database(ABC):
             if is_rehearsal:
                 raise _RehearsalOverError
         self._is_set_up = True
-        _used.add(self._key)
+        _used.add(self.key)
 
     @contextmanager
     def opening(self, *, create: bool) -> Generator[Connection]:
@@ -290,7 +286,7 @@ class Database(ABC):
                 yield connection
         except JournalError as error:
             # Once this process has used the database, a failure is an outage, of which a payment may have been part.
-            refusal = None if self._key in _used else self.explain(error)
+            refusal = None if self.key in _used else self.explain(error)
             if refusal is None:
                 raise
             raise refusal from error
@@ -301,80 +297,16 @@ class Database(ABC):
         return self._url.set(password=None).difference_update_query(["password"]).render_as_string()
 
     @property
-    def _key(self) -> str:
+    def key(self) -> str:
+        """What journals of one database have in common: the whole URL, which may hold a password."""
         return self._url.render_as_string(hide_password=False)
-
-    def shared(self) -> Database:
-        """Return the database that this process has open for this URL, or this one if there is none."""
-        # Without a lock: of threads that come here at the same time, all take the first in the list.
-        made = self._made = _open.setdefault(self._key, [])
-        made.append(ref(self, partial(_forget, made)))
-        return next(found for each in list(made) if (found := each()) is not None)
-
-    def add_user(self, journal: OpenDatabase) -> None:
-        """Keep the database open for a journal."""
-        self._users.add(journal)
-
-    def remove_user(self, journal: OpenDatabase) -> None:
-        """Close the database if no other journal uses it. The next one with this URL opens it anew."""
-        self._users.discard(journal)
-        if not self._users:
-            self._made[:] = [each for each in self._made if each() is not self]
-            self.close()
 
 
 class _RehearsalOverError(Exception):
     """Rolls back what a rehearsal did."""
 
 
-_open: Final[dict[str, list[ReferenceType[Database]]]] = {}  # by URL
 _used: Final = set[str]()  # the URLs of the databases in which this process has seen a journal
-
-
-def _forget(made: list[ReferenceType[Database]], dead: ReferenceType[Database]) -> None:
-    with suppress(ValueError):
-        made.remove(dead)
-
-
-class OpenDatabase:
-    """One journal's use of a `Database` that all journals of this process with its URL share."""
-
-    def __init__(self, shared: Database, *, create: bool) -> None:
-        self.shared = shared
-        self._may_create = create
-        self._is_closed = False
-        self.under_way: set[str] = set()  # the leases of this journal's calls that have begun and not returned
-        shared.add_user(self)
-
-    def connection(self, *, seconds: float = LONGEST_WAIT, begin: bool = False) -> AbstractContextManager[Connection]:
-        """Return a context with a connection: see `Database.connection`."""
-        if self._is_closed and not self.under_way:
-            raise ConfigurationError("this journal is closed: make another Journal. Nothing was sent")
-        return self.shared.connection(seconds=seconds, begin=begin, create=self._may_create)
-
-    # In a transaction, the context must not wait for anything else: it blocks other writers.
-    transaction: partialmethod[AbstractContextManager[Connection]] = partialmethod(connection, begin=True)
-
-    def close(self) -> None:
-        """Close the database for this journal. Its calls that are under way can still use it."""
-        self._is_closed = True
-        self.shared.remove_user(self)
-
-
-# Imported when needed, because each module imports its driver. It also compiles `schema.Now` to its database's SQL.
-_KINDS: Final = {
-    "sqlite": "journal.sqlite.SqliteDatabase",
-    "sqlite+pysqlite": "journal.sqlite.SqliteDatabase",
-    "postgresql": "journal.postgresql.PostgresqlDatabase",
-    "postgresql+psycopg": "journal.postgresql.PostgresqlDatabase",
-}
-
-
-def open_database(url: URL, *, create: bool = True) -> OpenDatabase:
-    """Return the database of a URL; raise ConfigurationError if a journal cannot be in it."""
-    check_name(url.drivername)
-    made: Database = load(_KINDS[url.drivername])(url)
-    return OpenDatabase(made.shared(), create=create)
 
 
 def change(connection: Connection, statement: UpdateBase, parameters: Mapping[str, object]) -> bool:

@@ -19,6 +19,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -31,9 +32,15 @@ from sqlalchemy import ColumnElement, Connection, and_, bindparam, delete, func,
 from momopay._core.config import LOOPBACK, KeyIdentity
 from momopay.errors import ConfigurationError, JournalError
 from momopay.journal import moving
-from momopay.journal.database import OpenDatabase, bounded, change, defer
+from momopay.journal.database import bounded, change, defer
 from momopay.journal.rules import PAST
 from momopay.journal.schema import INSERTS, acceptances, accounts, journal, keys, metadata, payments, versions
+from momopay.journal.sharing import OpenDatabase
+
+if sys.platform == "win32":
+    import msvcrt
+else:
+    import fcntl
 
 logger: logging.Logger = logging.getLogger("momopay")
 
@@ -246,6 +253,7 @@ class Watermark:
         self._highest = max(mark, self._highest)
         if self._file is not None:
             with os.fdopen(os.open(self._file, os.O_CREAT | os.O_RDWR, 0o600), "r+b", buffering=0) as file:
+                _lock(file)  # until it is closed, so that nobody notes less between the two lines below
                 if _mark_in(file.read()) < mark:  # another call may have committed, and noted, more
                     file.seek(0)
                     line = f"{mark.restored} {mark.sequence} {datetime.now(UTC).isoformat(timespec='seconds')}"
@@ -360,6 +368,16 @@ def accept_restored(account: Accounts, watermark: Watermark, by: str) -> str:
     days = f"reconcile what was paid before: momopay reconcile --day {first} --last-day {last} --journal URL"
     logger.warning("%s accepted a new journal of an account that may have a past; %s", by, days)
     return days
+
+
+def _lock(file: FileIO) -> None:
+    """Wait for the lock of a file, which others hold for microseconds."""
+    if sys.platform == "win32":
+        file.seek(_LINE)  # behind what is read: the lock of a byte keeps readers out, too
+        msvcrt.locking(file.fileno(), msvcrt.LK_LOCK, 1)
+        file.seek(0)
+    else:
+        fcntl.flock(file, fcntl.LOCK_EX)
 
 
 def _mark_in(line: bytes) -> Mark:

@@ -24,9 +24,9 @@ class Internals:
             from sqlalchemy import make_url
             from sqlalchemy.exc import ArgumentError
 
-            from momopay.journal.database import open_database
             from momopay.journal.delivery import Deliveries, Recorder
             from momopay.journal.queue import Queue
+            from momopay.journal.sharing import open_database
             from momopay.journal.store import Store
 
             try:

@@ -28,8 +28,7 @@ else:  # for `typing.get_type_hints`
 
 logger: logging.Logger = logging.getLogger("momopay")
 
-_MIN_SECRET_BYTES = 16
-_MOST_DAYS = 366  # of a report
+_MIN_SECRET_BYTES, _MOST_DAYS = 16, 366  # the days of a report
 _FIRST, _LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 
 
@@ -93,8 +92,8 @@ class Journal:
     def open(self) -> list[JournalEntry]:
         """Return the entries of both kinds with an accepted transaction that has not settled, oldest first.
 
-        A payout that FAILED is open until it is REVERSED, and a paid order is open while another of its prompts is.
-        ``transactions.sweep`` follows all of them. For payments that may not have been accepted, see `unresolved`.
+        A payout that FAILED is open until it is REVERSED, and a paid order while another of its prompts is. A sweep
+        follows all of them. For payments that may not have been accepted, see `unresolved`.
         """
         return self._internals.store.open()
 
@@ -278,7 +277,7 @@ class Journal:
     def backup(self, path: str | PathLike[str]) -> None:
         """Copy the whole database, with all its accounts, into a new SQLite file while others write.
 
-        The file has mode 0600 and appears at the path when it is complete. Even if this journal is in PostgreSQL, the
+        The file has mode 0600 and appears at the path when it is complete. Also if this journal is in PostgreSQL, the
         copy opens with ``Journal("sqlite:///...", create=False)``. Payments that were being sent read as UNKNOWN in it.
         Never pay from an old copy while a newer journal exists: it does not know what was paid since. If the path
         exists, this is a RequestValidationError.
@@ -291,23 +290,19 @@ class Journal:
     def anonymise(self, *, before: datetime, secret: str | bytes | None = None) -> int:
         """Remove the phones and the metadata of the entries that ended before a time. This cannot be undone.
 
-        References, amounts, ids, receipts and times stay, so nothing is paid again; but a phone or a name in a
-        reference stays, too. `pay_once` with an anonymised reference still returns its transaction, or raises
-        DuplicatePayoutError if the payout was refused or not sent. Open and unresolved entries are not changed, nor are
-        earlier copies. PostgreSQL keeps old versions of rows until a VACUUM.
+        References, amounts, ids, receipts and times stay, so nothing is paid again; so does a phone in a reference.
+        `pay_once` with an anonymised reference still returns its transaction, or raises DuplicatePayoutError if the
+        payout was refused or not sent. Open and unresolved entries are not changed, nor are earlier copies. PostgreSQL
+        keeps old versions of rows until a VACUUM.
 
         Args:
             before: A time with a time zone. Entries that ended, were refused or were not sent before it are changed.
-            secret: Replace each phone by ``hmac-sha256:`` and its HMAC with this secret, so that payments to the same
-                phone can still be recognised. Generate it at random, and keep it outside the journal. If it has fewer
-                than 16 bytes, the phones can be guessed, and a WARNING is logged.
+            secret: Replace each phone by ``hmac-sha256:`` and its HMAC with this secret, so that the same phone can
+                still be recognised. Generate it at random, of 16 bytes and more, and keep it outside the journal.
 
         Returns:
-            The number of entries that were changed.
-
-        Raises:
-            RequestValidationError: A time without a time zone; nothing was changed.
-            ConfigurationError: An empty secret; nothing was changed.
+            The number of entries that were changed. With a time without a zone (RequestValidationError) or an empty
+            secret (ConfigurationError), it is none.
         """
         _check_times(before=before)
         key = secret.encode() if isinstance(secret, str) else secret

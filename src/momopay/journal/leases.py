@@ -13,7 +13,7 @@ from uuid import uuid4
 from sqlalchemy import Connection, Select
 
 from momopay._transport import clock
-from momopay.journal.database import OpenDatabase
+from momopay.journal.sharing import OpenDatabase
 
 
 @lru_cache(4096)

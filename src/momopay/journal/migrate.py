@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from momopay.journal.database import OpenDatabase
+from momopay.journal.sharing import OpenDatabase
 from momopay.journal.structure import differing_indexes, repair_indexes
 from momopay.journal.upgrade import VERSION, NoJournalError, upgrade, version_in
 

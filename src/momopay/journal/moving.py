@@ -22,7 +22,7 @@ from uuid import uuid4
 from sqlalchemy import Connection, Table, delete, func, insert, select, update
 
 from momopay.errors import ConfigurationError, JournalError
-from momopay.journal.database import OpenDatabase, bounded
+from momopay.journal.database import bounded
 from momopay.journal.entries import JournalState
 from momopay.journal.leases import LeaseHolder
 from momopay.journal.schema import (
@@ -37,6 +37,7 @@ from momopay.journal.schema import (
     transactions,
     versions,
 )
+from momopay.journal.sharing import OpenDatabase
 from momopay.journal.upgrade import VERSION, set_up
 
 _LONGEST: Final = 3600.0  # seconds

@@ -20,7 +20,6 @@ from momopay.errors import ConfigurationError, JournalError, RequestValidationEr
 from momopay.journal import history, schema
 from momopay.journal import statements as sql
 from momopay.journal.activity import JUDGED, ActivityDay, ActivitySum
-from momopay.journal.database import OpenDatabase
 from momopay.journal.entries import (
     UNRESOLVED,
     EntryKind,
@@ -35,6 +34,7 @@ from momopay.journal.guards import Accounts, Mark, Watermark
 from momopay.journal.leases import LeaseHolder
 from momopay.journal.rules import Refundable, refunded
 from momopay.journal.schema import PAYMENT, TRANSACTION
+from momopay.journal.sharing import OpenDatabase
 from momopay.journal.structure import differing_indexes
 from momopay.models.enums import TransactionStatus
 from momopay.models.receipts import receipt_key, receipts_in

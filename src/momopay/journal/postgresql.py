@@ -141,8 +141,8 @@ class PostgresqlDatabase(Database):
 
     @property
     @override
-    def _key(self) -> str:
-        return f"{super()._key} {self._schemas.wanted}"
+    def key(self) -> str:
+        return f"{super().key} {self._schemas.wanted}"
 
     @override
     def is_alive(self, sender: str, connection: Connection) -> bool:
@@ -248,6 +248,8 @@ class BoundedConnection(psycopg.Connection[Any]):
         except BaseException as error:  # no answer in time, or an interrupt
             if isinstance(error, JournalError) or self.pgconn.transaction_status == TransactionStatus.ACTIVE:
                 self.close()
+                with suppress(Exception):  # else psycopg prints that it cannot go on when the garbage is collected
+                    gen.close()
             raise
         self._answered_at = time.monotonic()
         if is_single:

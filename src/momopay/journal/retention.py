@@ -18,9 +18,10 @@ from sqlalchemy import URL, Connection, bindparam, create_engine, delete, insert
 
 from momopay.errors import RequestValidationError
 from momopay.journal import history
-from momopay.journal.database import Database, OpenDatabase, change
+from momopay.journal.database import Database, change
 from momopay.journal.entries import ANONYMISED, MAY_BE_SENT, HistoryKind, JournalEntry, JournalState
 from momopay.journal.schema import PAYMENT, metadata, payments, transactions
+from momopay.journal.sharing import OpenDatabase
 from momopay.journal.statements import AS_READ, IS_ROW, IS_TRANSACTION
 from momopay.journal.store import Store
 from momopay.journal.upgrade import upgrade

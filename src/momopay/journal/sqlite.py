@@ -64,6 +64,7 @@ class SqliteDatabase(Database):
             ) from error
         self.folder: Path | None = self._folder
         self._given = url.database
+        self._named = Path.cwd() / url.database  # as it was given, whatever the working folder is later
         self._marker = self._folder / "README"
         self._file: tuple[int, int] | None = None  # the device and inode of the file that this process uses
         super().__init__(url.set(drivername="sqlite", database=str(self._path)))
@@ -101,6 +102,8 @@ class SqliteDatabase(Database):
             raise self._lost("was replaced by another file while this process used it")
         if found.st_nlink > 1:
             raise self._second_name(_HARD_LINK)
+        if self._named.resolve() != self._path:  # new processes would use another file, or another WAL
+            raise self._lost("is a symbolic link by now, which leads elsewhere")
 
     @override
     @contextmanager
@@ -123,6 +126,9 @@ class SqliteDatabase(Database):
                 is_new = not version_in(connection, self.table_names)
                 if is_new and had_journal:
                     raise self._lost("has no journal any more")
+                is_used = not (is_empty or connection.exec_driver_sql(self.table_names).first())
+                if is_used and not self._folder.exists():  # else a creation died, which is finished now
+                    raise self._lost("is in use, and has no tables")
                 if is_new and not create:
                     raise self._no_journal()
                 self._folder.mkdir(mode=0o700, exist_ok=True)

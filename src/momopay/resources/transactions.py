@@ -202,8 +202,7 @@ class Transactions(Resource[BackendT]):
             callback: From `parse_callback`.
 
         Returns:
-            The service's record. Act on it, not on the callback: a reference that the record lacks is nobody's word but
-            the sender's. If it came from the list, the fields that only a
+            The service's record. Act on it, not on the callback. If it came from the list, the fields that only a
             single read has are None: `get` reads why a payment failed.
 
         Raises:
@@ -236,8 +235,7 @@ class Transactions(Resource[BackendT]):
 
         Checks the URL's token, parses the body, confirms it as `confirm` does, records the service's record in the
         client's journal, calls the handler, and marks the end as delivered. The handler gets each end once: FAILED,
-        CANCELLED and EXPIRED are one, which does not follow SUCCESS or REVERSED. Without a journal, it gets repeats. A
-        payment of the journal reaches it under your own reference, or not yet, if too little shows that it is that one.
+        CANCELLED and EXPIRED are one, which does not follow SUCCESS or REVERSED. Without a journal, it gets repeats.
 
         Args:
             url: The request's whole URL, or its raw query string, as it was received and not decoded.
@@ -362,10 +360,9 @@ class Transactions(Resource[BackendT]):
 
         Call it every minute or so, from any number of processes: one pass makes at most 15 requests, retries aside. It
         searches for unresolved payments, reads accepted ones that have not settled, and records status, result code,
-        fee and end. Then it calls the handler once for each end, unless ``journal.handling`` has it as handled.
-
-        A payout that FAILED has settled once it is REVERSED; both are ends, and ``payment.is_settled`` tells them
-        apart. An end is for a handler for 30 days after the journal learned of it, by the database's clock.
+        fee and end. Then it calls the handler once for each end, unless ``journal.handling`` has it as handled. A
+        failed payout ends twice, FAILED and REVERSED: see ``payment.is_settled``. An end is for a handler for 30 days
+        after the journal learned of it, by the database's clock.
 
         A prompt that ended without success is read once more ten minutes later, because a late PIN may pay it; a
         released payment is searched for once more then. A transaction on the pages under a reference of the journal
@@ -374,12 +371,10 @@ class Transactions(Resource[BackendT]):
 
         Args:
             handler: Called with each `Payment` that has ended; ``async def`` only with an `AsyncClient`. If it raises,
-                the error is logged, and the next pass delivers the end again. Fields that only a single read has may
-                be None. It must not be a generator.
+                the error is logged, and the next pass delivers the end again. Fields that only a read has may be None.
             journal: The account's journal, by default the client's.
 
         Raises:
-            ConfigurationError: The handler is no function, or a generator.
             MomoPayError: A read failed. What was read before it is recorded and handled; sweep again.
         """
         return await Sweep(self._session, journal_for(self._session, journal), handler).run()
@@ -391,14 +386,13 @@ class Transactions(Resource[BackendT]):
         share a page of the list. With an `AsyncClient`, call it from the client's own event loop, without ``await``.
         """
         # A failure makes the wait read by id. Nothing else depends on the status.
-        stated = callback.status if isinstance(callback, Callback) else None
-        failed = stated is not None and stated.ended_without_success
+        failed = isinstance(callback, Callback) and bool(callback.status and callback.status.ended_without_success)
         self._poll_loops.waits.notify(transaction_id_of(callback), failed=failed)
 
     def _start_wait(
         self, ids: Iterable[TransactionRef], until: Callable[[Transaction], bool], schedule: PollSchedule
     ) -> WaitCall:
-        if not callable(until) or is_async(until):  # a coroutine would count as true at once
+        if not callable(until) or is_async(until):
             raise ConfigurationError("until must be a function of a transaction, such as momopay.settled, not async")
         if not isinstance(schedule, PollSchedule):
             raise ConfigurationError("schedule must be a PollSchedule, such as PollSchedule(limit=60)")

@@ -152,7 +152,7 @@ class AsyncShopClient(AsyncClient):
 def _open_journal() -> Journal:
     try:
         # From parts, because in the text of a URL a "?" would end the path.
-        url = load("journal.database.URL").create(**journal_address())
+        url = load("journal.sharing.URL").create(**journal_address())
         if url.drivername != "sqlite":
             url = url.update_query_dict({"schema": ""})  # the tables are where Django's are
         journal = Journal(url, create=False)
@@ -161,10 +161,12 @@ def _open_journal() -> Journal:
         with suppress(JournalError), store.bounded(TIMEOUT), store.database.connection():
             pass
     except ConfigurationError as error:
-        remedy = (
-            f"run manage.py migrate --database {database()}; in a test, use SandboxMixin or the fixture momopay_django"
-        )
-        raise ConfigurationError(f"{error.message}. If it has no tables yet, {remedy}") from error
+        if type(error) is ConfigurationError:
+            raise
+        raise ConfigurationError(  # the journal's own advice, to create it, is not Django's
+            f"the database {database()!r} has no journal yet: run manage.py migrate --database {database()}; in a test,"
+            " use SandboxMixin or the fixture momopay_django"
+        ) from error
     return journal
 
 
