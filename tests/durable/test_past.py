@@ -59,13 +59,14 @@ pytestmark = pytest.mark.usefixtures("live_keys", "no_backoff")
 
 
 def top_up(number: int = 0, **fields: Any) -> dict[str, Any]:
-    known = {"transactionId": f"u-{number}", "type": "WALLET_TOPUP", "status": "SUCCESS"}
+    known: dict[str, Any] = {"transactionId": f"u-{number}", "type": "WALLET_TOPUP", "status": "SUCCESS"}
     return listed(f"top-up {number}", **known | fields)
 
 
 def made(reference: str = "INV-41", **fields: Any) -> dict[str, Any]:
     """Make an item of the list, of a payment that some other journal made."""
-    return listed(reference, **{"transactionId": "t-41", "status": "SUCCESS", **fields})
+    known: dict[str, Any] = {"transactionId": "t-41", "status": "SUCCESS", **fields}
+    return listed(reference, **known)
 
 
 FAILURES = [made(transactionId=f"f-{each}", status=each) for each in ("FAILED", "CANCELLED", "EXPIRED", "REVERSED")]
@@ -105,6 +106,7 @@ def refused(shop: Served, call: Any, match: str) -> str:
 @pytest.mark.parametrize("items", EARLIER)
 def test_a_new_journal_of_an_account_with_a_past_is_refused(serve: Serve, journal: Journal, items: list[Any]) -> None:
     shop = serve(payout_record(), pages=[items], options=LIVE)
+    said = ""
     for _ in range(2):
         said = refused(shop, pay(journal), "show 1 payments of the last 30 days")
     assert shop.requests == [LIST] * 2
@@ -248,6 +250,10 @@ def failing(answer: httpx.Response | Exception) -> Callable[[httpx.Request], htt
     return instead
 
 
+def as_ever(_request: httpx.Request) -> None:
+    """Answer as the service does."""
+
+
 UNREADABLE = [
     httpx.Response(503, text="<"),
     httpx.Response(200, text="<html>"),
@@ -264,7 +270,7 @@ def test_a_list_that_cannot_be_read_refuses_until_it_can(
     shop = serve(payout_record(), instead=failing(answer), options=LIVE)
     said = refused(shop, pay(journal), "cannot be read")
     assert "accept-restored" in said
-    shop.service._instead = lambda _request: None
+    shop.service._instead = as_ever
     assert shop.pay().is_new
 
 
@@ -286,7 +292,7 @@ def test_an_error_that_is_clear_by_itself_refuses_as_it_is(
             shop(pay(journal))
         assert not caught.value.may_have_executed
     assert PAY not in shop.requests
-    shop.service._instead = lambda _request: None
+    shop.service._instead = as_ever
     assert shop.pay().is_new
 
 

@@ -67,7 +67,9 @@ class _Shown:
     def of(cls, item: TransactionSummary | UnreadTransaction) -> _Shown:
         if isinstance(item, TransactionSummary):
             return cls(item, item.type, item.status, None if is_missing(item.created_at) else item.created_at)
-        raw = cast("dict[str, object]", item.raw) if isinstance(item.raw, dict) else {}
+        raw: dict[str, object] = {}
+        if isinstance(item.raw, dict):
+            raw = cast("dict[str, object]", item.raw)
         kind, status, created_at = raw.get("type"), raw.get("status"), None
         with suppress(TypeError, ValueError):
             created_at = datetime.fromisoformat(cast("str", raw.get("createdAt", raw.get("created_at"))))

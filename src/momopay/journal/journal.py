@@ -319,9 +319,9 @@ class Journal:
     def migrate(url: str, *, check: bool = False) -> str:
         """Create the journal's tables, or upgrade them to the version of this momopay, if that is to be done.
 
-        The first use of a journal does it, too. Call this where the application's role may not create tables, or where
-        a large journal would keep the first payment waiting: as a step of a deploy, before the new processes start.
-        Those of the version before may run meanwhile. Indexes that are missing or differ are made anew.
+        The first use of a journal does it, too. Call this as a step of a deploy where the application's role may not
+        create tables, or the journal is large. Processes of the version before may run meanwhile. Indexes that are
+        missing or differ are made anew.
 
         Args:
             url: As for `Journal`.
@@ -343,24 +343,18 @@ class Journal:
 
     @clears_frames
     def move_to(self, url: str, *, undo: bool = False, lost: bool = False) -> str:
-        """Move the whole journal, with all its accounts and its history, to another database, and close this one.
+        """Move the whole journal, with all accounts and its history, to another database; return what was done.
 
-        Both may be of either kind. Every row is compared. From then on, this journal refuses every call, also of the
-        processes that have it open, and says where it is. If this is killed, at most one of the two can be used, and
-        calling it again finishes.
+        Every row is compared. From then on, this journal refuses every call, also of processes that have it open, and
+        says where it is. If this is killed, at most one of the two can be used, and calling it again finishes.
 
         Args:
             url: Of the target, which must hold no payment. Its tables are created.
-            undo: Open this journal again, as long as no payment was begun in the target.
-            lost: With `undo`: the target cannot be reached any more. Every account must then be accepted by
-                `accept_restored`, because this journal does not know what was paid there.
-
-        Returns:
-            What was done, as a sentence.
+            undo: Open this journal again, if no payment was begun in the target.
+            lost: With `undo`: the target is lost. What was paid there is unknown: `accept_restored` each account.
 
         Raises:
-            ConfigurationError: A call is sending; the target holds payments, or is part of another move; or there is
-                nothing to undo. Nothing was changed.
+            ConfigurationError: A call is sending, the target holds payments, or there is nothing to undo.
         """
         from momopay.journal import moving
 
@@ -386,7 +380,7 @@ class Journal:
 
 
 def internals(journal: Journal) -> Internals:
-    """Return the objects behind a journal; raise ConfigurationError if it is no journal."""
+    """Return the objects behind a journal; raise ConfigurationError if it is none."""
     if not isinstance(journal, Journal):
         raise ConfigurationError('journal must be a momopay.Journal, or its URL, such as "sqlite:///payments.db"')
     return journal._internals  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  this module's own class
