@@ -52,6 +52,10 @@ def engine_of(journal: Journal) -> Any:
         return connection.engine
 
 
+def one_after_another(_connection: object) -> AbstractContextManager[None]:
+    return nullcontext()
+
+
 @contextmanager
 def before_each(
     work: Callable[[str], object], journal: Journal | None = None, moment: str = "before"
@@ -90,7 +94,7 @@ def before_each(
         with (
             patch.object(BoundedConnection, "send", send),
             patch.object(BatchCursor, "execute_alone", execute_alone),
-            patch.object(BoundedConnection, "one_round_trip", lambda _connection: nullcontext()),
+            patch.object(BoundedConnection, "one_round_trip", one_after_another),
         ):
             yield
     finally:

@@ -30,7 +30,8 @@ _OF_A_SERVER: Final = re.compile(r"@|\b(host|hostaddr|dbname|user|password|port)
 def check_url(url: object) -> None:
     """Raise ConfigurationError unless this is the URL of a database that a journal can be in."""
     if isinstance(url, os.PathLike):
-        raise ConfigurationError(f"journal must be text, not a path: write {_sqlite(os.fspath(url))}")
+        path: object = os.fspath(url)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+        raise ConfigurationError(f"journal must be text, not a path: write {_sqlite(path)}")
     if not isinstance(url, str):
         raise ConfigurationError(f"journal must be the URL of a database: {_KINDS}")
     if not url.strip():

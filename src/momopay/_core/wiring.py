@@ -77,9 +77,9 @@ class ClientJournal(Once[Any]):
         elif not isinstance(given, load("journal.Journal")):
             raise ConfigurationError('journal must be a Journal or its URL, such as "sqlite:///payments.db"')
         super().__init__(self._open)
-        self._given = given
+        self._given: Any = given
         self._is_closed = False
-        self.url = given if isinstance(given, str) else ""
+        self.url: str = given if isinstance(given, str) else ""
 
     def _open(self) -> object:
         if self._is_closed:
