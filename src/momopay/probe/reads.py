@@ -115,7 +115,11 @@ _STYLED: Final = ("transactionId", "transaction_id", "resultCode", "result_code"
 
 def read_account(wire: Wire, findings: Findings) -> tuple[Answer, Answer]:
     """Read the wallet, the channels, the list, and paths that do not exist; return the channels and the list."""
-    balance, channels, listed = first = [wire.get(BALANCE), wire.get(CHANNELS), read_list(wire)]
+    balance = wire.get(BALANCE)
+    if balance.status is None and wire.send("GET", LIST).status is None:  # nothing answers, which no repeat changes
+        raise APIConnectionError(f"the service was not reached, or failed at every read ({balance.summary})")
+    channels, listed = wire.get(CHANNELS), read_list(wire)
+    first = [balance, channels, listed]
     if all(answer.status == UNAUTHORIZED for answer in first):
         raise InvalidApiKeyError("the service refused the key", code=balance.code or None, status_code=UNAUTHORIZED)
     paths = ("/wallets/b2c/balance", f"{LIST}/{uuid4()}", f"{LIST}/momopay-probe", "/momopay-probe")
