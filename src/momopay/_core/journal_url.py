@@ -6,8 +6,8 @@ the name of the database and a path: the rest may hold a password.
 
 from __future__ import annotations
 
-import os
 import re
+from pathlib import PurePath
 from typing import Final
 
 from momopay.errors import ConfigurationError
@@ -29,9 +29,8 @@ _OF_A_SERVER: Final = re.compile(r"@|\b(host|hostaddr|dbname|user|password|port)
 
 def check_url(url: object) -> None:
     """Raise ConfigurationError unless this is the URL of a database that a journal can be in."""
-    if isinstance(url, os.PathLike):
-        path: object = os.fspath(url)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
-        raise ConfigurationError(f"journal must be text, not a path: write {_sqlite(path)}")
+    if isinstance(url, PurePath):
+        raise ConfigurationError(f"journal must be text, not a path: write {_sqlite(str(url))}")
     if not isinstance(url, str):
         raise ConfigurationError(f"journal must be the URL of a database: {_KINDS}")
     if not url.strip():
