@@ -219,7 +219,7 @@ def test_a_database_that_neither_takes_a_row_nor_shows_one_is_an_error(path: Pat
     with Journal(f"sqlite:///{path}") as journal:
         for table in ("accounts", "payments"):
             execute(journal, f"CREATE TRIGGER {table} BEFORE INSERT ON momopay_{table} BEGIN SELECT RAISE(IGNORE); END")
-            with pytest.raises(JournalError, match="neither took the (row|account)"):
+            with pytest.raises(JournalError, match=r"neither took the (row|account)"):
                 put(journal)
             if table == "accounts":
                 execute(journal, "DROP TRIGGER accounts")
