@@ -67,9 +67,7 @@ class _Shown:
     def of(cls, item: TransactionSummary | UnreadTransaction) -> _Shown:
         if isinstance(item, TransactionSummary):
             return cls(item, item.type, item.status, None if is_missing(item.created_at) else item.created_at)
-        raw: dict[str, object] = {}
-        if isinstance(item.raw, dict):
-            raw = cast("dict[str, object]", item.raw)
+        raw = _fields_of(item.raw)
         kind, status, created_at = raw.get("type"), raw.get("status"), None
         with suppress(TypeError, ValueError):
             created_at = datetime.fromisoformat(cast("str", raw.get("createdAt", raw.get("created_at"))))
@@ -94,6 +92,10 @@ class _Shown:
             when = f"of {self.created_at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
         kind, status = self.type or "of an unknown type", self.status or "with an unknown status"
         return f"{kind} {redacted_repr(reference)}, {status}, {when}"
+
+
+def _fields_of(raw: object) -> dict[str, object]:
+    return cast("dict[str, object]", raw) if isinstance(raw, dict) else {}
 
 
 async def check_past(access: JournalAccess) -> None:
