@@ -25,10 +25,8 @@ BALANCE: Final = "/wallets/service/balance"
 CHANNELS: Final = "/payment-wallet/channels"
 LIST: Final = "/transactions"
 PAYOUTS: Final = "/b2c/payouts"
-_FIRST_ROWS: Final = (
-    *("balance_read", "channels_read", "list_read", "payout_wallet_read"),
-    *("transaction_not_found", "malformed_transaction_id", "unknown_path"),
-)
+_OF_NOTHING: Final = ("transaction_not_found", "malformed_transaction_id", "unknown_path")
+_FIRST_ROWS: Final = ("balance_read", "channels_read", "list_read", "payout_wallet_read", *_OF_NOTHING)
 _NONSENSE: Final = "MOMOPAY_PROBE"
 # Values that are invalid, or that are not specified.
 _PARAMETERS: Final = (
@@ -43,8 +41,7 @@ _PARAMETERS: Final = (
 )
 _SHOW_FEES: Final = frozenset({"SUCCESS", "PENDING"})  # in other statuses the fee is 0 or missing
 _NAIROBI: Final = 3.0  # hours ahead of UTC
-_FEES: Final = ("transactionFee", "transaction_fee")
-_CURSORS: Final = ("nextCursor", "next_cursor")
+_FEES, _CURSORS = ("transactionFee", "transaction_fee"), ("nextCursor", "next_cursor")
 _BALANCES: Final = ("availableBalance", "available_balance", "ledgerBalance", "ledger_balance")
 _TIMES: Final = ("createdAt", "created_at", "updatedAt", "updated_at")
 _PHONES: Final = ("phone", "phoneNumber", "phone_number")
@@ -118,8 +115,7 @@ def read_account(wire: Wire, findings: Findings) -> tuple[Answer, Answer]:
     balance = wire.get(BALANCE)
     if balance.status is None and wire.send("GET", LIST).status is None:  # nothing answers, which no repeat changes
         raise APIConnectionError(f"the service was not reached, or failed at every read ({balance.summary})")
-    channels, listed = wire.get(CHANNELS), read_list(wire)
-    first = [balance, channels, listed]
+    balance, channels, listed = first = [balance, wire.get(CHANNELS), read_list(wire)]
     if all(answer.status == UNAUTHORIZED for answer in first):
         raise InvalidApiKeyError("the service refused the key", code=balance.code or None, status_code=UNAUTHORIZED)
     paths = ("/wallets/b2c/balance", f"{LIST}/{uuid4()}", f"{LIST}/momopay-probe", "/momopay-probe")
