@@ -41,7 +41,7 @@ from momopay.journal.sharing import OpenDatabase
 from momopay.journal.upgrade import VERSION, set_up
 
 _LONGEST: Final = 3600.0  # seconds
-_PATIENCE: Final = 10.0  # seconds to find out whether a database can be reached
+_REACH_TIMEOUT: Final = 10.0  # seconds to find out whether a database can be reached
 _AT_ONCE: Final = 1000  # rows
 # What is of a database itself, and not of the journal in it.
 _COPIED: Final = [table for table in metadata.sorted_tables if table not in {moves, versions}]
@@ -119,7 +119,7 @@ def undo_without(source: OpenDatabase, target: OpenDatabase) -> str:
     """Open the journal that was moved away without its target, which is lost; see `Journal.move_to`."""
     here, there = source.shared.name, target.shared.name
     try:
-        with bounded(_PATIENCE), target.connection() as connection:
+        with bounded(_REACH_TIMEOUT), target.connection() as connection:
             is_there = bool(_newest(connection))
     except (ConfigurationError, JournalError):
         is_there = False
