@@ -75,10 +75,10 @@ def parse_callback(body: bytes | bytearray | memoryview | str | Mapping[str, Any
 
 def _parse_partly(body: bytes) -> Callback:
     """Return what can be read of a callback. Raise ValueError if that does not include an id."""
-    whole: Any = parse_plain(body)
-    if not isinstance(whole, dict) or not isinstance(whole.get("transaction"), dict):
+    whole = parse_plain(body)
+    others = cast("dict[str, Any]", whole) if isinstance(whole, dict) else {}
+    if not isinstance(others.get("transaction"), dict):
         raise ValueError("no transaction")  # noqa: TRY004  as for a body that is no JSON
-    others = cast("dict[str, Any]", whole)
     stated: dict[str, Any] = others["transaction"]
     transaction = parse_incomplete(CallbackTransaction, stated, {}, ["id"])
     callback = parse_incomplete(Callback, {**others, "transaction": transaction}, {}, ["transaction"])

@@ -675,8 +675,10 @@ def test_the_payment_whose_id_a_broken_answer_showed_needs_no_reference(
 def test_the_control_releases_what_an_item_without_a_reference_may_be(
     serve: Serve, journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("momopay._core.reads.without_reference", lambda _item: None)
-    monkeypatch.setattr(Search, "fit", lambda _self, _item: Fit.NONE)
+    def never(_self: Search, _item: object) -> Fit:
+        return Fit.NONE
+
+    monkeypatch.setattr(Search, "fit", never)
     put(journal, "r", UNKNOWN)
     long_ago(journal)
     assert serve(pages=[[listed(**GAP)]], read=listed(**GAP)).release().state is NOT_SENT
