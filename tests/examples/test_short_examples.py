@@ -70,7 +70,7 @@ NAIROBI = timezone(timedelta(hours=3))
 
 
 def differences(path: Path) -> dict[str, tuple[str, str]]:
-    with path.open(newline="") as file:
+    with path.open(newline="", encoding="utf-8-sig") as file:
         return {row["reference"]: (row["theirs"], row["remedy"]) for row in csv.DictReader(file)}
 
 

@@ -122,7 +122,7 @@ with momopay.Journal("sqlite:///payouts.db") as journal:
 with momopay.Journal("postgresql://me@127.0.0.1:1/d") as journal:
     try:
         journal.unresolved()
-    except momopay.JournalError:
+    except momopay.ConfigurationError:
         pass
     else:
         raise AssertionError

@@ -88,7 +88,7 @@ def test_a_result_shows_its_fields(call: str, fields: set[str]) -> None:
 def test_the_package_shows_its_names_and_modules_alone() -> None:
     modules = {
         "callbacks", "cli", "client", "errors", "events", "integrations", "journal", "models", "money", "phones",
-        "durable", "probe", "pytest_plugin", "resources", "sandbox", "signing", "types", "urls", "TYPE_CHECKING",
+        "durable", "probe", "pytest_plugin", "resources", "sandbox", "signing", "spreadsheets", "types", "urls", "TYPE_CHECKING",
     }  # fmt: skip
     shown = completed("import momopay\nmomopay.")
     assert set(momopay.__all__) == shown - modules
