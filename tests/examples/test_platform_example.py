@@ -49,7 +49,8 @@ def test_fifty_shops_share_a_few_connections(
     assert f"{SHOPS + 1} shops sold, KES {sum(100 + number for number in range(SHOPS + 1))}" in shown
     assert 1 < most_connections() <= 15
     with psycopg.connect(make_url(url).set(drivername="postgresql").render_as_string()) as connection:
-        accounts = connection.execute("SELECT account, count(*) FROM momopay_payments GROUP BY account").fetchall()
+        counted = "SELECT account, count(*) FROM momopay.momopay_payments GROUP BY account"
+        accounts = connection.execute(counted).fetchall()
     assert dict(accounts) == {f"shop-{number}": 1 for number in range(SHOPS + 1)}
 
 
