@@ -3,10 +3,8 @@
 import csv
 import shutil
 import signal
-import sqlite3
 import stat
 import time
-from contextlib import closing
 from datetime import datetime, timedelta, tzinfo
 from decimal import Decimal
 from pathlib import Path
@@ -20,6 +18,7 @@ from journal.versions.kit import load
 from momopay import Client, Journal, OutcomeUnknownError
 from momopay.journal.upgrade import VERSION as NUMBER
 from momopay.sandbox import Account, Fault, Outcome, Sandbox, phone_for
+from sandbox.kit import execute
 from spreadsheets.kit import book, save
 
 VERSION = f"version {NUMBER}"
@@ -124,17 +123,12 @@ def test_a_journal_is_created_and_upgraded_by_command(shell: Shell, tmp_path: Pa
     checked = shell("journal", "migrate", *old, "--check", "--json")
     assert (checked.code, checked.json["changes"]) == (1, f"upgrade the journal from version 1 to {NUMBER}")
     assert shell("journal", "migrate", *old).prints(0, f"Done: upgraded the journal from version 1 to {NUMBER}")
-    execute_in(tmp_path / "old.db", "DROP INDEX momopay_refunds")
+    execute(tmp_path / "old.db", "DROP INDEX momopay_refunds")
     assert shell("journal", "check", *old).says(1, "`momopay journal migrate`")
     assert shell("journal", "check", *old, "--json").json["differing"] == ["momopay_refunds"]
     assert shell("journal", "migrate", *old).prints(0, "made these indexes anew: momopay_refunds")
-    execute_in(tmp_path / "old.db", "UPDATE momopay_journal SET version = 99")
+    execute(tmp_path / "old.db", "UPDATE momopay_journal SET version = 99")
     assert shell("journal", "migrate", *old).says(3, "Update momopay on this machine")
-
-
-def execute_in(path: Path, statement: str) -> None:
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute(statement)
 
 
 def test_a_restored_copy_is_refused_until_it_is_accepted(momopay: Shell, shell: Shell, path: Path) -> None:

@@ -313,18 +313,15 @@ def die() -> None:
 
 
 def test_a_move_that_dies_at_any_statement_is_in_one_place_and_goes_on(tmp_path: Path) -> None:
-    for number, (source, target) in zip(every_third(), pairs(tmp_path), strict=False):
+    for number, (source, target) in zip(range(1, 1000, 3), pairs(tmp_path), strict=False):
         before = rows_of(source)
         with suppress(_KilledError), before_statement(number, die, stays=True) as struck:
             move(source, target)
         if not struck:
+            assert number > 30
             return
-        check_interrupted(source, target, before)
+        check_interrupted(source, target, before, is_undone=number % 2 == 0)
     raise AssertionError("it has no end")
-
-
-def every_third() -> Iterator[int]:
-    yield from range(1, 1000, 3)
 
 
 def pairs(tmp_path: Path) -> Iterator[tuple[str, str]]:
@@ -338,11 +335,10 @@ def pairs(tmp_path: Path) -> Iterator[tuple[str, str]]:
         yield source, f"sqlite:///{tmp_path / f'target {number}.db'}"
 
 
-def check_interrupted(source: str, target: str, before: Rows) -> None:
+def check_interrupted(source: str, target: str, before: Rows, *, is_undone: bool) -> None:
     """Check a move that died: at most one of the two works, each says which it is, and nothing is lost."""
     working = [url for url in (source, target) if works(url)]
     assert len(working) <= 1, working
-    is_undone = hash(source) % 2 == 0
     if is_undone:
         with suppress(ConfigurationError):  # there may be nothing to undo
             move(source, target, undo=True)

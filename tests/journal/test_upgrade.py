@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import re
 import threading
 from collections.abc import Callable, Mapping
@@ -19,12 +18,12 @@ from journal.database_kit import another_process, before_each, execute, in_threa
 from journal.kit import found, put, statuses_of
 from journal.records import callback
 from journal.versions import version_1
-from journal.versions.kit import EARLIER, connected, load
+from journal.versions.kit import EARLIER, connected, fingerprint, load, structure_of
 from momopay import ConfigurationError, Journal, JournalError, RequestValidationError
 from momopay.journal import upgrade
 from momopay.journal.journal import internals
 from momopay.journal.schema import metadata
-from momopay.journal.structure import columns_of, indexes_of
+from momopay.journal.structure import columns_of
 from momopay.journal.upgrade import VERSION
 
 ACCOUNTS: Final = ("default", "second shop")
@@ -38,14 +37,10 @@ FROZEN: Final = {
 }
 
 
-def fingerprint(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
-
-
 def structure(url: str) -> Mapping[str, str]:
     """Return what tables and indexes a journal has."""
     with Journal(url, create=False) as journal, store_of(journal).database.connection() as connection:
-        return {**columns_of(connection), **indexes_of(connection)}
+        return structure_of(connection)
 
 
 def test_the_sql_of_a_version_is_frozen() -> None:
@@ -59,7 +54,7 @@ def test_the_definitions_are_those_of_the_newest_version(url: str) -> None:
     """A definition that changes without a version fails here: of a table, an index or the condition of one."""
     with connected(url) as connection:
         metadata.create_all(connection)
-        described = {**columns_of(connection), **indexes_of(connection)}
+        described = structure_of(connection)
         metadata.drop_all(connection)
     with Journal(url.replace("payouts.db", "other.db")) as journal:
         journal.get("r")

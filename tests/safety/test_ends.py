@@ -1,25 +1,23 @@
 """The end of a payment reaches its handler once, under the payment's own reference, whatever the service leaves out."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from decimal import Decimal
 from http import HTTPStatus
 from itertools import cycle, product
-from threading import Thread
 from typing import Any
 
 import httpx
 import pytest
 
+from campaign.controls import word_believed
 from durable.kit import BY_HAND, FAILING, Handler
 from in_turn import in_turn
 from journal.constants import COLLECTION, PAYOUT
-from journal.database_kit import execute
+from journal.database_kit import execute, in_threads
 from journal.records import callback_body
 from momopay import CallbackSigner, EntryKind, JournalEntry, OutcomeUnknownError, RequestValidationError
-from momopay.journal.delivery import Recorder
-from momopay.journal.evidence import Evidence
 from momopay.sandbox import Outcome
 from safety.kit import HOUR, SEARCH_AGAIN, FragileShop
 
@@ -90,14 +88,6 @@ def leave_out(shop: FragileShop, gaps: tuple[str, ...]) -> None:
     shop.between.edit = edit
 
 
-def together(*steps: Callable[[], object]) -> None:
-    threads = [Thread(target=step) for step in steps]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
-
-
 def ends(handler: Handler) -> list[tuple[str, str, str]]:
     return [(str(each.kind), each.reference, str(each.status)) for each in handler.payments]
 
@@ -111,7 +101,12 @@ def one_end(
     leave_out(shop, gaps)
     make(shop, kind, reference, answer, deliver if first == "callback" else lambda: None)
     if first == "both":
-        together(deliver, lambda: shop.sweep(handler))
+        steps: Iterator[Callable[[], object]] = iter([deliver, lambda: shop.sweep(handler)])
+
+        def take() -> None:
+            next(steps)()
+
+        in_threads(2, take)
     for step in (
         (deliver, lambda: shop.sweep(handler)) if first == "callback" else (lambda: shop.sweep(handler), deliver)
     ):
@@ -301,16 +296,13 @@ def test_a_word_about_a_delivered_end_changes_nothing(shop: FragileShop, kind: E
         assert ends(handler) == [("PAYOUT", "o", "REVERSED")], "it is told although CANCELLED was claimed"
 
 
-def test_the_control_believes_a_word(shop: FragileShop, monkeypatch: pytest.MonkeyPatch) -> None:
-    def add_all(self: Any, entry: JournalEntry, record: Any) -> None:
-        self._record(entry, Evidence.of(record))
-
-    monkeypatch.setattr(Recorder, "add_receipt", add_all)
+def test_the_control_believes_a_word(shop: FragileShop) -> None:
+    (believed,) = word_believed()
     shop.sandbox.end_next(Outcome.insufficient_funds)
     shop.collect()
     shop.later(38)
     shop.sweep(Handler())
-    with pytest.raises(AssertionError, match="CANCELLED"):
+    with believed, pytest.raises(AssertionError, match="CANCELLED"):
         forge(shop, COLLECTION, signed=True)
 
 

@@ -1,6 +1,8 @@
 """The shape of a file: its header, and rows that have as many cells; nothing else is a row."""
 
+import re
 from pathlib import Path
+from unicodedata import normalize
 
 import pytest
 
@@ -82,9 +84,7 @@ def test_a_row_with_more_or_fewer_cells_is_refused(tmp_path: Path, row: str) -> 
 def test_empty_rows_and_cells_at_the_end_are_no_rows(tmp_path: Path) -> None:
     text = f"{PAYROLL}\n{ROW},,,\n , ,,\nB,0712345679,10,,,,\n\n,,,,,,\n   \n"
     assert [each[0] for each in payouts(write(tmp_path, text))] == ["A", "B"]
-    assert (
-        places(of_payroll(tmp_path, f"{PAYROLL}{ROW},,5,\n")) == [(3, "reference"), (3, "amount"), (3, "phone")] or True
-    )
+    assert places(of_payroll(tmp_path, f"{PAYROLL}{ROW},,5,\n")) == [(3, "reference"), (3, "phone"), (3, "amount")]
 
 
 SPLIT = [
@@ -110,7 +110,8 @@ def test_an_amount_that_may_have_been_split_at_its_comma_is_refused(tmp_path: Pa
     (found,) = [each for each in of_payroll(tmp_path, f"{PAYROLL}A-1,0712345678,{cells}\n") if "comma" in each.problem]
     amount, _, rest = cells.partition(",")
     assert (found.line, found.column, found.reference, found.value) == (2, "amount", "A-1", amount.strip())
-    assert f"write {amount.strip()}{rest.strip()}"[:11] in found.remedy or not rest.isascii() or "'" in rest
+    written = amount.strip() + re.sub("[^0-9.]", "", normalize("NFKC", rest))
+    assert f"write {written} if" in found.remedy
     for separator in ";\t":
         text = f"{PAYROLL}A-1,0712345678,{cells}\n".replace(",", separator)
         assert any("comma" in each.problem for each in of_payroll(tmp_path, text))

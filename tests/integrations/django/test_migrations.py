@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from io import StringIO
 from pathlib import Path
@@ -14,11 +13,10 @@ from sqlalchemy import URL
 
 from integrations.django.conftest import ALIAS, Project, collect
 from journal.database_kit import store_of
-from journal.versions.kit import connected, load
+from journal.versions.kit import connected, fingerprint, load, structure_of
 from momopay import Journal
 from momopay.integrations.django import clients, migrations
 from momopay.integrations.django.models import Payment
-from momopay.journal.structure import columns_of, indexes_of
 from momopay.journal.upgrade import VERSION
 
 both_databases = pytest.mark.parametrize("engine", ["sqlite", "postgresql"], indirect=True)
@@ -28,7 +26,7 @@ FROZEN: Final = {"0001_initial.py": "13048cc319eef315", "0002_version_2.py": "bd
 def test_the_migrations_are_frozen() -> None:
     """Projects have run them. What changes the tables is a migration of its own."""
     paths = sorted(Path(migrations.__path__[0]).glob("0*.py"))
-    assert {path.name: hashlib.sha256(path.read_bytes()).hexdigest()[:16] for path in paths} == FROZEN
+    assert {path.name: fingerprint(path) for path in paths} == FROZEN
     assert len(FROZEN) == VERSION
 
 
@@ -42,7 +40,7 @@ def url() -> str:
 
 def structure() -> Mapping[str, str]:
     with connected(url()) as connection:
-        found = {**columns_of(connection), **indexes_of(connection)}
+        found = structure_of(connection)
     return {name: text for name, text in found.items() if name != Payment._meta.db_table}
 
 
@@ -54,10 +52,10 @@ def test_each_migration_makes_its_own_version(project: Project, tmp_path: Path, 
     other = new_database(url(), tmp_path, request)
     load(other, 1)
     with connected(other) as connection:
-        assert first == {**columns_of(connection), **indexes_of(connection)}
+        assert first == structure_of(connection)
     migrate()
     with Journal(other) as journal, store_of(journal).database.connection() as connection:
-        assert structure() == {**columns_of(connection), **indexes_of(connection)}
+        assert structure() == structure_of(connection)
     assert collect().is_new
     assert Payment.objects.using(ALIAS).count() == 1
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Final
 
 from sqlalchemy import Connection, create_engine, make_url
 
+from momopay.journal.structure import columns_of, indexes_of
 from momopay.journal.upgrade import VERSION
 
 EARLIER: Final = range(1, VERSION)
@@ -23,6 +25,16 @@ def connected(url: str) -> Generator[Connection]:
             yield connection
     finally:
         engine.dispose()
+
+
+def structure_of(connection: Connection) -> dict[str, str]:
+    """Return what tables and indexes a database has."""
+    return {**columns_of(connection), **indexes_of(connection)}
+
+
+def fingerprint(path: Path) -> str:
+    """Return a number that shows whether a file was changed."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
 
 
 def load(url: str, version: int) -> None:
