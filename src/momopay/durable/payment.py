@@ -22,7 +22,6 @@ from momopay.models.arguments import ChannelRef
 from momopay.models.enums import ResultCode, TransactionStatus, TransactionType, has_settled, stage_of
 from momopay.models.records import MaskedModel
 from momopay.models.transactions import Payout, StkTransaction, Transaction
-from momopay.spreadsheets.rows import log_notes, read_payouts
 
 
 class Payment(MaskedModel):
@@ -165,6 +164,8 @@ class PayoutItem:
             ModuleNotFoundError: An .xlsx file without the extra ``excel``.
             OSError: The file cannot be read.
         """
+        from momopay.spreadsheets.rows import log_notes, read_payouts  # noqa: PLC0415  few programs need it
+
         file = read_payouts(path, sheet)
         log_notes(file.name, file.notes)
         return [

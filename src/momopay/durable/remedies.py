@@ -16,7 +16,7 @@ from functools import partial
 from itertools import chain
 from os import PathLike
 from pathlib import Path
-from typing import Final, Literal, Self, TypeAlias, cast
+from typing import Final, Literal, Self, TypeAlias, cast, get_args
 
 from momopay.errors import RequestValidationError
 from momopay.journal.entries import UNRESOLVED, EntryKind, JournalEntry, JournalState
@@ -25,7 +25,6 @@ from momopay.models.enums import TransactionStatus, TransactionType
 from momopay.models.transactions import TransactionSummary, UnreadTransaction
 from momopay.money import format_amount, parse_amount
 from momopay.phones import same_phone
-from momopay.spreadsheets.rows import STATES, log_notes, read_orders
 
 OrderState = Literal["PAID", "FAILED", "WAITING"]
 # Entries are selected by when they were created. One that was created earlier may have been sent on the day.
@@ -89,7 +88,7 @@ class BookedOrder:
             parse_amount(self.amount, minimum=0)
         except ValueError as error:
             raise RequestValidationError({"amount": str(error)}) from None
-        if self.state not in STATES:
+        if self.state not in get_args(OrderState):
             raise RequestValidationError({"state": "must be PAID, FAILED or WAITING"})
 
     @classmethod
@@ -109,6 +108,8 @@ class BookedOrder:
             ModuleNotFoundError: An .xlsx file without the extra ``excel``.
             OSError: The file cannot be read.
         """
+        from momopay.spreadsheets.rows import log_notes, read_orders  # noqa: PLC0415  few programs need it
+
         rows, notes = read_orders(path, sheet)
         log_notes(Path(path).name, notes)
         return [cls(each.reference, each.amount, cast("OrderState", each.state)) for each in rows]

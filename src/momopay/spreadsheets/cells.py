@@ -17,6 +17,9 @@ Problem: TypeAlias = tuple[str, str]
 """What is wrong with a value, and what to do about it."""
 
 AS_TEXT: Final = "format the column as text, then type it again"
+MADE_A_DATE: Final[Problem] = ("was made a date by a spreadsheet", AS_TEXT)
+ERROR_OF_SPREADSHEET: Final[Problem] = ("is an error of the spreadsheet", "correct the formula, or write the value")
+_SHORTENED: Final[Problem] = ("was shortened by a spreadsheet, and has lost its last digits", AS_TEXT)
 _PLAIN_AMOUNT: Final = re.compile(r"[0-9]+(?:\.[0-9]{1,2})?")
 _WITH_THOUSANDS: Final = re.compile(r"[1-9][0-9]{0,2}(?:,[0-9]{3})+(?:\.[0-9]{1,2})?")
 _HOW_TO_WRITE: Final = "write digits alone, such as 2500 or 2500.50, or 2,500 in a cell of its own"
@@ -66,6 +69,11 @@ class Cell:
         return not self.text and (self.problem is None or self.is_merged)
 
 
+def column_name(text: str) -> str:
+    """Return the name of a column, which has any case and spaces in a file."""
+    return " ".join(text.split()).casefold()
+
+
 def amount_in(text: str) -> Decimal | Problem:
     """Return the amount that a text is, or why it is none. Whether it is large enough is checked elsewhere."""
     if _PLAIN_AMOUNT.fullmatch(text):
@@ -102,22 +110,22 @@ def _no_amount(text: str) -> Problem:  # noqa: PLR0911  one for each form
 def phone_problem(text: str) -> Problem | None:
     """Return what a spreadsheet did to a phone; None if it did nothing that is known."""
     if _SHORT_FORM.fullmatch(text):
-        return "was shortened by a spreadsheet, and has lost its last digits", AS_TEXT
+        return _SHORTENED
     if _WITH_DECIMALS.fullmatch(text):
         return "was made a number with decimals by a spreadsheet", f"write {re.split('[.,]', text)[0]}: {AS_TEXT}"
     if _LOST_ZERO.fullmatch(re.sub("[ ()-]", "", text)):
         return "is without its leading 0", f"write it with the 0: {AS_TEXT}"
     if _DATE.fullmatch(text):
-        return "was made a date by a spreadsheet", AS_TEXT
+        return MADE_A_DATE
     return _spoiled(_trimmed(text))
 
 
 def reference_problem(text: str) -> Problem | None:
     """Return what a spreadsheet did to a reference; None if it did nothing that is known."""
     if _LOST_DIGITS.fullmatch(text):
-        return "was shortened by a spreadsheet, and has lost its last digits", AS_TEXT
+        return _SHORTENED
     if _DATE_AND_TIME.fullmatch(text):
-        return "was made a date by a spreadsheet", AS_TEXT
+        return MADE_A_DATE
     if text.upper() in _NO_VALUE:
         return "stands for no value", "write the reference"
     return _spoiled(text)
@@ -151,9 +159,7 @@ def _spoiled(text: str) -> Problem | None:
 
 
 def _error_word(text: str) -> Problem | None:
-    if _ERROR.fullmatch(text.upper()):
-        return "is an error of the spreadsheet", "correct the formula, or write the value"
-    return None
+    return ERROR_OF_SPREADSHEET if _ERROR.fullmatch(text.upper()) else None
 
 
 def _trimmed(text: str) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from momopay.spreadsheets.cells import Cell
+from momopay.spreadsheets.cells import Cell, column_name
 from momopay.spreadsheets.faults import FileFault
 
 _SEPARATORS: Final = (",", ";", "\t")
@@ -56,11 +56,10 @@ def _decoded(content: bytes, faults: list[FileFault]) -> str | None:
     encoding = _encoding(content)
     try:
         return content.decode(encoding)
-    except UnicodeDecodeError as error:
+    except UnicodeDecodeError:
         if encoding != "utf-8-sig":
             faults.append(FileFault(0, "", f"is not whole: it begins as {encoding}, and does not go on so", _SAVE_AS))
             return None
-        del error
     # Decoded in the way of old spreadsheets to find the other faults too. It is refused, because the bytes do not say
     # which of the many old encodings they are in.
     text = content.removeprefix(BOM_UTF8).decode("cp1252", errors="replace")
@@ -105,7 +104,7 @@ def _separator(lines: Sequence[str], required: Collection[str]) -> str:
 
     def names(separator: str) -> tuple[int, int]:
         found = next(csv.reader([header.rstrip("\r\n")], delimiter=separator), list[str]())
-        return len({each.strip().casefold() for each in found} & {*required}), len(found)
+        return len({column_name(each) for each in found} & {*required}), len(found)
 
     return max(_SEPARATORS, key=names)
 

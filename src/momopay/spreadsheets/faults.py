@@ -51,7 +51,7 @@ class FaultyFileError(RequestValidationError):
         summary: The message without the faults.
     """
 
-    remedy = "correct the lines that are shown, then run it again; nothing was sent"
+    remedy: str = "correct the lines that are shown, then run it again; nothing was sent"
 
     def __init__(self, summary: str, faults: Sequence[FileFault], *, remedy: str | None = None) -> None:
         if remedy is not None:

@@ -12,7 +12,7 @@ from typing import Final
 from unicodedata import normalize
 
 from momopay.errors import RequestValidationError
-from momopay.spreadsheets.cells import Cell, hidden_in
+from momopay.spreadsheets.cells import Cell, column_name, hidden_in
 from momopay.spreadsheets.csv_files import Record, csv_records
 from momopay.spreadsheets.faults import FileFault
 
@@ -107,7 +107,7 @@ def read_table(
 
 
 def _columns(header: Record) -> list[str]:
-    columns = [" ".join(each.text.split()).casefold() for each in header.cells]
+    columns = [column_name(each.text) for each in header.cells]
     while columns and not columns[-1] and header.cells[len(columns) - 1].is_empty:
         columns.pop()
     return columns

@@ -16,7 +16,7 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any, Final
 from zipfile import BadZipFile, ZipFile
 
-from momopay.spreadsheets.cells import AS_TEXT, Cell, Problem
+from momopay.spreadsheets.cells import AS_TEXT, ERROR_OF_SPREADSHEET, MADE_A_DATE, Cell, Problem, column_name
 from momopay.spreadsheets.csv_files import Record
 from momopay.spreadsheets.faults import FileFault
 
@@ -114,7 +114,7 @@ def _choose(book: Workbook, required: Collection[str], name: str | None, faults:
 
 def _header(sheet: Worksheet) -> set[str]:
     for row in sheet.iter_rows(values_only=True):
-        names = {str(each).strip().casefold() for each in row if each is not None and str(each).strip()}
+        names = {name for each in row if each is not None and (name := column_name(str(each)))}
         if names:
             return names
     return set()
@@ -149,7 +149,7 @@ def _cell(cell: Any, source: Any, merged: dict[tuple[int, int], str]) -> Cell:
             return Cell()
         return Cell("", ("is a formula without a stored value", "open the file in a spreadsheet and save it"))
     if cell.data_type == "e":
-        return Cell(str(value), ("is an error of the spreadsheet", "correct the formula, or write the value"))
+        return Cell(str(value), ERROR_OF_SPREADSHEET)
     return _value(cell, value)
 
 
@@ -159,7 +159,7 @@ def _value(cell: SheetCell, value: object) -> Cell:
     if isinstance(value, bool):
         return Cell(str(value).upper(), ("is TRUE or FALSE", AS_TEXT))
     if isinstance(value, date | time | timedelta):  # a datetime is a date too
-        return Cell(str(value), ("was made a date by a spreadsheet", AS_TEXT))
+        return Cell(str(value), MADE_A_DATE)
     if isinstance(value, int | float | Decimal):
         return _number(value, str(cell.number_format))
     return Cell(str(value).strip())
