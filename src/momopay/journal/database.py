@@ -46,11 +46,12 @@ LONGEST_WAIT: Final = 30.0
 
 _CONNECTIONS: Final = 15  # per process and URL; other threads wait for one
 _LONGEST_TURN: Final = 0.5  # seconds after which a thread looks whether a connection was lost
-_SERVER_IS_FULL: Final = (
+SERVER_IS_FULL: Final = (
     "too many clients",
     "too many connections",
     "remaining connection slots",
-)  # PostgreSQL's words
+)
+"""Parts of what PostgreSQL and pools of connections say if they take no further connection."""
 
 
 class _Bounds(threading.local):
@@ -137,7 +138,7 @@ class ConnectionQueue(Pool):
                     return entry
             except BaseException as error:
                 self._alive.discard(slot)  # which the traceback keeps alive
-                if not (self._alive and any(text in str(error) for text in _SERVER_IS_FULL)):
+                if not (self._alive and any(text in str(error) for text in SERVER_IS_FULL)):
                     raise  # else another thread's connection will do
             self._alive.discard(slot)
             wait = min(_LONGEST_TURN, seconds_left())
@@ -266,15 +267,14 @@ class Database(ABC):
 
     def rehearse(self) -> None:
         """Raise ConfigurationError if a first payment could not create the tables. Leave the database as it is."""
-        with suppress(_RehearsalOverError), bounded():
-            self._set_up(create=True, is_rehearsal=True)
+        with suppress(_RehearsalOverError), bounded(), self.opening(create=True) as connection:
+            set_up(connection, self.table_names, create=True)
+            raise _RehearsalOverError
 
-    def _set_up(self, *, create: bool, is_rehearsal: bool = False) -> None:
+    def _set_up(self, *, create: bool) -> None:
         # Threads that come here at the same time wait for each other in the database.
         with self.opening(create=create) as connection:
             set_up(connection, self.table_names, create=create)
-            if is_rehearsal:
-                raise _RehearsalOverError
         self._is_set_up = True
         _used.add(self.key)
 

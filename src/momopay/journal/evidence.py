@@ -118,15 +118,11 @@ class Evidence:
             is_late = before is Stage.ENDED and now is Stage.PAID
             gaps["fee"] = None if known.fee is None or is_late else format_amount(known.fee)
         if stated.status is not None and found.status is not None and end_of(found.status) is end_of(stated.status):
-            kept = _kept(stated)
-            kept["fee"] = None if stated.transaction_fee is None else format_amount(stated.transaction_fee)
-            # Who did not pay has no receipt.
-            names = (
-                ("receipt", "fee", "result_code")
-                if found.status is TransactionStatus.SUCCESS
-                else ("fee", "result_code")
-            )
-            gaps |= {name: kept.get(name) for name in names if gaps.get(name) is None}
+            said = cls.of(stated)
+            own = {"fee": said.fee, "result_code": said.result_code}
+            if found.status is TransactionStatus.SUCCESS:  # who did not pay has no receipt
+                own["receipt"] = said.receipt
+            gaps |= {name: value for name, value in own.items() if gaps.get(name) is None}
         return replace(
             found,
             receipt=found.receipt or gaps.get("receipt"),

@@ -45,12 +45,14 @@ else:
 logger: logging.Logger = logging.getLogger("momopay")
 
 _IS_ACCOUNT: Final = accounts.c.account == bindparam("the_account")
+MARKS: Final = journal.outerjoin(accounts, _IS_ACCOUNT)
+"""One row: the journal's own, beside that of the account ``the_account`` if it has one."""
 MARK: Final = (
     (journal.c.restored + func.coalesce(accounts.c.restored, 0)).label("restored"),
     (journal.c.sequence + func.coalesce(accounts.c.sequence, 0)).label("sequence"),
 )
 """The columns of an account's mark, from the two tables that have a part of it."""
-_MARK: Final = select(*MARK).select_from(journal.outerjoin(accounts, _IS_ACCOUNT))
+_MARK: Final = select(*MARK).select_from(MARKS)
 # So that no process of version 1 begins a payment meanwhile. Those of this version do not wait for each other.
 _LOCK: Final = select(journal.c.version).with_for_update(read=True)
 _of_all: Final = [select(column).scalar_subquery() for column in (journal.c.restored, journal.c.sequence)]

@@ -6,19 +6,18 @@ from typing import Final
 
 from momopay.journal.sharing import OpenDatabase
 from momopay.journal.structure import differing_indexes, repair_indexes
-from momopay.journal.upgrade import VERSION, NoJournalError, upgrade, version_in
+from momopay.journal.upgrade import VERSION, NoJournalError, set_up, version_in
 
 _LONGEST: Final = 3600.0  # seconds, as an index of a large table takes minutes
 
 
 def migrate(database: OpenDatabase) -> str:
     """Create or upgrade the tables, and make indexes anew that differ; see `Journal.migrate`."""
-    shared, names = database.shared, database.shared.table_names
+    shared = database.shared
     usual, shared.setup_seconds = shared.setup_seconds, _LONGEST
     try:
         with shared.opening(create=True) as connection:
-            found = version_in(connection, names)
-            upgrade(connection, found)
+            found = set_up(connection, shared.table_names, create=True)
     finally:
         shared.setup_seconds = usual
     with database.transaction(seconds=_LONGEST) as connection:

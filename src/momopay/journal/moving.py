@@ -71,7 +71,7 @@ def move(source: OpenDatabase, target: OpenDatabase) -> str:
         if not _is_closed(connection):
             identity = uuid4().hex
             _check_nobody_sends(source, connection)
-        elif found.get("place") == "source" and not found["undone_at"]:
+        elif _is_moved_away(found):
             identity = found["id"]
         else:
             raise ConfigurationError(refusal(connection))
@@ -80,9 +80,9 @@ def move(source: OpenDatabase, target: OpenDatabase) -> str:
         with target.transaction(seconds=_LONGEST) as connection:
             _lock(connection)
             _open(connection, source)
-            _note(connection, identity, done_at=_now())
+            _note(connection, identity, "done_at")
     with source.transaction() as connection:
-        _note(connection, identity, done_at=_now())
+        _note(connection, identity, "done_at")
     return f"moved the journal from {here} to {there}: give {there} to every program that pays"
 
 
@@ -92,7 +92,7 @@ def undo(source: OpenDatabase, target: OpenDatabase) -> str:
     with source.transaction() as connection:
         found = _newest(connection)
         is_closed, begun = _is_closed(connection), _marks(connection)
-    if not is_closed or found.get("place") != "source" or found["undone_at"]:
+    if not (is_closed and _is_moved_away(found)):
         return _unclaim(source, target)
     with target.transaction(seconds=_LONGEST) as connection:
         _lock(connection)
@@ -106,12 +106,12 @@ def undo(source: OpenDatabase, target: OpenDatabase) -> str:
                     f" back, move the journal: momopay journal move --from {there} --to {here}"
                 )
             _close(connection, f"the move to this journal was undone; use {here}")
-        _note(connection, found["id"], undone_at=_now())
+        _note(connection, found["id"], "undone_at")
     with source.transaction(seconds=_LONGEST) as connection:
         _lock(connection)
         # What was recorded there since, such as the end of a payment, comes along.
         _open(connection, target if other["done_at"] else None)
-        _note(connection, found["id"], undone_at=_now())
+        _note(connection, found["id"], "undone_at")
     return f"undone: {here} is open again, and {there} is closed"
 
 
@@ -128,13 +128,13 @@ def undo_without(source: OpenDatabase, target: OpenDatabase) -> str:
     with source.transaction() as connection:
         _lock(connection)
         found = _newest(connection)
-        if not _is_closed(connection) or found.get("place") != "source" or found["undone_at"]:
+        if not (_is_closed(connection) and _is_moved_away(found)):
             raise ConfigurationError(f"{here} was not moved away; nothing was changed")
         _unguard(connection)
         # The marks of the accounts stay below 0, until a person accepts each.
         connection.execute(_OPEN_FOR_EACH)
         connection.execute(_FLIP[1])
-        _note(connection, found["id"], undone_at=_now())
+        _note(connection, found["id"], "undone_at")
     return (
         f"undone without {there}: what was paid there is unknown to {here}, so each account must be accepted. Reconcile"
         f" the days since {found['begun_at'][:10]}, then run momopay journal accept-restored --by NAME"
@@ -179,10 +179,8 @@ def _claim(target: OpenDatabase, identity: str, source: str) -> bool:
         _check_version(target, connection)
         _lock(connection)
         found = _newest(connection)
-        if found.get("id") == identity and found["done_at"]:
-            return False
         if found.get("id") == identity:
-            return True
+            return not found["done_at"]
         if _is_closed(connection):
             # Another move is not finished; or it is what was moved to the source, and comes back.
             is_free = found["undone_at"] or found["other"] == source
@@ -228,7 +226,7 @@ def _unclaim(source: OpenDatabase, target: OpenDatabase) -> str:
         is_claimed = found.get("place") == "target" and not found["done_at"] and not found["undone_at"]
         if not (is_claimed and _is_closed(connection) and found["other"] == here):
             raise ConfigurationError(f"{here} was not moved to {there}; nothing was changed")
-        _note(connection, found["id"], undone_at=_now())
+        _note(connection, found["id"], "undone_at")
     return f"undone: {here} was not closed yet, and {there} stays closed"
 
 
@@ -304,6 +302,11 @@ def _newest(connection: Connection) -> Mapping[Any, Any]:
     return connection.execute(_NEWEST).mappings().one_or_none() or {}
 
 
+def _is_moved_away(found: Mapping[Any, Any]) -> bool:
+    """Return whether the latest move of a database is one away from it, finished or not, that was not undone."""
+    return found.get("place") == "source" and not found["undone_at"]
+
+
 def _is_closed(connection: Connection) -> bool:
     sequence: int = connection.execute(select(journal.c.sequence)).scalar_one()
     return sequence < 0
@@ -334,11 +337,10 @@ def _unguard(connection: Connection) -> None:
             connection.exec_driver_sql(statement.format(table=table))
 
 
-def _note(connection: Connection, identity: str, **times: str) -> None:
-    """Note when a move was done or undone, unless that is noted."""
-    for name, time in times.items():
-        unset = update(moves).where(moves.c.id == identity, moves.c[name].is_(None))
-        connection.execute(unset.values({name: time}))
+def _note(connection: Connection, identity: str, what: str) -> None:
+    """Note that a move was done or undone now, "done_at" or "undone_at", unless that is noted."""
+    unset = update(moves).where(moves.c.id == identity, moves.c[what].is_(None))
+    connection.execute(unset.values({what: _now()}))
 
 
 def _now() -> str:

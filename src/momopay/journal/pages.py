@@ -14,7 +14,7 @@ from decimal import Decimal
 from operator import attrgetter, itemgetter
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, and_, func, or_, select, tuple_
+from sqlalchemy import Column, ColumnElement, Connection, and_, func, or_, select, tuple_
 
 from momopay.errors import ConfigurationError, JournalError, RequestValidationError
 from momopay.journal import history, schema
@@ -76,10 +76,19 @@ class Entries:
 
     def known_ids(self, transaction_ids: Iterable[str | None]) -> set[str]:
         """Return those of the ids that are of transactions in the journal."""
-        ids = [each for each in transaction_ids if each is not None and is_keepable(each)]
-        wanted = select(TRANSACTION.transaction_id).where(self._is_transaction, TRANSACTION.transaction_id.in_(ids))
         with self.database.connection() as connection:
-            return set(connection.scalars(wanted))
+            return self.existing(connection, TRANSACTION.transaction_id, transaction_ids)
+
+    def existing(self, connection: Connection, column: Column[Any], values: Iterable[str | None]) -> set[str]:
+        """Return those of the values that a column of the account has."""
+        texts, found = [each for each in values if each], set[str]()
+        if not is_keepable("".join(texts)):  # all at once, as it is true of hardly any page
+            texts = [each for each in texts if is_keepable(each)]
+        for start in range(0, len(texts), _PAGE):
+            is_value = column.in_(texts[start : start + _PAGE])
+            query = select(column).where(column.table.c.account == self.account, is_value)
+            found.update(connection.scalars(query))
+        return found
 
     def by_receipt(self, text: str) -> list[JournalEntry]:
         """Return the entries with the receipt in a text, newest first; several only if the provider repeats it."""

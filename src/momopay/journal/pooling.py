@@ -17,7 +17,7 @@ from momopay.journal.database import bounded
 
 _ROUNDS: Final = 3
 _LOOKS: Final = 8  # in each round, as other clients may happen to leave the same connection to this one
-_PATIENCE: Final = 2.0  # seconds for a pool in session mode to have one more connection
+_TIMEOUT: Final = 2.0  # seconds for a pool in session mode to have one more connection
 STATEMENT_MODE: Final = "statement pooling"  # words of PgBouncer's refusal of BEGIN
 
 
@@ -33,7 +33,7 @@ def check(first: Connection, connect: Callable[[], AbstractContextManager[Connec
     try:
         with ExitStack() as held:
             for _ in range(_ROUNDS):
-                with bounded(_PATIENCE):
+                with bounded(_TIMEOUT):
                     other = _backend(held.enter_context(connect()))
                 if other == own or any(_backend(first) != own for _ in range(_LOOKS)):
                     raise refused("transaction")

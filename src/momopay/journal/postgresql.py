@@ -105,8 +105,8 @@ class PostgresqlDatabase(Database):
         driver.begin_use(in_one_transaction=begin, search_path=self._search_path)
         return driver
 
+    @override
     def set_search_path(self, connection: Connection) -> None:
-        """Find the journal's tables in a transaction that is not of `connection`, as that of a copy."""
         if self._search_path is not None:
             connection.execute(select_(func.set_config("search_path", self._search_path, True))).scalar()
 
@@ -121,17 +121,12 @@ class PostgresqlDatabase(Database):
             self._search_path = self._schemas.search_path(connection, create=create)
             self.set_search_path(connection)
             yield connection
-            self.refusal = refusals.why_not_writable(connection)
+            self.refusal: ConfigurationError | None = refusals.why_not_writable(connection)
 
     @override
     def explain(self, error: JournalError) -> ConfigurationError | None:
-        return refusals.explain(error, self._connect_to_explain)
-
-    @contextmanager
-    def _connect_to_explain(self) -> Generator[Connection]:
-        with self.connection(begin=True, for_setup=True) as connection:
-            self.set_search_path(connection)  # which was chosen before the error, if it was
-            yield connection
+        # In the schema that was chosen before the error, if one was.
+        return refusals.explain(error, partial(self.connection, begin=True, for_setup=True))
 
     @property
     @override
@@ -163,14 +158,14 @@ class BoundedConnection(psycopg.Connection[Any]):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.cursor_factory = BatchCursor
+        self.cursor_factory: type[psycopg.Cursor[Any]] = BatchCursor
         self._process = os.getpid()
         self._answered_at = time.monotonic()
         self._deferred: list[tuple[Any, Any]] = []  # statements to send with the next one
         self._each_commits: bool | None = None  # whether each statement is a transaction of its own
         self._search_path: str | None = None
-        self.commits_next = False  # whether to send a COMMIT with the next statement
-        self.is_committed = False  # whether that was done
+        self.commits_next: bool = False  # whether to send a COMMIT with the next statement
+        self.is_committed: bool = False  # whether that was done
         self._is_collecting = self._has_given_up = False
         notices = self._notices = list[str]()  # about the statements that were executed last
         # Without `self`: a cycle would keep a connection open that an interrupt loses.

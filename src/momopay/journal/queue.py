@@ -11,13 +11,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from sqlalchemy import Column, Connection, exists, func, select, update
+from sqlalchemy import Connection, exists, func, select, update
 
 from momopay.journal import history, schema
 from momopay.journal.entries import HistoryKind, JournalEntry, JournalTransaction
-from momopay.journal.evidence import is_keepable, reference_of
+from momopay.journal.evidence import reference_of
 from momopay.journal.schema import PAYMENT, TRANSACTION, Now
 from momopay.journal.statements import AS_READ, IS_ROW, IS_TRANSACTION, Condition
 from momopay.journal.store import Store
@@ -28,7 +28,6 @@ LATE: Final = timedelta(minutes=10)  # how long after an end without success a p
 
 _LONG_COUNT, _SKIPPED_FOR = 0.25, 3600.0  # seconds: a count that takes longer is good for so long
 _MOST_NAMED: Final = 5  # references, in a message
-_MOST_VALUES: Final = 500  # databases limit the parameters of a statement
 
 _WAS_DELIVERED: Final = exists().where(
     schema.IS_DELIVERY,
@@ -142,21 +141,10 @@ class Queue:
         """Return the transactions that no entry has, though an entry has their reference."""
         with self._database.connection() as connection:
             by_id = {each.transaction_id: each for each in records}
-            known = self._existing(connection, TRANSACTION.transaction_id, by_id)
+            known = self._store.existing(connection, TRANSACTION.transaction_id, by_id)
             references = {each: reference_of(record) for each, record in by_id.items() if each not in known}
-            found = self._existing(connection, PAYMENT.wire_reference, set(references.values())) if references else ()
+            found = self._store.existing(connection, PAYMENT.wire_reference, set(references.values()))
         return [by_id[each] for each, reference in references.items() if reference in found]
-
-    def _existing(self, connection: Connection, column: Column[Any], values: Iterable[str | None]) -> set[str]:
-        """Return those of the values that a column of the account has."""
-        texts, found = [each for each in values if each], set[str]()
-        if not is_keepable("".join(texts)):  # all at once, as it is true of hardly any page
-            texts = [each for each in texts if is_keepable(each)]
-        for start in range(0, len(texts), _MOST_VALUES):
-            is_value = column.in_(texts[start : start + _MOST_VALUES])
-            query = select(column).where(column.table.c.account == self._store.account, is_value)
-            found.update(connection.scalars(query))
-        return found
 
     def _undelivered(self, connection: Connection) -> list[Followed]:
         since = _since(connection)

@@ -1,6 +1,6 @@
 """Why a PostgreSQL database cannot be opened, and what to do about it, word for word.
 
-The server says why in words that depend on its language, and before a connection stands in words alone. A reason that
+The server says why in words that depend on its language, and before there is a connection in words alone. A reason that
 is not recognised is shown as the server gave it, with a remedy for all of them.
 """
 
@@ -17,6 +17,7 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from momopay.errors import ConfigurationError, JournalError
 from momopay.journal import pooling
+from momopay.journal.database import SERVER_IS_FULL
 from momopay.journal.schema import metadata
 
 _ANY: Final = "check host, port, user and database in the URL with psql, which takes it without +psycopg"
@@ -51,7 +52,7 @@ _WHILE_CONNECTING: Final[Sequence[tuple[str, str]]] = (
         "check that the server runs, host and port in the URL, and the firewall between",
     ),
     (
-        r"too many clients|too many connections|remaining connection slots|no more connections allowed",
+        "|".join((*SERVER_IS_FULL, "no more connections allowed")),
         "raise max_connections of the server, or let fewer processes use it: each takes up to 15 connections",
     ),
     (r"starting up|shutting down|in recovery mode|not yet accepting", "wait until the server has started"),
@@ -64,7 +65,7 @@ _NO_SCHEMA: Final = "3F000"
 # The schema of the journal's tables, or else the one where they would be created, and what is in it. From the catalog,
 # which everybody may read: a schema that the role may not use is missing from its search path.
 _WHERE: Final = """
-    SELECT quote_ident(current_user), quote_ident(current_database()), quote_ident(nspname),
+    SELECT quote_ident(current_user), quote_ident(nspname),
         ARRAY(SELECT format('%%I.%%I', nspname, relname) FROM pg_class
             WHERE relnamespace = namespace.oid AND relkind IN ('r', 'p') AND relname = ANY(%s) ORDER BY 1),
         ARRAY(SELECT format('%%I.%%I', nspname, relname) FROM pg_class
@@ -154,7 +155,7 @@ def _grants_in(connection: Connection) -> str:
     found = connection.exec_driver_sql(_WHERE, (_tables(),)).one_or_none()
     if found is None:
         return "name a schema that exists in the search_path of the role"
-    role, _database, schema, tables, sequences = found
+    role, schema, tables, sequences = found
     if not tables:
         return f"run as the owner of the schema: GRANT USAGE, CREATE ON SCHEMA {schema} TO {role};"
     grants = [

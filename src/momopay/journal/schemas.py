@@ -48,8 +48,8 @@ class Schemas:
         if self.wanted is None:
             # Where the first version made them, or where a person moved them.
             visible = connection.exec_driver_sql(_OF_SEARCH_PATH).scalar()
-            has_own = connection.exec_driver_sql(_HAS_JOURNAL, (DEFAULT,)).scalar_one() > 0
-            if visible not in {None, DEFAULT} and has_own:
+            is_elsewhere = visible not in {None, DEFAULT}
+            if is_elsewhere and connection.exec_driver_sql(_HAS_JOURNAL, (DEFAULT,)).scalar_one():
                 raise ConfigurationError(
                     f"the database has two journals, in the schemas {DEFAULT} and {visible}; nothing was sent. Find out"
                     f" which one knows your payments, and add ?schema={DEFAULT} or ?schema={visible} to the URL"

@@ -13,7 +13,7 @@ from weakref import ReferenceType, ref
 
 from sqlalchemy import URL, Connection
 
-from momopay._core.journal_url import check_name
+from momopay._core.journal_url import SQLITE, check_name
 from momopay._core.wiring import load
 from momopay.errors import ConfigurationError
 from momopay.journal.database import LONGEST_WAIT, Database
@@ -64,17 +64,11 @@ def _forget(opened: list[ReferenceType[Database]], dead: ReferenceType[Database]
         opened.remove(dead)
 
 
-# Imported when needed, because each module imports its driver. It also compiles `schema.Now` to its database's SQL.
-_KINDS: Final = {
-    "sqlite": "journal.sqlite.SqliteDatabase",
-    "sqlite+pysqlite": "journal.sqlite.SqliteDatabase",
-    "postgresql": "journal.postgresql.PostgresqlDatabase",
-    "postgresql+psycopg": "journal.postgresql.PostgresqlDatabase",
-}
-
-
 def open_database(url: URL, *, create: bool = True) -> OpenDatabase:
     """Return the database of a URL; raise ConfigurationError if a journal cannot be in it."""
     check_name(url.drivername)
-    made: Database = load(_KINDS[url.drivername])(url)
+    # Imported when needed, because each module imports its driver. It also compiles `schema.Now` to its database's SQL.
+    is_sqlite = url.drivername in SQLITE
+    kind = load("journal.sqlite.SqliteDatabase" if is_sqlite else "journal.postgresql.PostgresqlDatabase")
+    made: Database = kind(url)
     return OpenDatabase(_shared(made), create=create)

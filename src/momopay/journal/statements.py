@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 from sqlalchemy import ColumnElement, TextClause, Update, and_, bindparam, case, delete, func, or_, select, update
 
 from momopay.journal.entries import EntryKind, JournalState
-from momopay.journal.guards import MARK
+from momopay.journal.guards import MARK, MARKS
 from momopay.journal.rules import Cause, transitions
 from momopay.journal.schema import (
     PAYMENT,
@@ -20,8 +20,6 @@ from momopay.journal.schema import (
     TRANSACTION,
     InsertNew,
     Now,
-    accounts,
-    journal,
     payments,
     transactions,
 )
@@ -46,9 +44,7 @@ ENTRIES: Final = select(payments, *(column.label(f"of_{column.name}") for column
 ENTRY: Final = ENTRIES.where(IS_ROW)
 # The same beside the journal's mark, which has one row even if there is no entry: see `momopay.journal.guards`.
 ENTRY_AND_MARK: Final = select(*MARK, *ENTRIES.selected_columns).select_from(
-    journal.outerjoin(accounts, accounts.c.account == bindparam("the_account"))
-    .outerjoin(payments, IS_ROW)
-    .outerjoin(transactions, IS_TRANSACTION_OF_ROW)
+    MARKS.outerjoin(payments, IS_ROW).outerjoin(transactions, IS_TRANSACTION_OF_ROW)
 )
 
 

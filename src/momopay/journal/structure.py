@@ -14,7 +14,7 @@ from typing import Final
 from sqlalchemy import Connection, create_engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from momopay.journal.upgrade import VERSION, creation
+from momopay.journal.upgrade import VERSION, creation, upgrade
 
 logger: logging.Logger = logging.getLogger("momopay")
 
@@ -69,14 +69,16 @@ def differing_indexes(connection: Connection) -> Mapping[str, str]:
     if dialect == "sqlite":
         engine = create_engine("sqlite://", isolation_level="AUTOCOMMIT")
         with engine.connect() as memory:
-            expected = _made_in(memory)
+            upgrade(memory, 0)
+            expected = indexes_of(memory)
         engine.dispose()
     else:
         connection.exec_driver_sql("SAVEPOINT momopay_comparison")
         try:
             # The server shows a definition in its own words, so let it make the same tables, as temporary ones.
             connection.exec_driver_sql("SET LOCAL search_path = pg_temp")
-            expected = _made_in(connection)
+            upgrade(connection, 0)
+            expected = indexes_of(connection)
         except SQLAlchemyError as error:
             logger.warning("the journal's indexes were not compared: %s", str(error).partition("\n")[0])
             return {}
@@ -84,13 +86,6 @@ def differing_indexes(connection: Connection) -> Mapping[str, str]:
             connection.exec_driver_sql("ROLLBACK TO SAVEPOINT momopay_comparison")
     made_by = {each.split()[2]: each for each in creation(dialect) if each.startswith("CREATE INDEX")}
     return {name: made_by[name] for name, text in expected.items() if found.get(name) != text}
-
-
-def _made_in(connection: Connection) -> Mapping[str, str]:
-    """Make the newest tables, and return their indexes."""
-    for statement in creation(connection.dialect.name):
-        connection.exec_driver_sql(statement)
-    return indexes_of(connection)
 
 
 def repair_indexes(connection: Connection) -> list[str]:

@@ -78,10 +78,11 @@ def upgrade(connection: Connection, found: int) -> None:
             connection.exec_driver_sql(statement)
 
 
-def set_up(connection: Connection, names: str, *, create: bool) -> None:
-    """Create the tables if there are none, or upgrade them, within the caller's transaction.
+def set_up(connection: Connection, names: str, *, create: bool) -> int:
+    """Create the tables if there are none, or upgrade them, in the caller's transaction.
 
-    Raise ConfigurationError if there are none and `create` is false, or as `version_in`.
+    Return the version that was found. Raise ConfigurationError if there are none and `create` is false, or as
+    `version_in`.
     """
     found = version_in(connection, names)
     if not found and not create:
@@ -89,3 +90,4 @@ def set_up(connection: Connection, names: str, *, create: bool) -> None:
             "the database has no journal, and create=False creates none: check the URL, or leave create out"
         )
     upgrade(connection, found)
+    return found

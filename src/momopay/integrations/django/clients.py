@@ -161,7 +161,7 @@ def _open_journal() -> Journal:
         with suppress(JournalError), store.bounded(TIMEOUT), store.database.connection():
             pass
     except ConfigurationError as error:
-        if type(error) is ConfigurationError:
+        if not isinstance(error, load("journal.upgrade.NoJournalError")):
             raise
         raise ConfigurationError(  # the journal's own advice, to create it, is not Django's
             f"the database {database()!r} has no journal yet: run manage.py migrate --database {database()}; in a test,"
