@@ -21,7 +21,7 @@ _BEGIN: Final = "[A-Za-z]{2,}_(?:live|test)_"
 _PREFIX: Final = re.compile(r"(?!(?i:sk)_)[A-Za-z]{2,}_(live|test)_")
 # How it goes on. It ends before a character that ends a value in JSON, a URL or a sentence.
 _REST: Final = r"[!#$%*+./^_~=-]*[0-9A-Za-z][!#$%*+./^_~=0-9A-Za-z-]*(?<![.!])"
-_WHOLE_KEY: Final = re.compile(_BEGIN + _REST)
+_WHOLE_KEY: Final = re.compile(_PREFIX.pattern + _REST)
 
 # A key in plain text. A letter or digit follows its prefix, unlike in our own "pk_live_/pk_test_...".
 # After a digit or "_", as in an escape sequence, so much must follow that it is no name in a program.
@@ -76,8 +76,8 @@ def mask_phone(text: str) -> str:
 
 def key_mode(key: str) -> Literal["live", "test"] | None:
     """Return "live" if an API key moves real money, else "test"; None if it is no key of this service."""
-    match = _PREFIX.match(key)
-    if match is None or not _WHOLE_KEY.fullmatch(key):
+    match = _WHOLE_KEY.fullmatch(key)
+    if match is None:
         return None
     return "live" if match[1] == "live" else "test"
 

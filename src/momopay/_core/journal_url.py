@@ -98,8 +98,7 @@ def _of_another(name: str) -> str:
     )
 
 
-def _sqlite(path: object) -> str:
+def _sqlite(path: str) -> str:
     """Return the URL of a file, or of an example where the path may hold a secret."""
-    text = path if isinstance(path, str) else ""
-    is_shown = text.isprintable() and len(text.strip()) > 0 and not set(text) & set("@=?#&")
-    return f"sqlite:///{text}" if is_shown else "sqlite:///payments.db"
+    is_shown = path.isprintable() and len(path.strip()) > 0 and not set(path) & set("@=?#&")
+    return f"sqlite:///{path}" if is_shown else "sqlite:///payments.db"

@@ -109,7 +109,7 @@ def _parse_partly(response: RawResponse, envelope: type[Envelope[T]], requested:
             data = dict[str, Any]()  # a change of a channel needs none
         case _:
             raise ValueError("no data")
-    moment = http_date(response.headers.get("date")) or datetime.now(UTC)
+    moment = service_time(response.headers)
     request_id = body.get("requestId")
     return envelope.model_construct(
         success=True,
@@ -285,7 +285,12 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 
 def _seconds_until(end: datetime, headers: Mapping[str, str]) -> float:
     # By the service's own time if the response has it, because this machine's clock may be wrong.
-    return max(0.0, (end - (http_date(headers.get("date")) or datetime.now(UTC))).total_seconds())
+    return max(0.0, (end - service_time(headers)).total_seconds())
+
+
+def service_time(headers: Mapping[str, str]) -> datetime:
+    """Return the time of a response by its ``Date`` header, else by this machine's clock."""
+    return http_date(headers.get("date")) or datetime.now(UTC)
 
 
 def http_date(text: str | None) -> datetime | None:

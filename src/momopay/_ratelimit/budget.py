@@ -35,7 +35,7 @@ if TYPE_CHECKING:  # a blocking client must not load the other backend, and asyn
 
 __all__ = ["Lane", "RateBudget"]
 
-logger = logging.getLogger("momopay")
+logger: logging.Logger = logging.getLogger("momopay")
 
 BUSY: Final = inf  # an unknown delay, because another process is changing the log: ask again in a moment
 _STUCK: Final = 1.0  # seconds; a call that is later for its slot is stuck, and holds nobody back

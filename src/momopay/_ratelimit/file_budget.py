@@ -42,7 +42,7 @@ if sys.platform != "win32":
 
 __all__ = ["FileRateBudget"]
 
-logger = logging.getLogger("momopay")
+logger: logging.Logger = logging.getLogger("momopay")
 
 _VERSION: Final = 1  # of the format
 _GRACE: Final = 1.0  # seconds that a process may take to wake up for a payment's slot

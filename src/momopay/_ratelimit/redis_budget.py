@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RedisClient", "RedisRateBudget"]
 
-logger = logging.getLogger("momopay")
+logger: logging.Logger = logging.getLogger("momopay")
 
 _COMPARE_AND_SET: Final = """
 if (redis.call('GET', KEYS[1]) or '') ~= ARGV[1] then return 0 end

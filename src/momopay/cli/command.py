@@ -17,6 +17,7 @@ import traceback
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from copy import copy
 from dataclasses import fields
 from functools import wraps
 from inspect import cleandoc
@@ -129,14 +130,11 @@ class Command(_FlagsWithoutType, TyperCommand):
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help; on a narrow terminal without boxes, in which the names of options would be cut."""
-        mode, text = self.rich_markup_mode, self.help
+        shown = copy(self)
         if stdout().width < TABLES_FROM:
-            self.rich_markup_mode = None
-            self.help = _for_narrow(text or "", stdout().width)
-        try:
-            super().format_help(ctx, formatter)
-        finally:
-            self.rich_markup_mode, self.help = mode, text
+            shown.rich_markup_mode = None
+            shown.help = _for_narrow(self.help or "", stdout().width)
+        super(Command, shown).format_help(ctx, formatter)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the command line; raise one error that names all of its faults."""

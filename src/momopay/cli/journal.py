@@ -6,7 +6,7 @@ import logging
 import os
 import time
 from dataclasses import asdict
-from datetime import date, datetime, timedelta, timezone
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from itertools import islice
 from pathlib import Path
@@ -59,7 +59,6 @@ _FEES = (
     "The wallet may have paid more fees, for transactions that ended without success: {}. The service takes a fee when"
     " a payment begins, gives none back, and shows 0 after a failure."
 )
-NAIROBI = timezone(timedelta(hours=3), "EAT")
 _DIFFERENCES = {"Reference": "reference", "Ours": "ours", "Theirs": "theirs", "What to do": "remedy proposal"}
 
 
@@ -306,6 +305,8 @@ def sweep(
 
 def _days(text: str) -> tuple[date, date]:
     """Return the first and the last day of a month, or a date twice."""
+    from momopay.durable.reconcile import NAIROBI  # loads pydantic
+
     is_month = text.count("-") == 1
     try:
         if day := day_of(text, zone() or NAIROBI):
@@ -344,6 +345,8 @@ def reconcile(
         momopay reconcile --day yesterday --journal shop.db
         momopay reconcile --day 2026-11 --journal shop.db --orders orders.csv
     """
+    from momopay.durable.reconcile import NAIROBI
+
     output = options.output
     days = zone() or NAIROBI
     use_zone(days)  # of the times that are shown, too

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -92,15 +92,15 @@ def show_plan(output: Output, file: PayoutFile, plan: Plan, wallet: Decimal | No
         "event": "plan",
         "name": file.name,
         "sha256": file.sha256,
-        "file": _count([*file.rows]),
+        "file": _count(file.rows),
         "to_pay": _count(plan.to_pay),
         "accepted_before": _count(plan.accepted),
         "unresolved": _count(plan.unresolved),
         "service_wallet": wallet,
         "warnings": warnings,
     }
-    sums = [
-        ("In the file", [*file.rows]),
+    sums: list[tuple[object, Sequence[PayoutRow]]] = [
+        ("In the file", file.rows),
         ("Accepted before", plan.accepted),
         (Text("Unresolved, not sent again", "bold red"), plan.unresolved),
         (Text("To pay now", "bold"), plan.to_pay),
@@ -117,7 +117,9 @@ def show_plan(output: Output, file: PayoutFile, plan: Plan, wallet: Decimal | No
     output.result(document, *shown)
 
 
-def _sums(output: Output, rows_by_label: Iterable[tuple[object, list[PayoutRow]]], title: str | None = None) -> Table:
+def _sums(
+    output: Output, rows_by_label: Iterable[tuple[object, Sequence[PayoutRow]]], title: str | None = None
+) -> Table:
     counts = [{"label": label, **_count(rows)} for label, rows in rows_by_label]
     return output.table(counts, {"": "label", "Rows": "rows", "KES": "total"}, title)
 
@@ -239,7 +241,7 @@ def _as_document(outcome: RowOutcome) -> dict[str, object]:
     }
 
 
-def _count(rows: list[PayoutRow]) -> dict[str, int | Decimal]:
+def _count(rows: Sequence[PayoutRow]) -> dict[str, int | Decimal]:
     return {"rows": len(rows), "total": total(rows)}
 
 

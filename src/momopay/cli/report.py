@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -46,10 +46,11 @@ def report(
     check_writable(html, "--html")
     with options.open_journal() as journal:
         found = journal.activity(days, zone=zone())
+    sums = _sums(found)
     with private_file(html) as file:
-        file.write(_page(found))
+        file.write(_page(found, sums))
     document = {"file": str(html), "days": list(map(asdict, found))}
-    rows = [{"name": name, "rows": each.count, "total": each.amount} for name, each in _sums(found).items()]
+    rows = [{"name": name, "rows": each.count, "total": each.amount} for name, each in sums.items()]
     shown = options.output.table(rows, {"": "name", "Rows": "rows", "KES": "total"}, f"The last {days} days")
     options.output.result(document, shown, f"Written to {plain(html)}")
 
@@ -64,12 +65,12 @@ def _sums(days: Sequence[momopay.types.ActivityDay]) -> dict[str, momopay.types.
     }
 
 
-def _page(days: Sequence[momopay.types.ActivityDay]) -> str:
+def _page(days: Sequence[momopay.types.ActivityDay], sums: Mapping[str, momopay.types.ActivitySum]) -> str:
     """Return the page. It has no text from outside."""
     from momopay.journal.activity import JUDGED, LEAST_RATE, chart
 
     title = f"Payments, {days[0].date:%d %b %Y} to {days[-1].date:%d %b %Y}"
-    rows = [(name, kes(each.amount), f"{each.count:,}") for name, each in _sums(days).items()]
+    rows = [(name, kes(each.amount), f"{each.count:,}") for name, each in sums.items()]
     rate = days[-1].success_rate
     last = "No prompt has ended" if rate is None else f"Of the last {days[-1].judged} prompts, {rate:.0%} were paid"
     return f"""<!doctype html>

@@ -114,9 +114,10 @@ class PaymentLookup:
             if is_transient(error):
                 raise
             return None
-        if is_seen_payment(entry, search_for(entry), transaction):
+        wanted = search_for(entry)
+        if is_seen_payment(entry, wanted, transaction):
             return Matches(exact=[transaction])
-        may_be_it = not transaction.account_reference and search_for(entry).fit(transaction) is Fit.NEAR
+        may_be_it = not transaction.account_reference and wanted.fit(transaction) is Fit.NEAR
         return Matches(near=[transaction]) if may_be_it else None
 
     async def _resolve(self, entry: JournalEntry, matches: Matches) -> Transaction | None:

@@ -19,7 +19,7 @@ from momopay import errors
 from momopay._core.config import LOOPBACK
 from momopay._core.operation import run_sync
 from momopay._core.reads import EVERYTHING, PageWalk, read_page
-from momopay._core.response import http_date
+from momopay._core.response import service_time
 from momopay._core.session import Session
 from momopay._ratelimit.budget import Lane
 from momopay._redaction import redacted_repr
@@ -159,21 +159,18 @@ async def past_of(session: Session[Any], access: JournalAccess | None = None) ->
 
 
 async def _past_in_list(session: Session[Any], access: JournalAccess | None, until: float) -> str:
-    fetch = partial(read_page, session, EVERYTHING, lane=Lane.PAYMENT, until=until)
-    walk, found = PageWalk(fetch, _MOST_PAGES), list[_Shown]()
-    since = datetime.now(UTC) - PAST
-    while not found and (page := await walk.next()) is not None:
-        since = (http_date(page.response.headers.get("date", "")) or datetime.now(UTC)) - PAST
+    walk = PageWalk(partial(read_page, session, EVERYTHING, lane=Lane.PAYMENT, until=until), _MOST_PAGES)
+    while (page := await walk.next()) is not None:
+        since = service_time(page.response.headers) - PAST
         items: list[TransactionSummary | UnreadTransaction] = [*page.items, *page.unread]
-        shown = list(map(_Shown.of, items))
-        found = [each for each in shown if each.may_be_payment_since(since)]
+        found = [each for each in map(_Shown.of, items) if each.may_be_payment_since(since)]
         if found and access is not None:
             known = await access.run(access.store.known_ids, [each.item.transaction_id for each in found])
             found = [each for each in found if each.item.transaction_id not in known]
-    if not found:
-        return ""
-    latest = max(found, key=lambda each: each.created_at or since)
-    return (
-        f"this journal is new, and its account is not: the newest transactions of the list show {len(found)} payments"
-        f" of the last {PAST.days} days that this journal did not make, the latest {latest}. {_LOST}"
-    )
+        if found:
+            latest = max(found, key=lambda each: each.created_at or since)
+            return (
+                f"this journal is new, and its account is not: the newest transactions of the list show {len(found)}"
+                f" payments of the last {PAST.days} days that this journal did not make, the latest {latest}. {_LOST}"
+            )
+    return ""

@@ -142,7 +142,9 @@ class Receiver:
             raise errors.ForgedCallbackError(OTHER_REFERENCE)
         read = await self._confirm(callback)
         self._session.clock.observe(read.response.headers)
-        payment = await in_thread(self._record, journal, entry, callback, read, signed)
+        payment: Payment | None = None
+        if journal is not None:
+            payment = await in_thread(self._record, journal, entry, callback, read, signed)
         if payment is None and read.status.is_terminal:
             payment = await self._look_in_list(journal, callback, read, signed)
         if payment is not None and payment.status.is_terminal:
@@ -156,13 +158,14 @@ class Receiver:
         The newest page of the list may show what the read lacks, such as the reference of a payment in the journal.
         """
         in_thread = self._session.backend.in_thread
-        is_type_stated = is_known_type(read.type) or is_known_type(callback.transaction.type)
-        may_be_known = journal is not None and (reference_of(read) is None or not is_known_type(read.type))
-        if may_be_known or not is_type_stated:
+        gaps = _gaps(read)
+        is_type_stated = "type" not in gaps or is_known_type(callback.transaction.type)
+        if (journal is not None and gaps) or not is_type_stated:
             page = await read_page(self._session, EVERYTHING)
             shown = next((each for each in page.items if each.transaction_id == read.transaction_id), None)
             if shown is not None:
-                read = with_known(read.model_copy(update=_gaps(read)), shown)
+                read = with_known(read.model_copy(update=gaps), shown)
+            if journal is not None and shown is not None:
                 known: Payment | None = await in_thread(self._record, journal, None, callback, read, signed)
                 if known is not None:
                     return known
@@ -194,15 +197,13 @@ class Receiver:
 
     def _record(
         self,
-        journal: Journal | None,
+        journal: Journal,
         known: JournalEntry | None,
         callback: Callback,
         read: Transaction,
         signed: str | None,
     ) -> Payment | None:
         """Record the service's record, with what only the callback has. Return the payment, None if no entry has it."""
-        if journal is None:
-            return None
         parts, now = internals(journal), self._session.clock.service_now_if_known()
         before, evidence = parts.recorder.record_read(known, read, callback.transaction, now, signed)
         if before is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 from dataclasses import astuple, dataclass, fields
-from datetime import UTC, date, datetime, time, timedelta, timezone, tzinfo
+from datetime import date, datetime, time, timedelta, timezone, tzinfo
 from decimal import Decimal
 from functools import partial
 from os import PathLike
@@ -33,7 +33,7 @@ from momopay.models.requests import Fit, TransactionQuery, oldest_time
 from momopay.models.transactions import TransactionSummary, UnreadTransaction
 from momopay.spreadsheets.writer import write_csv
 
-logger = logging.getLogger("momopay.reconcile")  # the command line shows its warnings
+logger: logging.Logger = logging.getLogger("momopay.reconcile")  # the command line shows its warnings
 
 _NO_FILTER: Final = frozenset({400, 422})  # statuses for an unknown parameter
 # Within these, neither the next day nor a time zone overflows a datetime.
@@ -86,9 +86,7 @@ class DayReport:
             write_csv(file, [each.name for each in fields(Difference)], (astuple(each) for each in self.differences))
 
 
-def day_bounds(
-    day: date, last_day: date | None, *, utc: bool = False, zone: tzinfo | None = None
-) -> tuple[datetime, datetime]:
+def day_bounds(day: date, last_day: date | None, zone: tzinfo | None = None) -> tuple[datetime, datetime]:
     """Return the begin and the end of the days, by default of Nairobi. Raise RequestValidationError if invalid."""
     problems: dict[str, str] = {}
     for name, each in ({"day": day} | ({} if last_day is None else {"last_day": last_day})).items():
@@ -100,9 +98,8 @@ def day_bounds(
         problems["last_day"] = "is before the first day"
     if problems:
         raise RequestValidationError(problems)
-    zone = UTC if utc else zone or NAIROBI
-    begin, end = (datetime.combine(each, time(), zone) for each in (day, (last_day or day) + timedelta(days=1)))
-    return begin, end
+    after = (last_day or day) + timedelta(days=1)
+    return datetime.combine(day, time(), zone or NAIROBI), datetime.combine(after, time(), zone or NAIROBI)
 
 
 async def reconcile_days(
@@ -112,11 +109,10 @@ async def reconcile_days(
     day: date,
     last_day: date | None,
     orders: Iterable[BookedOrder] | None,
-    utc: bool,
-    zone: tzinfo | None = None,
+    zone: tzinfo | None,
 ) -> DayReport:
     """Reconcile days as `Transactions.reconcile` documents it."""
-    days = since, until = day_bounds(day, last_day, utc=utc, zone=zone)
+    days = since, until = day_bounds(day, last_day, zone)
     booked = None if orders is None else {each.reference: each for each in orders}
     in_thread = session.backend.in_thread
     await check_account(session, journal, restored=True)

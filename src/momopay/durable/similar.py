@@ -81,9 +81,7 @@ def check_similar(journal: Journal | None, payouts: Iterable[Payee]) -> None:
         raise errors.RequestValidationError({"reference": problem})
 
 
-def find_paid_lately(
-    journal: Journal | None, payouts: Sequence[Payee], to_pay: Sequence[Payee], *, now: datetime | None = None
-) -> dict[str, str]:
+def find_paid_lately(journal: Journal | None, payouts: Sequence[Payee], to_pay: Sequence[Payee]) -> dict[str, str]:
     """Return, if all that is left to pay of a file was paid lately under other references, each with the other's.
 
     That is the same file under new references, and not a run that goes on: what the file itself has is no other
@@ -92,7 +90,7 @@ def find_paid_lately(
     """
     if journal is None or len(payouts) < FEWEST:
         return {}
-    own, since = {each.reference for each in payouts}, (now or datetime.now(UTC)) - RECENT
+    own, since = {each.reference for each in payouts}, datetime.now(UTC) - RECENT
     paid: dict[tuple[str, Decimal], str] = {}
     came_back: set[tuple[str, Decimal]] = set()
     for entry in _to_phones(journal, to_pay):

@@ -50,7 +50,12 @@ def check_reference(text: str) -> str:
 
 def is_hidden(character: str) -> bool:
     """Return whether a character cannot be seen. Spaces can."""
-    return character != " " and category(character) != "Zs" and _is_refused(character)
+    return category(character) != "Zs" and _is_refused(character)
+
+
+def without_hidden(text: str) -> str:
+    """Return a text without the characters that cannot be seen."""
+    return "".join(each for each in text if not is_hidden(each))
 
 
 def _is_refused(character: str) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Final
 from unicodedata import normalize
 
-from momopay.models.arguments import is_hidden
+from momopay.models.arguments import without_hidden
 
 _WORD: Final = re.compile(r"[^\W_]+")
 _SHORTEST, _LONGEST = 4, 30  # characters of a receipt in a longer text
@@ -40,5 +40,4 @@ def _runs(words: list[str]) -> Iterator[str]:
 
 
 def _words(text: str) -> list[str]:
-    visible = "".join(each for each in normalize("NFKC", text) if not is_hidden(each))
-    return _WORD.findall(visible)
+    return _WORD.findall(without_hidden(normalize("NFKC", text)))

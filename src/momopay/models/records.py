@@ -59,11 +59,11 @@ def _built_in_thread(model: type[BaseModel], build: Callable[[], bool | None], *
     return results[0] if results else build()
 
 
-class MaskedModel(BaseModel):
-    """A frozen model whose repr and str may be logged."""
+class _LateModel(BaseModel):
+    """A model whose validator is built when it is first used."""
 
     # Building the validators of all models at once would take most of the time of the first call.
-    model_config: ClassVar[ConfigDict] = ConfigDict(defer_build=True, frozen=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(defer_build=True)
 
     @classmethod
     def model_rebuild(cls, *, force: bool = False, raise_errors: bool = True, **_frame: Any) -> bool | None:
@@ -71,6 +71,12 @@ class MaskedModel(BaseModel):
         # Without the caller's frame: every name in our annotations is of its module.
         build = partial(super().model_rebuild, force=force, raise_errors=raise_errors)
         return _built_in_thread(cls, build, force=force)
+
+
+class MaskedModel(_LateModel):
+    """A frozen model whose repr and str may be logged."""
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True)
 
     def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
         for name, value in super().__repr_args__():
@@ -146,7 +152,7 @@ _NO_VALUES: Final = frozenset({"", "-", "n/a", "none", "null", "undefined"})
 
 
 def is_placeholder(text: str) -> bool:
-    """Return whether a text stands for a missing one: "N/A", "-", or nothing that can be seen."""
+    """Return whether a text is a placeholder for a missing one: "N/A", "-", or nothing that can be seen."""
     visible = text
     if not (text.isascii() and text.isprintable()):  # hardly any
         visible = "".join(each for each in text if category(each) not in {"Cc", "Cf"})
@@ -255,16 +261,10 @@ def receipt_in(record: Record) -> str | None:
     return found.pop() if len(found) == 1 else None
 
 
-class Envelope(BaseModel, Generic[T]):
+class Envelope(_LateModel, Generic[T]):
     """The success envelope (service page, "Conventions")."""
 
-    model_config: ClassVar[ConfigDict] = ConfigDict(defer_build=True, hide_input_in_errors=True)
-
-    @classmethod
-    def model_rebuild(cls, *, force: bool = False, raise_errors: bool = True, **_frame: Any) -> bool | None:
-        """Build the validator, as that of a `MaskedModel`."""
-        build = partial(super().model_rebuild, force=force, raise_errors=raise_errors)
-        return _built_in_thread(cls, build, force=force)
+    model_config: ClassVar[ConfigDict] = ConfigDict(hide_input_in_errors=True)
 
     success: Literal[True]
     data: T

@@ -17,7 +17,7 @@ from itertools import combinations
 from typing import Final, TypeAlias
 from unicodedata import category, normalize
 
-from momopay.models.arguments import is_hidden
+from momopay.models.arguments import without_hidden
 
 _MINUS: Final = "\N{MINUS SIGN}"  # the one dash that is in another category than Pd
 _MARKS: Final = frozenset("_./\\#,'`\N{RIGHT SINGLE QUOTATION MARK}\N{LEFT SINGLE QUOTATION MARK}")
@@ -78,7 +78,7 @@ def spellings_of(reference: str) -> Spellings:
     is_: set[Key] = set()
     like: set[Key] = set()
     for variant in {text, _DECIMAL_ZEROS.sub("", text)}:
-        marked = "".join(_SEPARATOR if _separates(each) else each for each in variant).strip(_SEPARATOR)
+        marked = "".join(_SEPARATOR if each in _MARKS or each.isspace() else each for each in variant).strip(_SEPARATOR)
         tokens = [str(int(each)) if each.isdecimal() else each for each in _TOKEN.findall(marked)]
         is_ |= {("tokens", *tokens), ("tokens", *_with_months(tokens))}
         # Again, because a separator may have kept a letter and its accent apart.
@@ -98,9 +98,8 @@ def spellings_of(reference: str) -> Spellings:
 
 def _folded(reference: str) -> str:
     # Invisible characters are removed first, because they could keep a letter and its accent apart.
-    visible = "".join(each for each in reference if not is_hidden(each))
-    folded = normalize("NFKC", normalize("NFKC", visible).casefold())
-    return "".join("-" if category(each) == "Pd" or each == _MINUS else each for each in folded).strip()
+    folded = normalize("NFKC", normalize("NFKC", without_hidden(reference)).casefold())
+    return "".join(_SEPARATOR if category(each) == "Pd" or each == _MINUS else each for each in folded).strip()
 
 
 def _splits_of(marked: str) -> frozenset[int]:
@@ -117,10 +116,6 @@ def _fewer(splits: frozenset[int]) -> Iterator[frozenset[int]]:
     sizes = range(len(splits) + 1) if len(splits) <= _MOST_SPLITS else (0, len(splits))
     for size in sizes:
         yield from map(frozenset, combinations(splits, size))
-
-
-def _separates(character: str) -> bool:
-    return character in _MARKS or character == _SEPARATOR or character.isspace()
 
 
 def _with_months(tokens: list[str]) -> Iterator[str]:

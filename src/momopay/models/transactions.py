@@ -292,7 +292,9 @@ class ChannelAnswer(Record):
         """
         stated = {name: getattr(self, name) for name in self.model_fields_set}
         stated = {name: value for name, value in stated.items() if value is not None or name == "account_number"}
-        return PaymentChannel.model_validate({**known, **changed, **(self.model_extra or {}), **stated})
+        channel = PaymentChannel.model_validate({**known, **changed, **(self.model_extra or {}), **stated})
+        note_response(channel, self.response)
+        return channel
 
 
 class CreatedChannel(ChannelAnswer):

@@ -16,7 +16,7 @@ from momopay._ratelimit.budget import Lane
 from momopay.errors import APIError, MomoPayError
 from momopay.models.arguments import ChannelRef
 from momopay.models.enums import ChannelType
-from momopay.models.records import Envelope, Record, note_response
+from momopay.models.records import Envelope, Record
 from momopay.models.requests import UNSET, ChannelChanges, ChannelRequest, channel_path
 from momopay.models.transactions import ChangedChannel, ChannelItems, CreatedChannel, PaymentChannel
 
@@ -27,7 +27,7 @@ UPDATE = Endpoint("channels.update", "PATCH", IDEMPOTENT, Lane.READ, Envelope[Ch
 # The body of the answer is not specified: any 2xx is success, unless the body is a refusal.
 DELETE: Endpoint[Record] = Endpoint("channels.delete", "DELETE", IDEMPOTENT, Lane.READ, None, has_id=True)
 
-logger = logging.getLogger("momopay")
+logger: logging.Logger = logging.getLogger("momopay")
 
 
 class Channels(Resource[BackendT]):
@@ -80,9 +80,7 @@ class Channels(Resource[BackendT]):
         )
         body, details = request.to_json(), PaymentDetails(reference=request.name)
         answer = await Call(self._session, CREATE, "/payment-wallet/channels", body=body, details=details).run()
-        channel = answer.completed({}, {name: getattr(request, name) for name in request.model_fields_set})
-        note_response(channel, answer.response)
-        return channel
+        return answer.completed({}, {name: getattr(request, name) for name in request.model_fields_set})
 
     @operation
     async def update(
@@ -118,11 +116,9 @@ class Channels(Resource[BackendT]):
         answer = await Call(self._session, UPDATE, path, body=changes.to_json()).run()
         known = dict(channel_id) if isinstance(channel_id, PaymentChannel) else {"id": changes.channel_id}
         try:
-            channel = answer.completed(known, changed)
+            return answer.completed(known, changed)
         except ValidationError:  # of what was given as an id, more must be read
-            channel = answer.completed({**known, **await self._read_or_log(changes.channel_id)}, changed)
-        note_response(channel, answer.response)
-        return channel
+            return answer.completed({**known, **await self._read_or_log(changes.channel_id)}, changed)
 
     async def _read_or_log(self, channel_id: str) -> dict[str, object]:
         """Return the fields of a channel that was changed. After the change, no failure of a read is an error."""

@@ -74,11 +74,11 @@ class Payouts(Resource[BackendT]):
             reference,
             callback_url,
             channel_id,
-            credential_id,
             amount=amount,
             phone=phone,
             description=description,
             currency=currency,
+            credential_id=credential_id,
         )
         details = PaymentDetails(reference=request.reference, amount=request.amount, phone=request.phone)
         return await Call(self._session, INITIATE, "/b2c/payouts", body=request.to_json(), details=details).run()
@@ -132,11 +132,11 @@ class Payouts(Resource[BackendT]):
             reference,
             callback_url,
             channel_id,
-            credential_id,
             amount=amount,
             phone=phone,
             description=description,
             currency=currency,
+            credential_id=credential_id,
         )
         journal = journal_for(self._session, journal)
         return await DurableCall(self._session, journal, request.reference, request, metadata=metadata).run()
@@ -279,12 +279,7 @@ class Payouts(Resource[BackendT]):
         return await release(self._session, journal, reference, by, kind, searched_elsewhere=searched_elsewhere)
 
     def _request(
-        self,
-        reference: str,
-        callback_url: str | None,
-        channel_id: ChannelRef | None,
-        credential_id: str | UUID | None,
-        **arguments: Any,
+        self, reference: str, callback_url: str | None, channel_id: ChannelRef | None, **arguments: Any
     ) -> PayoutRequest:
         """Return the checked body of a payout, with the callback URL that the client makes if none is given."""
         return PayoutRequest.checked(
@@ -292,7 +287,6 @@ class Payouts(Resource[BackendT]):
             reference=reference,
             callback_url=self._session.callback_url(callback_url, reference),
             channel_id=channel_id,
-            credential_id=credential_id,
             **arguments,
         )
 

@@ -6,7 +6,7 @@ import builtins
 import logging
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
-from datetime import date, datetime, tzinfo
+from datetime import UTC, date, datetime, tzinfo
 from decimal import Decimal
 from functools import partial
 from http import HTTPStatus
@@ -349,8 +349,8 @@ class Transactions(Resource[BackendT]):
         Raises:
             RequestValidationError: Not a date, or the last day is before the first.
         """
-        session, found = self._session, journal_for(self._session, journal)
-        return await reconcile_days(session, found, day=day, last_day=last_day, orders=orders, utc=utc, zone=zone)
+        journal, zone = journal_for(self._session, journal), UTC if utc else zone
+        return await reconcile_days(self._session, journal, day=day, last_day=last_day, orders=orders, zone=zone)
 
     @operation
     async def sweep(
