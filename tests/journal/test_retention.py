@@ -2,10 +2,14 @@
 
 import hashlib
 import hmac
+import re
+import sqlite3
 import stat
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import Text
@@ -16,8 +20,10 @@ from journal.kit import begin, dated, fill, found, lease_of, put, put_collection
 from journal.records import callback
 from momopay import ConfigurationError, Journal, JournalError, RequestValidationError
 from momopay._core.config import Account
+from momopay.journal import sqlite
 from momopay.journal.journal import internals
 from momopay.journal.schema import metadata
+from momopay.journal.sqlite import SqliteDatabase, TrackedConnection
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 SECRET = "0123456789abcdef0123456789abcdef"
@@ -227,3 +233,79 @@ def test_a_secret_keeps_the_payments_to_one_phone_together_and_no_file_has_the_p
         assert found(journal, "first").is_anonymised
         files = [each for each in path.parent.iterdir() if each.is_file()]
         assert not [each.name for each in files if PHONE.encode() in each.read_bytes()]
+
+
+class ForgetfulConnection(TrackedConnection):
+    """A connection of a SQLite that leaves what is deleted in its file, as before 0.5 outside Debian."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.execute("PRAGMA secure_delete=OFF").close()
+
+
+def phones_in(folder: Path) -> set[bytes]:
+    files = [each for each in folder.rglob("*") if each.is_file()]
+    return {phone for each in files for phone in re.findall(rb"2547\d{8}", each.read_bytes())}
+
+
+def with_residue(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make a journal of ended payments to many people, by a SQLite that forgets nothing."""
+    monkeypatch.setattr(SqliteDatabase, "connect_args", lambda _self: {"factory": ForgetfulConnection})
+    with Journal(url) as journal:
+        fill(journal, 60)
+        execute(journal, "UPDATE momopay_payments SET phone = '2547' || (10000000 + rowid)")
+        execute(journal, "UPDATE momopay_transactions SET status = 'SUCCESS', ended_at = sent_at")
+        execute(journal, "UPDATE momopay_transactions SET phone = '2547' || (10000000 + rowid)")
+
+
+def test_what_an_earlier_version_left_in_the_file_is_cleared(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    url = f"sqlite:///{path}"
+    with_residue(url, monkeypatch)
+    ended = datetime(2100, 1, 1, tzinfo=UTC)
+    with monkeypatch.context() as without, Journal(url) as journal:  # the control: this SQLite does leave phones
+        without.setattr(SqliteDatabase, "clear", lambda _self, _connection: None)
+        assert journal.anonymise(before=ended) == 61
+        execute(journal, "PRAGMA wal_checkpoint(TRUNCATE)")
+    assert phones_in(path.parent)
+    with Journal(url) as journal:
+        assert journal.anonymise(before=ended) == 0  # although nothing is to be changed
+        assert phones_in(path.parent) == set()
+    monkeypatch.setattr(SqliteDatabase, "connect_args", lambda _self: {"factory": TrackedConnection})
+    before = path.stat().st_mtime_ns
+    with Journal(url) as journal:
+        journal.anonymise(before=ended)
+        assert path.stat().st_mtime_ns == before  # written anew once only
+        execute(journal, "VACUUM")  # as if the file was another one
+        assert journal.anonymise(before=ended) == 0
+        assert path.stat().st_mtime_ns > before
+
+
+def test_what_stays_because_others_read_is_said(
+    path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    url = f"sqlite:///{path}"
+    with_residue(url, monkeypatch)
+    monkeypatch.setattr(sqlite, "_READER_WAIT", 1)
+    with Journal(url) as journal, closing(sqlite3.connect(path)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT * FROM momopay_payments").fetchone()
+        assert journal.anonymise(before=datetime(2100, 1, 1, tzinfo=UTC)) == 61
+        assert [each.levelname for each in caplog.records] == ["ERROR"]
+        assert "another connection reads" in caplog.text
+        reader.rollback()
+        caplog.clear()
+        assert journal.anonymise(before=datetime(2100, 1, 1, tzinfo=UTC)) == 0
+    assert caplog.records == []
+    assert phones_in(path.parent) == set()
+
+
+def test_each_connection_overwrites_what_it_deletes(path: Path) -> None:
+    executed = list[str]()
+
+    class Recording(TrackedConnection):
+        def execute(self, sql: str, *parameters: Any) -> sqlite3.Cursor:
+            executed.append(sql)
+            return super().execute(sql, *parameters)
+
+    with closing(Recording(str(path))):
+        assert "PRAGMA secure_delete=ON" in executed

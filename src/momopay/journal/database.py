@@ -229,6 +229,10 @@ class Database(ABC):
     def check(self) -> None:  # noqa: B027  only a file can be replaced
         """Raise if the database is not the one that this process began with."""
 
+    def clear(self, connection: Connection) -> str | None:  # noqa: ARG002
+        """Remove what was overwritten from the database's files. Return where it stays and why; None if nowhere."""
+        return None
+
     def register_process(self) -> str:
         """Register this process as live until it ends, however it ends; return its id. Call it within a connection."""
         return self.sender  # a server knows its connections

@@ -292,8 +292,9 @@ class Journal:
 
         References, amounts, ids, receipts and times stay, so nothing is paid again; so does a phone in a reference.
         `pay_once` with an anonymised reference still returns its transaction, or raises DuplicatePayoutError if the
-        payout was refused or not sent. Open and unresolved entries are not changed, nor are earlier copies. PostgreSQL
-        keeps old versions of rows until a VACUUM.
+        payout was refused or not sent. Open and unresolved entries are not changed, nor are earlier copies. The first
+        time, a SQLite file is written anew, so that no phone stays in its free space; if another connection is reading,
+        an ERROR is logged: call this again. PostgreSQL keeps old versions of rows until a VACUUM.
 
         Args:
             before: A time with a time zone. Entries that ended, were refused or were not sent before it are changed.

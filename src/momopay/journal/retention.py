@@ -7,8 +7,9 @@ SENDING reads as UNKNOWN.
 from __future__ import annotations
 
 import hmac
+import logging
 import os
-from contextlib import suppress
+import sys
 from datetime import datetime
 from pathlib import Path
 from typing import Final
@@ -16,7 +17,7 @@ from uuid import uuid4
 
 from sqlalchemy import URL, Connection, bindparam, create_engine, delete, insert, select, update
 
-from momopay.errors import RequestValidationError
+from momopay.errors import JournalError, RequestValidationError
 from momopay.journal import history
 from momopay.journal.database import Database, change
 from momopay.journal.entries import ANONYMISED, MAY_BE_SENT, HistoryKind, JournalEntry, JournalState
@@ -25,6 +26,8 @@ from momopay.journal.sharing import OpenDatabase
 from momopay.journal.statements import AS_READ, IS_ROW, IS_TRANSACTION
 from momopay.journal.store import Store
 from momopay.journal.upgrade import upgrade
+
+logger: logging.Logger = logging.getLogger("momopay")
 
 _LONGEST_BACKUP: Final = 3600.0  # seconds
 _ROWS_AT_ONCE: Final = 1000  # rows of a table that are copied by one statement
@@ -88,12 +91,17 @@ def _export(database: Database, source: Connection, path: Path) -> None:
 
 def _sync(path: Path) -> None:
     """Flush a file, or the names in a folder, to disk."""
-    with suppress(PermissionError):  # Windows cannot open a folder
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+    if path.is_dir():
+        if sys.platform == "win32":
+            return  # which opens no folder, and keeps names without it
+        flags = os.O_RDONLY
+    else:
+        flags = os.O_RDWR  # Windows flushes only what may be written
+    descriptor = os.open(path, flags)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def anonymise(store: Store, before: datetime, secret: bytes | None) -> int:
@@ -101,15 +109,17 @@ def anonymise(store: Store, before: datetime, secret: bytes | None) -> int:
     changed = 0
     for page in store.pages(until=before):
         with store.database.transaction() as connection:
-            if connection.dialect.name == "sqlite":  # which otherwise leaves the phones in free pages
-                connection.exec_driver_sql("PRAGMA secure_delete=ON").close()
             due = [each for each in page if not each.is_anonymised and _ended_before(each, before)]
             # As a sweep does, whatever order of texts the database has: so neither waits for the other in a circle.
             store.lock_all(connection, due)
             changed += sum(_anonymise(connection, store, each, secret) for each in due)
-    with store.database.connection() as connection:
-        if connection.dialect.name == "sqlite":  # and in the WAL, unless a reader prevents it
-            connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)").close()
+    try:
+        with store.database.connection() as connection:
+            stays = store.database.shared.clear(connection)
+    except JournalError as error:
+        stays = f"in the journal's files, which could not be written anew: {error}. Anonymise again"
+    if stays:
+        logger.error("the rows have no phones any more, but those removed may still be readable %s", stays)
     return changed
 
 

@@ -38,6 +38,7 @@ _MARKER_TEXT: Final = """\
 The file {name} beside this folder is a journal of payments. If it is empty or missing, restore it from a backup.
 Delete this folder only if none of those payments must be remembered: then a new journal may begin.
 """
+_READER_WAIT: Final = 5000  # milliseconds to wait for those who read an earlier state of the file
 _MOUNTS: Final = Path("/proc/self/mountinfo")
 _MOUNT_POINT: Final = 4  # the column of /proc/self/mountinfo
 _HARD_LINK: Final = "a hard link: remove it"
@@ -165,6 +166,26 @@ class SqliteDatabase(Database):
         return False
 
     @override
+    def clear(self, connection: Connection) -> str | None:
+        # What was deleted before 0.5 is in free pages, which only a new file has not. It is made once: from then on,
+        # `secure_delete` leaves nothing. The schema's cookie changes with each VACUUM, and with a restored file.
+        mark = self._folder / "cleared"
+        if not (mark.exists() and mark.read_text() == self._file_id(connection)):
+            connection.exec_driver_sql("VACUUM").close()
+        connection.exec_driver_sql(f"PRAGMA busy_timeout={_READER_WAIT}").close()
+        if connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)").one()[0]:
+            return (
+                f"in {self._path.name} and {self._path.name}-wal, because another connection reads: close it, or try"
+                " when none does, then anonymise again"
+            )
+        mark.write_text(self._file_id(connection))
+        return None
+
+    def _file_id(self, connection: Connection) -> str:
+        cookie = connection.exec_driver_sql("PRAGMA schema_version").scalar_one()
+        return f"{self._path.stat().st_ino} {cookie}"
+
+    @override
     def close(self) -> None:
         super().close()
         if self._locks:
@@ -282,6 +303,8 @@ class TrackedConnection(sqlite3.Connection):
         _open.add(self)  # before the file is opened, as a fork may come in between
         super().__init__(database, *args, **kwargs | {"timeout": seconds_left()})
         self.execute("PRAGMA synchronous=FULL").close()  # a commit returns only when it is on disk
+        # Debian's SQLite does this by itself. Python's own for Windows and macOS leave what was deleted in the file.
+        self.execute("PRAGMA secure_delete=ON").close()
 
     def close(self) -> None:
         """Close the connection."""
