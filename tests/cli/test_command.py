@@ -1,14 +1,17 @@
 """How commands end: errors with a remedy and without secrets, interrupts, and readers that go away."""
 
+import errno
+import io
 import json
 import signal
+import sys
 from pathlib import Path
 
 import pytest
 import typer
 from typer.testing import CliRunner
 
-from cli.kit import NORMALISED, PHONE, Shell, signalling
+from cli.kit import NORMALISED, PHONE, Shell, signalling, whole_command
 from in_turn import in_turn
 from momopay.cli.app import options
 from momopay.cli.command import Command
@@ -169,3 +172,32 @@ def test_a_group_alone_shows_its_help(momopay: Shell, arguments: str) -> None:
     assert shown.code == 2
     assert "Usage: " in shown.out + shown.err
     assert "Error" not in shown.err
+
+
+class Gone(io.StringIO):
+    """A pipe that nobody reads any more, as Windows has it."""
+
+    def write(self, _text: str) -> int:
+        raise OSError(errno.EINVAL, "Invalid argument")
+
+
+def test_a_pipe_that_nobody_reads_ends_a_command_without_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    err = io.StringIO()
+    monkeypatch.setattr(sys, "stdout", Gone())
+    monkeypatch.setattr(sys, "stderr", err)
+    with pytest.raises(SystemExit) as ended:
+        whole_command().main(["--version"], "momopay")
+    assert (ended.value.code, err.getvalue()) == (130, "")
+    sys.stdout.close()
+
+
+def test_another_invalid_argument_is_no_pipe() -> None:
+    program = typer.Typer()
+    program.callback()(options)
+
+    @program.command(cls=Command)
+    def fail() -> None:
+        raise OSError(errno.EINVAL, "Invalid argument")
+
+    done = CliRunner().invoke(program, ["fail"])
+    assert (done.exit_code, "check the disk" in done.stderr) == (3, True)

@@ -3,6 +3,7 @@
 import json
 import sys
 import time
+import zoneinfo
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -177,6 +178,23 @@ def test_by_default_times_are_of_the_machine(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_zone_that_there_is_not_is_refused(momopay: Shell, sandbox: Sandbox, name: str) -> None:
     assert momopay("transactions", "list", "--timezone", name).says(2, f"--timezone: there is no zone '{name}'")
     assert sandbox.requests == []
+
+
+def test_a_machine_without_zones_is_told_what_installs_them(
+    momopay: Shell, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ["tzdata", *(each for each in sys.modules if each.startswith("tzdata."))]:
+        monkeypatch.setitem(sys.modules, name, None)  # as in a slim container, and on Windows
+    zoneinfo.reset_tzpath(to=[])
+    zoneinfo.ZoneInfo.clear_cache()
+    try:
+        done = momopay("transactions", "list", "--timezone", "Africa/Nairobi")
+        assert done.says(2, "--timezone: this machine has no time zones: pip install tzdata")
+    finally:
+        zoneinfo.reset_tzpath()
+        zoneinfo.ZoneInfo.clear_cache()
+    assert sandbox.requests == []
+    assert momopay("transactions", "list", "--timezone", "Africa/Nairobi").code == 0
 
 
 def test_a_wrong_date_names_its_option_and_nothing_is_sent(momopay: Shell, sandbox: Sandbox, tmp_path: Path) -> None:

@@ -4,9 +4,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import make_url
 
+from in_turn import in_turn
 from momopay import AsyncClient, Client, ConfigurationError, Journal
-from momopay._core.journal_url import check_url, url_of
+from momopay._core.journal_url import check_url, encoded, url_of
 
 SECRET = "hunter2hunter2"
 KEY, BASE = "pk_test_x", "http://127.0.0.1:1/v1"
@@ -99,6 +101,8 @@ def test_it_is_refused_when_a_journal_or_a_client_is_made(kind: Any, given: str,
         "sqlite:///payments.db",
         "sqlite:////srv/payments.db",
         r"sqlite:///C:\shop\payments.db",
+        r"sqlite:///\\?\C:\shop\payments.db",
+        "sqlite://///?/C:/shop/payments.db",
         "sqlite+pysqlite:///payments.db",
         "postgresql://db/shop",
         "postgresql:///shop",
@@ -108,6 +112,14 @@ def test_it_is_refused_when_a_journal_or_a_client_is_made(kind: Any, given: str,
 def test_what_a_journal_can_be_in_is_taken(url: str) -> None:
     check_url(url)
     assert url_of(url) == url
+
+
+@in_turn("path", [r"\\?\C:\shop\payments.db", r"\\?\UNC\server\share\payments.db", "//?/C:/shop/payments.db"])
+def test_a_long_path_of_windows_is_a_path_and_has_no_options(path: str) -> None:
+    assert make_url(encoded(f"sqlite:///{path}")).database == path
+    assert url_of(path) == f"sqlite:///{path}"
+    with pytest.raises(ConfigurationError, match="without options"):
+        check_url(f"sqlite:///{path}?mode=ro")
 
 
 # MOMOPAY_JOURNAL

@@ -48,7 +48,7 @@ def test_a_backup_has_everything_and_overwrites_nothing(url: str, journal: Journ
         assert state_of(other, "b") is SENDING
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     content = path.read_bytes()
-    for taken in (path, tmp_path):
+    for taken in (path, tmp_path, tmp_path / "a\0b"):
         with pytest.raises(RequestValidationError):
             journal.backup(taken)
     assert path.read_bytes() == content

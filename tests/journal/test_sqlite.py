@@ -14,10 +14,13 @@ from contextlib import ExitStack, closing
 from io import FileIO
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 import pytest
+from sqlalchemy import URL
 
 from forked import forks, in_a_fork
+from in_turn import in_turn
 from journal.constants import ACCEPTED, NOT_SENT, SENDING, UNKNOWN
 from journal.database_kit import (
     BOUND,
@@ -85,6 +88,16 @@ def test_what_can_be_no_journal_is_named_as_it_was_given(
                 journal.get("r")
             assert (caught.value.may_have_executed, "-senders" in str(caught.value)) == (False, False)
     assert [each.name for each in tmp_path.iterdir()] == ["notes.txt"]
+
+
+@in_turn("name", ["a\0b", "\0", "\ud800", "", "link"])
+def test_a_path_that_no_file_can_have_is_refused(tmp_path: Path, name: str) -> None:
+    link = tmp_path / "link"
+    link.unlink(missing_ok=True)
+    link.symlink_to(link)
+    url: Any = URL.create("sqlite", database=f"{tmp_path}/{name}")  # as Django makes it
+    with pytest.raises(ConfigurationError), Journal(url) as journal:
+        journal.get("r")
 
 
 def test_a_dead_process_leaves_no_files(path: Path, url: str, journal: Journal) -> None:

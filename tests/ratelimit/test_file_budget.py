@@ -75,6 +75,12 @@ def test_without_a_runtime_folder_it_is_in_the_temporary_one(
     assert names(tmp_path) == [f"momopay-{'ab' * 16}.budget"]
 
 
+def test_a_path_that_no_file_can_have_is_refused_when_a_budget_is_made() -> None:
+    for path in ("a\0b", Path("a\0b"), b"a"):
+        with pytest.raises(ConfigurationError, match="path"):
+            FileRateBudget(path)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
 def test_the_file_holds_neither_key_nor_address(tmp_path: Path) -> None:
     key, transport = unique_key(), httpx.MockTransport(balance)
     with Client(key, base_url=BASE, budget=FileRateBudget(tmp_path), transport=transport) as client:

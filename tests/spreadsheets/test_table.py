@@ -150,6 +150,8 @@ def test_only_an_xlsx_file_has_sheets(tmp_path: Path) -> None:
     path = write(tmp_path, PAYROLL + ROW)
     with pytest.raises(RequestValidationError, match=r"sheet: .* is CSV"):
         PayoutItem.read(path, sheet="November")
+    with pytest.raises(RequestValidationError, match="NUL"):
+        PayoutItem.read(tmp_path / "a\0b")
     with pytest.raises(FileNotFoundError):
         PayoutItem.read(tmp_path / "none.csv")
     assert faults(lambda: PayoutItem.read(str(path))) == []

@@ -189,6 +189,8 @@ class FileRateBudget(BaseBudget):
             raise ConfigurationError(
                 "path must name a file or a folder, or be left out: then it is in the user's runtime folder"
             )
+        if path is not None and "\0" in os.fsdecode(path):
+            raise ConfigurationError("path has a NUL character, which no file's name can have")
         self.path: Path | None = None if path is None else Path(path).absolute()
         super().__init__(requests, window)
 

@@ -109,6 +109,8 @@ class App(Group):
             _report(error, as_json="--json" in given)
             code = error.code
         except Exception as error:
+            if _reader_is_gone(error):
+                sys.exit(ExitCode.INTERRUPTED)
             format_message = getattr(error, "format_message", None)
             if format_message is None:
                 raise
@@ -163,9 +165,7 @@ class Command(_FlagsWithoutType, TyperCommand):
         except (typer.Abort, KeyboardInterrupt):  # typer raises Abort for Ctrl-C at a prompt
             raise typer.Exit(_interrupted()) from None
         except Exception as error:
-            if isinstance(error, OSError) and error.errno == errno.EPIPE:
-                # The reader of the pipe is gone. Python flushes stdout again at exit, which must not fail too.
-                sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115  open until the process ends
+            if _reader_is_gone(error):
                 raise typer.Exit(ExitCode.INTERRUPTED) from None
             if ctx.find_root().meta.get(DEBUG):
                 typer.echo(redact("".join(traceback.format_exception(error))), err=True, nl=False)
@@ -183,6 +183,22 @@ def on_signals(handle: Callable[[int, FrameType | None], None], *numbers: int) -
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _reader_is_gone(error: Exception) -> bool:
+    """Return whether nobody reads what is printed any more, as after ``| head``. If so, print no more."""
+    if not isinstance(error, OSError) or error.errno not in {errno.EPIPE, errno.EINVAL}:
+        return False
+    if error.errno == errno.EINVAL:  # all that Windows says, and not only about a pipe: so try once more
+        try:
+            print(flush=True)  # noqa: T201
+        except OSError:
+            pass
+        else:
+            return False
+    # Python flushes both again at exit, which must not fail, too.
+    sys.stdout = sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115  open until the process ends
+    return True
 
 
 def _interrupted() -> ExitCode:

@@ -18,7 +18,7 @@ from decimal import Decimal
 from pathlib import Path
 from textwrap import fill
 from typing import Any, Final, TextIO, TypeAlias, cast
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import typer
 from rich.box import SIMPLE_HEAD
@@ -99,8 +99,21 @@ def use_timezone(name: str | None) -> str | None:
     try:
         _ZONE.set(None if name is None else ZoneInfo(name))
     except (KeyError, ValueError, OSError):
+        if not _has_zones():
+            raise typer.BadParameter(
+                "this machine has no time zones: pip install tzdata, or leave --timezone out"
+            ) from None
         raise typer.BadParameter(f"there is no zone {plain(name)!r}; Africa/Nairobi and UTC are zones") from None
     return name
+
+
+def _has_zones() -> bool:
+    """Return whether there are any zones. Windows and slim containers have none but those of tzdata."""
+    try:
+        ZoneInfo("UTC")
+    except ZoneInfoNotFoundError:
+        return False
+    return True
 
 
 def use_zone(zone: tzinfo) -> None:

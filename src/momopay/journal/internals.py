@@ -5,7 +5,7 @@ from __future__ import annotations
 from os import PathLike
 from typing import TYPE_CHECKING
 
-from momopay._core.journal_url import check_url
+from momopay._core.journal_url import check_url, encoded
 from momopay.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ class Internals:
     def __init__(self, url: str, account: str, *, create: bool) -> None:
         if isinstance(url, str | PathLike):  # Django passes a URL of SQLAlchemy
             check_url(url)
+            url = encoded(url)
         try:  # the only imports of the optional libraries
             from sqlalchemy import make_url
             from sqlalchemy.exc import ArgumentError

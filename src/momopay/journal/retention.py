@@ -49,6 +49,8 @@ _ANONYMISE_TRANSACTION: Final = update(transactions).where(IS_TRANSACTION).value
 
 def back_up(database: OpenDatabase, path: Path) -> None:
     """Copy the database into a new file; see `Journal.backup`. A failure leaves nothing at the path."""
+    if "\0" in str(path):
+        raise RequestValidationError({"path": "has a NUL character, which no file's name can have"})
     with database.connection(seconds=_LONGEST_BACKUP) as connection:
         if path.exists():
             raise RequestValidationError({"path": "exists already, and a backup overwrites nothing"})

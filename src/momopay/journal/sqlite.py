@@ -59,7 +59,10 @@ class SqliteDatabase(Database):
             url.database.encode()
             self._path = Path(url.database).resolve()  # a symbolic link leads to the same folder
             self._folder = self._path.with_name(self._path.name + "-senders")
-        except ValueError as error:  # the root, a NUL, or text that is not Unicode
+            if "\0" in url.database:  # which Windows does not always notice here
+                raise ValueError
+        except (OSError, RuntimeError, ValueError) as error:
+            # A device of Windows, a link to itself, the root, a NUL, or text that is not Unicode.
             raise ConfigurationError(
                 f"{url.database!r} cannot be the name of a journal's file; payments.db can"
             ) from error

@@ -75,6 +75,8 @@ def read_table(
 ) -> Table:
     """Read a file. Raise OSError if it cannot be read at all; other faults are in the table."""
     path = Path(path)
+    if "\0" in str(path):
+        raise RequestValidationError({"path": "has a NUL character, which no file's name can have"})
     content = path.read_bytes()
     faults: list[FileFault] = []
     notes: Sequence[str] = ()
