@@ -13,6 +13,7 @@ from cli.kit import Shell
 from hostile.tls import own_certificate
 from in_turn import in_turn
 from momopay import Client
+from momopay._transport.connections import shared_tls_context
 from momopay.sandbox import Account, Fault, Sandbox
 from served import asgi_served
 from wire import Step, answers, refuses, serve
@@ -133,10 +134,30 @@ def test_the_list_and_a_payout(momopay: Shell, account: Account, client: Client,
 
 
 def test_untrusted_tls_fails(momopay: Shell, sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with asgi_served(sandbox.app, ssl_certfile=own_certificate(tmp_path, monkeypatch)) as url:
+    with monkeypatch.context() as trusting:
+        certificate = own_certificate(tmp_path, trusting)
+    with asgi_served(sandbox.app, ssl_certfile=certificate) as url:
         found = diagnose(momopay, 3, MOMOPAY_BASE_URL=f"https://localhost:{url.rpartition(':')[2]}/v1")
     assert found.verdicts["tls"] == "fail"
     assert found.skipped == dict.fromkeys(["reachable", "clock", "wallet", "channels", "list"], "fix TLS first")
+
+
+def test_it_trusts_what_the_library_trusts(
+    momopay: Shell, sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as trusting:
+        certificate = own_certificate(tmp_path, trusting)
+    shared_tls_context.cache_clear()
+    try:
+        with asgi_served(sandbox.app, ssl_certfile=certificate) as url:
+            address = f"https://localhost:{url.rpartition(':')[2]}/v1"
+            found = diagnose(momopay, 0, MOMOPAY_BASE_URL=address, SSL_CERT_FILE=f"{tmp_path}/certificate")
+            assert (found.verdicts["tls"], found.verdicts["wallet"], found.skipped) == ("ok", "ok", {})
+            shared_tls_context.cache_clear()
+            found = diagnose(momopay, 3, MOMOPAY_BASE_URL=address, SSL_CERT_FILE="/nowhere/ca.pem")
+            assert (found.verdicts["tls"], "SSL_CERT_FILE" in found.remedies["tls"]) == ("fail", False)
+    finally:
+        shared_tls_context.cache_clear()
 
 
 def journal_check(momopay: Shell, journal: str, **settings: str) -> tuple[int, str, str]:

@@ -14,5 +14,5 @@ def own_certificate(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     authority, trusted, pem = trustme.CA(), folder / "certificate", folder / "localhost.pem"
     authority.cert_pem.write_to_path(str(trusted))
     authority.issue_cert("localhost").private_key_and_cert_chain_pem.write_to_path(str(pem))
-    monkeypatch.setattr(connections, "_shared_tls_context", lambda: ssl.create_default_context(cafile=trusted))
+    monkeypatch.setattr(connections, "shared_tls_context", lambda: ssl.create_default_context(cafile=trusted))
     return pem

@@ -158,9 +158,9 @@ def test_a_connection_that_the_server_closes_is_not_used_again(drive: Drive, ste
 def _no_context(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for name in ("SSL_CERT_FILE", "SSL_CERT_DIR"):
         monkeypatch.delenv(name, raising=False)
-    connections._shared_tls_context.cache_clear()
+    connections.shared_tls_context.cache_clear()
     yield
-    connections._shared_tls_context.cache_clear()
+    connections.shared_tls_context.cache_clear()
 
 
 def test_unreadable_ca_certificates_are_named(drive: Drive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,19 +188,19 @@ def test_a_key_log_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: 
     monkeypatch.setenv("SSL_CERT_FILE", certifi.where())
     monkeypatch.setenv("SSLKEYLOGFILE", str(tmp_path))
     with pytest.raises(momopay.ConfigurationError, match=r"^SSLKEYLOGFILE names .* cannot be written"):
-        connections._shared_tls_context()
+        connections.shared_tls_context()
 
 
 def test_one_of_several_ca_folders_is_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SSL_CERT_DIR", os.pathsep.join([str(tmp_path / "missing"), str(tmp_path)]))
-    assert connections._shared_tls_context() is connections._shared_tls_context()
-    connections._shared_tls_context.cache_clear()
+    assert connections.shared_tls_context() is connections.shared_tls_context()
+    connections.shared_tls_context.cache_clear()
     monkeypatch.setenv("SSL_CERT_DIR", str(tmp_path / "missing"))
     monkeypatch.setenv("SSL_CERT_FILE", certifi.where())
-    connections._shared_tls_context()  # a file goes before folders
+    connections.shared_tls_context()  # a file goes before folders
 
 
 def test_the_file_of_certifi_is_named_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("certifi.where", lambda: "/nowhere/cacert.pem")
     with pytest.raises(momopay.ConfigurationError, match="certifi"):
-        connections._shared_tls_context()
+        connections.shared_tls_context()

@@ -58,7 +58,7 @@ def route_of(proxy: object, verify: object, transport: object) -> Route:
 
 
 @cache  # loading takes some 15 ms. An exception is not cached: a corrected file needs no new process
-def _shared_tls_context() -> ssl.SSLContext:
+def shared_tls_context() -> ssl.SSLContext:
     """Return a context with the CA certificates that httpx uses, or raise `ConfigurationError`."""
     name = next((each for each in ("SSL_CERT_FILE", "SSL_CERT_DIR") if os.environ.get(each)), None)
     path = os.environ[name] if name else ""
@@ -91,7 +91,7 @@ class Connection:
     _core_class: ClassVar[Any]
 
     def __init__(self, origin: httpcore.Origin, progress: Progress | None = None, route: Route = DIRECT) -> None:
-        tls = None if origin.scheme == b"http" else route.tls or _shared_tls_context()
+        tls = None if origin.scheme == b"http" else route.tls or shared_tls_context()
         self.socket: AttemptSocket = self._socket_class(progress, route, tls=tls is not None)
         self.core: Any = self._core_class(origin, tls, KEEP_ALIVE, network_backend=self.socket)
         self._pool: Any = self.core

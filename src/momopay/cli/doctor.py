@@ -141,15 +141,21 @@ def _reach(base_url: str) -> Generator[Check, None, list[str]]:
     """Send a request without the key, since a mistyped address may be a stranger's; return what is broken."""
     import httpx
 
+    from momopay._transport.connections import shared_tls_context
     from momopay.probe.wire import Answer
 
     secure = base_url.startswith("https:")
     tls = Check("tls", "ok", "the certificate is valid" if secure else "not needed on loopback")
     begun = datetime.now(UTC)
     try:
-        # Like the library, this uses no proxy from the environment. Without TLS, no certificates are loaded.
-        with httpx.Client(timeout=_TIMEOUT, trust_env=False, verify=secure) as client:
+        # Like the library: no proxy from the environment, but its CA certificates. Without TLS, none are loaded.
+        verify = shared_tls_context() if secure else False
+        with httpx.Client(timeout=_TIMEOUT, trust_env=False, verify=verify) as client:
             answer = client.get(base_url.rstrip("/") + "/wallets/service/balance")
+    except ConfigurationError as error:
+        yield Check("tls", "fail", str(error), remedy_of(error))
+        yield from _skipped(("reachable", "clock"), "TLS")
+        return ["TLS"]
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         problem = f"{type(error).__name__}: {error}"
         # httpx has no class for a certificate that does not verify.

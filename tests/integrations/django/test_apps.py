@@ -55,6 +55,13 @@ def test_each_wrong_setting_is_named_and_nothing_is_sent(project: Project) -> No
     assert project.sandbox.requests == []
 
 
+def test_a_project_on_mysql_is_told_of_a_file_beside_it(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(project.database, "vendor", "mysql")
+    (problem,) = found({})
+    for text in ('MOMOPAY["DATABASE"]: mysql cannot', "django.db.backends.sqlite3", "migrate --database momopay"):
+        assert text in problem
+
+
 def wall(get_response: Any) -> Any:
     """Ask every stranger for a login, whatever the view."""
 

@@ -98,7 +98,12 @@ def journal_address() -> dict[str, Any]:
     if connection.vendor == "sqlite":
         return {"drivername": "sqlite", "database": str(connection.settings_dict["NAME"])}
     if connection.vendor != "postgresql":
-        raise ConfigurationError(f"{connection.vendor} cannot have the journal: it needs SQLite or PostgreSQL")
+        raise ConfigurationError(
+            f"{connection.vendor} cannot have the journal, which needs SQLite or PostgreSQL. A SQLite file beside it"
+            ' serves the processes of one machine: add "momopay": {"ENGINE": "django.db.backends.sqlite3",'
+            ' "NAME": BASE_DIR / "momopay.sqlite3"} to DATABASES, "DATABASE": "momopay" to MOMOPAY, and run'
+            " manage.py migrate, and manage.py migrate --database momopay"
+        )
     # Only what libpq takes, as texts, paths and numbers. The rest are objects and options of Django and psycopg.
     found = connection.get_connection_params()
     given = {name: str(each) for name, each in found.items() if type(each) in {str, int} or hasattr(each, "__fspath__")}
