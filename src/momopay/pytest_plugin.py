@@ -40,7 +40,7 @@ def _momopay_session_sandbox(momopay_profile: str | Path | None) -> Iterator[San
     try:
         from momopay.sandbox import Sandbox
     except ImportError as error:
-        pytest.fail(f"the sandbox is an extra: pip install 'momopay[sandbox]' ({error})", pytrace=False)
+        pytest.fail(f'the sandbox is an extra: pip install "momopay[sandbox]" ({error})', pytrace=False)
     with Sandbox(profile=momopay_profile) as sandbox:
         yield sandbox
 

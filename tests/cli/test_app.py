@@ -68,7 +68,7 @@ def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytes
     monkeypatch.setitem(sys.modules, "typer", None)
     monkeypatch.delitem(sys.modules, "momopay.cli.app")
     assert main() == 3
-    assert "pip install 'momopay[cli]'" in capsys.readouterr().err
+    assert 'pip install "momopay[cli]"' in capsys.readouterr().err
 
 
 def test_the_help_loads_no_client() -> None:

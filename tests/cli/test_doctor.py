@@ -189,4 +189,4 @@ def test_a_journal_without_its_extra(momopay: Shell, tmp_path: Path, monkeypatch
     code, verdict, found = journal_check(momopay, str(tmp_path / "shop.db"))
     assert (code, verdict, "sqlalchemy" in found) == (3, "fail", True)
     listed = momopay("journal", "list", "--journal", str(tmp_path))
-    assert listed.says(3, "pip install 'momopay[cli,journal,postgresql,sandbox]'")
+    assert listed.says(3, 'pip install "momopay[cli,journal,postgresql,sandbox]"')

@@ -30,6 +30,7 @@ NOT_RUN = {
     "test_other_programs.py restores a journal": ("cp", "createdb", "pg_dump", "pg_restore", "rm"),
     "test_pages.py sends the same requests to the app": ("curl",),
     "these tests run in the folder of a clone, with settings of their own": ("cd", "export", "git clone"),
+    "it makes a secret, which tests have": ("python -c",),
     ".ci/run installs into fresh environments": ("pip", "python -m venv", "source"),
     "the parts of the compose file are tested without Docker": ("docker",),
     "the fixture `site` builds the documentation": ("mkdocs",),
@@ -73,6 +74,28 @@ def test_every_command_is_run_or_has_a_reason() -> None:
         if not command.startswith("momopay ") and reason(command) is None
     ]
     assert unknown == []
+
+
+QUOTED = re.compile('"[^"]*"')
+IN_ALL_SHELLS = [ROOT / "README.md", ROOT / "docs/start/install.md"]
+
+
+def test_commands_are_one_a_line_and_quoted_as_every_shell_reads_them() -> None:
+    """PowerShell 5.1 knows no `&&`, cmd neither `;` nor single quotes, and neither of them `export` or `\\`."""
+    lines = {
+        (block.page, line.removeprefix("$ "))
+        for page in PAGES
+        for block in blocks_in(page)
+        if block.language == "console"
+        for line in block.text.splitlines()
+        if line.startswith("$ ")
+    }
+    wrong = {line for _, line in lines if re.search("&&|;|'|`", QUOTED.sub("", line))}
+    wrong |= {
+        line for page, line in lines if page in IN_ALL_SHELLS and re.search(r"\\$|^(export|source|set)\b|\$", line)
+    }
+    assert sorted(wrong) == []
+    assert {page for page, _ in lines} >= {*IN_ALL_SHELLS}
 
 
 WITH_COMMANDS = sorted(

@@ -50,7 +50,7 @@ except ModuleNotFoundError as error:
 def test_without_the_extra_it_says_what_to_install(url: str, missing: str, extra: str, tmp_path: Path) -> None:
     command = [sys.executable, "-c", WITHOUT, url, missing]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=True)
-    assert f"pip install 'momopay[{extra}]'" in done.stdout
+    assert f'pip install "momopay[{extra}]"' in done.stdout
     assert ("psycopg2" in done.stdout, done.stdout.endswith("True\n")) == (extra == "postgresql", True)
 
 

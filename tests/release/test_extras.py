@@ -172,4 +172,4 @@ def test_an_extra_alone_does_its_main_thing(extra: str, wheel: Path, tmp_path: P
         if {Requirement(each).name for each in PROJECT["optional-dependencies"][other]} <= names:
             continue  # another library brings it, as FastAPI brings OpenTelemetry's API
         said = run(tmp_path, NEEDS[other], code=3 if other == "cli" else 1)
-        assert f"pip install 'momopay[{other}]'" in said
+        assert f'pip install "momopay[{other}]"' in said

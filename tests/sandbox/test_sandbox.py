@@ -56,5 +56,5 @@ def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPat
     for loaded in ("momopay.sandbox", "momopay.sandbox._sandbox", "momopay.sandbox._server"):
         monkeypatch.delitem(sys.modules, loaded)
     monkeypatch.setitem(sys.modules, "uvicorn", None)
-    with pytest.raises(ImportError, match=r"pip install 'momopay\[sandbox\]'$"):
+    with pytest.raises(ImportError, match=r'pip install "momopay\[sandbox\]"$'):
         importlib.import_module("momopay.sandbox")

@@ -328,5 +328,5 @@ def test_a_bomb_is_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 def test_without_the_extra_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = save(tmp_path, book(HEADER, GOOD))
     monkeypatch.setitem(sys.modules, "openpyxl", None)
-    with pytest.raises(ModuleNotFoundError, match=r"pip install 'momopay\[excel\]'"):
+    with pytest.raises(ModuleNotFoundError, match=r'pip install "momopay\[excel\]"'):
         PayoutItem.read(path)

@@ -94,7 +94,7 @@ def _of_another(name: str) -> str:
     if _POSTGRESQL_NAMES.match(name):
         return (
             f"journal begins with {name}://, and the journal uses PostgreSQL by psycopg 3: write postgresql+psycopg://"
-            " in its place; the rest may stay, without options of another driver. pip install 'momopay[postgresql]'"
+            ' in its place; the rest may stay, without options of another driver. pip install "momopay[postgresql]"'
             " installs psycopg"
         )
     if _SQLITE_NAMES.match(name):

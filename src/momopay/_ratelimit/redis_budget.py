@@ -213,7 +213,7 @@ def _library() -> Any:
     try:
         import redis  # noqa: PLC0415  a program that shares no budget needs no redis-py
     except ModuleNotFoundError as error:
-        raise ConfigurationError("a shared budget needs an extra: pip install 'momopay[redis]'") from error
+        raise ConfigurationError('a shared budget needs an extra: pip install "momopay[redis]"') from error
     return redis
 
 

@@ -19,7 +19,7 @@ def main() -> int:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] not in _OUR_EXTRA:
             raise
-        sys.stderr.write("momopay: the command line is an extra: pip install 'momopay[cli]'\n")
+        sys.stderr.write('momopay: the command line is an extra: pip install "momopay[cli]"\n')
         return _CONFIGURATION
     except KeyboardInterrupt:
         sys.stderr.write("Interrupted. Nothing was sent.\n")

@@ -8,7 +8,7 @@ from typing import Self
 from momopay import errors
 from momopay.errors import MomoPayError, OutcomeUnknownError
 
-MISSING_EXTRA = "install the extras of momopay that you use: pip install 'momopay[cli,journal,postgresql,sandbox]'"
+MISSING_EXTRA = 'install the extras of momopay that you use: pip install "momopay[cli,journal,postgresql,sandbox]"'
 
 
 class ExitCode(IntEnum):

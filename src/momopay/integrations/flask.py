@@ -33,7 +33,7 @@ def callback_endpoint(
     handler may be ``async def`` if Flask's extra for that is installed.
 
     Raises:
-        ConfigurationError: The handler is ``async def`` and the extra is missing: ``pip install 'flask[async]'``;
+        ConfigurationError: The handler is ``async def`` and the extra is missing: ``pip install "flask[async]"``;
             or `client` is no `Client`, or `on_event` cannot be called or is async.
     """
     of_all = CallbackView(_blocking(handler) if is_async(handler) else handler, client, signer, on_event, blocks=True)
@@ -63,7 +63,7 @@ def status_endpoint(*, client: Client, signer: CallbackSigner) -> Callable[[], R
 
 def _blocking(handler: AsyncPaymentHandler) -> PaymentHandler:
     if find_spec("asgiref") is None:
-        raise ConfigurationError("Flask needs an extra to await a handler: pip install 'flask[async]'")
+        raise ConfigurationError('Flask needs an extra to await a handler: pip install "flask[async]"')
 
     @wraps(handler)
     def handle(payment: Payment) -> object:

@@ -28,7 +28,7 @@ try:
     from opentelemetry.trace import Span, SpanKind, StatusCode, Tracer
     from opentelemetry.util.types import AttributeValue
 except ModuleNotFoundError as _missing:
-    _remedy = "the observer needs an extra: pip install 'momopay[otel]'"
+    _remedy = 'the observer needs an extra: pip install "momopay[otel]"'
     raise ModuleNotFoundError(_remedy, name=_missing.name) from _missing
 
 from momopay import __version__, events

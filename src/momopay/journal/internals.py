@@ -42,10 +42,10 @@ class Internals:
         except ModuleNotFoundError as missing:
             if missing.name not in {"psycopg", "sqlalchemy"}:
                 raise
-            remedy = "the journal needs an extra: pip install 'momopay[journal]'"
+            remedy = 'the journal needs an extra: pip install "momopay[journal]"'
             if str(url).startswith("postgres"):
                 remedy = (
-                    "the journal in PostgreSQL needs psycopg 3: pip install 'momopay[postgresql]'. psycopg2 may stay"
+                    'the journal in PostgreSQL needs psycopg 3: pip install "momopay[postgresql]". psycopg2 may stay'
                     " installed, but does not serve the journal"
                 )
             raise ModuleNotFoundError(remedy, name=missing.name) from missing

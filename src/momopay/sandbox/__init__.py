@@ -16,7 +16,7 @@ try:
     from momopay.sandbox._sandbox import Sandbox
 except ModuleNotFoundError as _missing:
     raise ModuleNotFoundError(
-        f"momopay.sandbox needs {_missing.name}; it comes with the extra: pip install 'momopay[sandbox]'",
+        f'momopay.sandbox needs {_missing.name}; it comes with the extra: pip install "momopay[sandbox]"',
         name=_missing.name,
     ) from _missing
 

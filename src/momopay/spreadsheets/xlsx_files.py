@@ -59,7 +59,7 @@ def _books(content: bytes, faults: list[FileFault]) -> tuple[Workbook, Workbook]
     try:
         from openpyxl import load_workbook  # noqa: PLC0415  of an extra
     except ModuleNotFoundError as missing:
-        remedy = "an .xlsx file needs an extra: pip install 'momopay[excel]', or save the file as CSV UTF-8"
+        remedy = 'an .xlsx file needs an extra: pip install "momopay[excel]", or save the file as CSV UTF-8'
         raise ModuleNotFoundError(remedy, name=missing.name) from missing
     try:
         with ZipFile(BytesIO(content)) as archive:
