@@ -6,9 +6,11 @@ What both clients do alike is in test_sync_backend.py.
 import asyncio
 import gc
 import logging
+import ssl
 import threading
 import warnings
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 from typing import Any
 from unittest.mock import create_autospec
 
@@ -242,3 +244,35 @@ def test_a_payment_over_aiohttp_is_sent_once(drive: Drive, step: wire.Step | Non
         with pytest.raises(momopay.OutcomeUnknownError if step else momopay.APIConnectionError):
             drive(base_url=server.base_url, transport=AiohttpTransport(), timeout=0.3)(initiate_payout)
         assert len(server.requests) == (1 if step else 0)
+
+
+class ReaderlessLoop(asyncio.SelectorEventLoop):
+    """A loop that cannot wait for a socket, as Windows' usual one."""
+
+    add_reader = asyncio.AbstractEventLoop.add_reader
+    add_writer = asyncio.AbstractEventLoop.add_writer
+
+
+def test_a_loop_that_cannot_wait_for_sockets_waits_in_threads_of_its_own(
+    certificate: Path, trusting: ssl.SSLContext
+) -> None:
+    """anyio's one thread for all dies of a socket that is closed under it; tests/windows/proactor.py shows that."""
+
+    async def main(server: Server) -> None:
+        with wire.full_backlog() as port:
+            options: dict[str, Any] = {"base_url": f"http://127.0.0.1:{port}/v1", "timeout": 0.1, "max_attempts": 1}
+            async with AsyncClient(KEY, budget=None, **options) as silent:
+                with pytest.raises(momopay.APIConnectionError, match="ConnectTimeout"):
+                    await silent.wallet.balance()
+                task = asyncio.create_task(silent.wallet.balance())
+                await asyncio.sleep(0.01)
+                await cancelled(task)
+        async with client_of(server, verify=trusting) as client:
+            await asyncio.gather(*(client.wallet.balance() for _ in range(3)))
+            await initiate_payout(client)
+        assert "AnyIO socket selector" not in {each.name for each in threading.enumerate()}
+
+    with wire.serve(wire.succeeds(), certificate=certificate) as server:
+        with asyncio.Runner(loop_factory=ReaderlessLoop) as runner:
+            runner.run(main(server))
+        assert (len(server.requests), server.payments) == (4, 1)

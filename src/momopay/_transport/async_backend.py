@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import socket
 import ssl
@@ -14,23 +15,49 @@ from typing import Any, ClassVar, Final, TypeVar
 
 import anyio
 import anyio.lowlevel
+import anyio.to_thread
 import httpcore
 import httpx
 
+from momopay._transport.attempt import run_blocking
 from momopay._transport.connections import BaseBackend, Connection
-from momopay._transport.sockets import AttemptSocket, addresses_in
+from momopay._transport.sockets import AttemptSocket, addresses_in, wait_blocking
 from momopay._transport.threads import finish_in_thread, in_thread
 from momopay.errors import ConfigurationError
 
 MAX_CONNECTIONS: Final = 100  # connections of one client
 MAX_THREADS: Final = 40  # threads of one client
 
+_MARGIN: Final = 1.0  # seconds by which a wait in a thread outlasts the cancel scope around it
+
 T = TypeVar("T")
 
 
-async def _wait_suspended(sock: socket.socket, writable: bool, _seconds: float) -> None:
-    # A cancel scope, and not `_seconds`, bounds the wait.
-    await (anyio.wait_writable(sock) if writable else anyio.wait_readable(sock))
+async def _wait_suspended(sock: socket.socket, writable: bool, seconds: float) -> None:
+    # A cancel scope, and not `seconds`, bounds the wait.
+    if _can_wait_for_sockets():
+        await (anyio.wait_writable(sock) if writable else anyio.wait_readable(sock))
+        return
+    # On Windows' usual loop, anyio waits for all sockets of the process in one thread. That thread dies if a socket is
+    # closed under it, as a timeout and a cancellation close one: then no call of the process ends any more. So each
+    # wait has a thread. It ends when its socket is closed, and takes no other wait along.
+    wait = partial(_wait_in_thread, sock, writable, seconds + _MARGIN)
+    await anyio.to_thread.run_sync(wait, abandon_on_cancel=True, limiter=anyio.CapacityLimiter(1))
+
+
+def _wait_in_thread(sock: socket.socket, writable: bool, seconds: float) -> None:
+    try:
+        run_blocking(wait_blocking(sock, writable, seconds))
+    except ValueError:  # another task closed it
+        raise OSError(errno.EBADF, os.strerror(errno.EBADF)) from None
+
+
+def _can_wait_for_sockets() -> bool:
+    """Return whether the event loop itself can wait for a socket. Windows' `asyncio.ProactorEventLoop` cannot."""
+    with suppress(RuntimeError):  # trio
+        loop = type(asyncio.get_running_loop())
+        return loop.add_reader is not asyncio.AbstractEventLoop.add_reader
+    return True
 
 
 class AsyncSocket(AttemptSocket, httpcore.AsyncNetworkBackend, httpcore.AsyncNetworkStream):
@@ -66,7 +93,7 @@ class AsyncSocket(AttemptSocket, httpcore.AsyncNetworkBackend, httpcore.AsyncNet
                 sock.connect((address, port))  # not `connect_ex`, which tools that ban sockets in tests do not see
             except BlockingIOError:
                 with anyio.fail_after(seconds):
-                    await anyio.wait_writable(sock)
+                    await self._wait(sock, True, seconds)
                 code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
                 if code:
                     raise OSError(code, os.strerror(code)) from None
