@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 import httpx
@@ -21,6 +22,7 @@ from drivers import KEY, Drive, learn_key, session_of
 from durable.kit import pay
 from journal.kit import state_of
 from momopay import Client, Journal, JournalState
+from momopay._transport import clock, sync_backend
 from momopay._transport.attempt import NoReplyError, NotSentError, now, run_blocking
 from momopay._transport.sync_backend import SyncSignal
 from patience import until
@@ -38,6 +40,35 @@ def test_a_signal_wakes_one_wait() -> None:
         begun = now()
         run_blocking(signal.wait(seconds))
         assert (now() - begun < seconds / 2) is is_set
+
+
+def read_after(seconds: float) -> str:
+    time.sleep(seconds)
+    return "done"
+
+
+def test_waits_in_turns_end_as_one_wait_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On Windows, Ctrl-C is noticed only between two turns; tests/windows/ctrl_c.py shows that."""
+    for module in (sync_backend, clock):
+        monkeypatch.setattr(module, "LONGEST_TURN", 0.005)
+    test_a_signal_wakes_one_wait()
+    assert clock.done_within(wire.PATIENCE, partial(read_after, 0.02), "slow") == "done"
+    with pytest.raises(ZeroDivisionError):
+        clock.done_within(wire.PATIENCE, lambda: 1 // 0, "wrong")
+    begun = now()
+    with pytest.raises(TimeoutError):
+        clock.done_within(0.02, partial(read_after, 0.1), "too slow")
+    assert now() - begun < 0.1
+    once: dict[str, Any] = {"budget": None, "max_attempts": 1}
+    with wire.full_backlog() as port:
+        client = Client(KEY, base_url=f"http://127.0.0.1:{port}/v1", timeout=0.1, **once)
+        with client, pytest.raises(momopay.APIConnectionError, match="ConnectTimeout: timed out"):
+            client.wallet.balance()
+    with wire.serve(wire.succeeds()) as server, Client(KEY, base_url=server.base_url, **once) as client:
+        client.wallet.balance()
+    client = Client(KEY, base_url=server.base_url, **once)
+    with client, pytest.raises(momopay.APIConnectionError, match="refused"):
+        client.wallet.balance()
 
 
 def test_a_resolver_that_hangs_does_not_outlast_the_attempt(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,7 +37,9 @@ from momopay.errors import ConfigurationError
 if TYPE_CHECKING:
     from momopay._ratelimit.budget import Backend
 
-if sys.platform != "win32":
+if sys.platform == "win32":
+    import msvcrt
+else:
     import fcntl
 
 __all__ = ["FileRateBudget"]
@@ -178,13 +180,11 @@ class FileRateBudget(BaseBudget):
         window: Its length, seconds. One above the service's 60.
 
     Raises:
-        ConfigurationError: The system has no POSIX file locks (Windows). At a call: the file cannot be used, for
-            example because it belongs to another user or is a link. Then nothing is sent.
+        ConfigurationError: At a call: the file cannot be used, for example because it belongs to another user or is a
+            link. Then nothing is sent.
     """
 
     def __init__(self, path: str | os.PathLike[str] | None = None, *, requests: int = 58, window: float = 61.0) -> None:
-        if sys.platform == "win32":
-            raise ConfigurationError("FileRateBudget needs POSIX file locks; use RedisRateBudget")
         if path is not None and not isinstance(path, (str, os.PathLike)):
             raise ConfigurationError(
                 "path must name a file or a folder, or be left out: then it is in the user's runtime folder"
@@ -243,23 +243,30 @@ class FileSlots(SharedSlots):
         if self._descriptor < 0:
             self._open_file()
         try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _lock(self._descriptor)
+        except _LOCKED:
+            # Never waits, because the caller may be an event loop, and the process with the lock may be stopped.
+            return BUSY
+        try:
             now = backend.now()  # before the next line, so that no slot of a deleted file is later than it
             if self._is_current():
                 state = self._read(now)
                 delay = self._apply(change, state, now, now)
-                os.pwrite(self._descriptor, state.dump(now), 0)
+                _write(self._descriptor, state.dump(now))
                 self._is_known = True
                 return delay
-        except BlockingIOError:
-            # Never waits, because the caller may be an event loop, and the process with the lock may be stopped.
-            return BUSY
         finally:
-            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+            _unlock(self._descriptor)
         self.abandon()  # it was deleted or replaced meanwhile
         return self._try_change(backend, change)
 
     def _open_file(self) -> None:
+        if sys.platform == "win32":
+            if self._path.is_symlink():
+                raise PermissionError(errno.EPERM, "it is a link")
+            # Its modes and owners say nothing; the temporary folder is the user's own.
+            self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOINHERIT | os.O_BINARY)
+            return
         self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         found = os.fstat(self._descriptor)
         for is_so, reason in (
@@ -279,7 +286,7 @@ class FileSlots(SharedSlots):
         return False
 
     def _read(self, now: float) -> SharedState:
-        text = os.pread(self._descriptor, os.fstat(self._descriptor).st_size, 0)
+        text = _read(self._descriptor)
         if not text and not self._is_known:
             return SharedState(SlotLog(*self.size))
         state = SharedState.parse(text, *self.size, now)
@@ -288,3 +295,42 @@ class FileSlots(SharedSlots):
             logger.warning("the rate budget's file %s was damaged or deleted: no request for %g s", name, window)
             return SharedState.full(*self.size, now)
         return state
+
+
+# Windows' locks keep others from reading and writing the locked bytes, too. So one that the state does not reach is
+# locked. A call here may begin anywhere in the file: only one thread at a time uses the descriptor.
+_LOCK_AT: Final = 1 << 30
+_LOCKED: Final = PermissionError if sys.platform == "win32" else BlockingIOError
+
+if sys.platform == "win32":
+
+    def _lock(descriptor: int) -> None:
+        os.lseek(descriptor, _LOCK_AT, os.SEEK_SET)
+        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+
+    def _unlock(descriptor: int) -> None:
+        os.lseek(descriptor, _LOCK_AT, os.SEEK_SET)
+        msvcrt.locking(descriptor, msvcrt.LK_UNLCK, 1)
+
+    def _read(descriptor: int) -> bytes:
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        return os.read(descriptor, os.fstat(descriptor).st_size)
+
+    def _write(descriptor: int, text: bytes) -> None:
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        os.write(descriptor, text)
+
+else:
+
+    def _lock(descriptor: int) -> None:
+        """Lock the open file until it is unlocked or closed. Raise `_LOCKED` if another process has locked it."""
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def _unlock(descriptor: int) -> None:
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+
+    def _read(descriptor: int) -> bytes:
+        return os.pread(descriptor, os.fstat(descriptor).st_size, 0)
+
+    def _write(descriptor: int, text: bytes) -> None:
+        os.pwrite(descriptor, text, 0)

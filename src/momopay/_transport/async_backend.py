@@ -86,21 +86,8 @@ class AsyncSocket(AttemptSocket, httpcore.AsyncNetworkBackend, httpcore.AsyncNet
         return addresses_in(await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM))
 
     async def _connect(self, address: str, port: int, seconds: float) -> socket.socket:
-        sock = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM)
-        try:
-            sock.setblocking(False)
-            try:
-                sock.connect((address, port))  # not `connect_ex`, which tools that ban sockets in tests do not see
-            except BlockingIOError:
-                with anyio.fail_after(seconds):
-                    await self._wait(sock, True, seconds)
-                code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-                if code:
-                    raise OSError(code, os.strerror(code)) from None
-        except BaseException:
-            sock.close()
-            raise
-        return sock
+        with anyio.fail_after(seconds):
+            return await self.connect_and_wait(address, port, seconds)
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         return await self._read(max_bytes)

@@ -6,8 +6,9 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from functools import cache, partial
+from math import inf
 from pathlib import Path
 from typing import Final, TypeVar
 from uuid import getnode
@@ -23,6 +24,9 @@ if sys.platform == "linux":
     now = partial(time.clock_gettime, time.CLOCK_BOOTTIME)
 else:
     now = time.monotonic
+
+LONGEST_TURN: Final = 0.5 if sys.platform == "win32" else inf
+"""The seconds that one call of the system may wait. On Windows, Ctrl-C is noticed only between such calls."""
 
 _PROC: Final = Path("/proc")
 
@@ -48,7 +52,12 @@ def done_within(seconds: float, work: Callable[[], T], name: str) -> T:
     outcome = Future[T]()
     try:
         threading.Thread(target=_do, args=(work, outcome), name=name, daemon=True).start()  # lets the process end
-        return outcome.result(seconds)
+        until = time.monotonic() + seconds
+        while not outcome.done():
+            wait([outcome], min(LONGEST_TURN, max(0.0, until - time.monotonic())))
+            if time.monotonic() >= until:
+                break
+        return outcome.result(0)
     finally:
         del outcome  # a traceback would keep a late result, such as a connection
 

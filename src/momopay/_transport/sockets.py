@@ -18,6 +18,7 @@ A socket belongs to the one thread or task that uses its connection. Times are i
 
 from __future__ import annotations
 
+import os
 import re
 import select
 import socket
@@ -36,6 +37,7 @@ import httpcore
 
 from momopay._transport import attempt
 from momopay._transport.attempt import Progress, run_blocking
+from momopay._transport.clock import LONGEST_TURN
 
 # SO_LINGER: whether to abort on close, and after how many seconds. Windows has its own struct.
 _LINGER: Final = "hh" if sys.platform == "win32" else "ii"
@@ -88,6 +90,24 @@ class AttemptSocket(ABC):
     @abstractmethod
     async def _connect(self, address: str, port: int, seconds: float) -> socket.socket:
         """Return a connected socket, or raise OSError."""
+
+    async def connect_and_wait(self, address: str, port: int, seconds: float) -> socket.socket:
+        """Return a connected socket, or raise OSError. The wait is that of all sockets of this client."""
+        sock = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM)
+        try:
+            sock.setblocking(False)
+            try:
+                sock.connect((address, port))  # not `connect_ex`, which tools that ban sockets in tests do not see
+            except BlockingIOError:
+                if await self._wait(sock, True, seconds) is False:
+                    raise TimeoutError("timed out") from None
+                code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+                if code:
+                    raise OSError(code, os.strerror(code)) from None
+        except BaseException:
+            sock.close()
+            raise
+        return sock
 
     def remaining(self, error: type[httpcore.TimeoutException]) -> float:
         """Return the seconds that remain for the attempt, or raise the error if there are none."""
@@ -247,7 +267,11 @@ async def wait_blocking(sock: socket.socket, writable: bool, seconds: float) -> 
     """Block until a socket is readable, or writable, and return whether it is."""
     if sys.platform == "win32":
         readers, writers = ([], [sock]) if writable else ([sock], [])
-        return any(select.select(readers, writers, writers, seconds))
+        until = attempt.now() + seconds
+        while not any(select.select(readers, writers, writers, min(LONGEST_TURN, max(0.0, until - attempt.now())))):
+            if attempt.now() >= until:
+                return False
+        return True
     poller = select.poll()  # select takes no descriptor above 1023
     poller.register(sock, select.POLLOUT if writable else select.POLLIN)
     return bool(poller.poll(1000 * seconds))

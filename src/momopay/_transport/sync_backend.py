@@ -15,7 +15,7 @@ import httpcore
 import httpx
 
 from momopay._transport.attempt import run_blocking
-from momopay._transport.clock import done_within
+from momopay._transport.clock import LONGEST_TURN, done_within
 from momopay._transport.connections import BaseBackend, Connection
 from momopay._transport.sockets import AttemptSocket, addresses_in, wait_blocking
 
@@ -48,6 +48,8 @@ class SyncSocket(AttemptSocket, httpcore.NetworkBackend, httpcore.NetworkStream)
             raise httpcore.ConnectError(str(error)) from error
 
     async def _connect(self, address: str, port: int, seconds: float) -> socket.socket:
+        if seconds > LONGEST_TURN:  # it would wait in one call of the system
+            return await self.connect_and_wait(address, port, seconds)
         return socket.create_connection((address, port), seconds)
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
@@ -129,4 +131,7 @@ class SyncSignal:
             self._lock.release()
 
     async def wait(self, seconds: float) -> None:
-        self._lock.acquire(timeout=min(max(0.0, seconds), threading.TIMEOUT_MAX))
+        until = time.monotonic() + min(max(0.0, seconds), threading.TIMEOUT_MAX)
+        while not self._lock.acquire(timeout=min(LONGEST_TURN, max(0.0, until - time.monotonic()))):
+            if time.monotonic() >= until:
+                return

@@ -10,6 +10,8 @@ from typing import Any
 from momopay.sandbox import Sandbox
 from momopay.sandbox._server import LOOPBACK
 
+_TURN: float | None = 0.5 if sys.platform == "win32" else None  # seconds
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the sandbox until a signal and return the exit status."""
@@ -33,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     # Not an exception, so that `close` runs as it does in a test and saves the state file.
     stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in {signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGBREAK", signal.SIGINT)}:
         signal.signal(number, lambda _number, _frame: stop.set())
     time = f"time x{options['speed']:g}, state in {options['state'] or 'memory'}"
     sys.stdout.write(
@@ -43,7 +45,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     # Programs that start the sandbox read its port from the first line, so they must not wait for a full buffer.
     sys.stdout.flush()
-    stop.wait()
+    while not stop.wait(_TURN):  # on Windows, a signal is noticed only between two waits
+        pass
     sandbox.close()
     return 0
 

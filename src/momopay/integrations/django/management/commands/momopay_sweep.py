@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from argparse import ArgumentParser
 from contextlib import nullcontext, suppress
-from threading import Event
+from time import sleep
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
@@ -40,4 +40,4 @@ class Command(BaseCommand):
                 if every is None:
                     return
                 close_old_connections()
-                Event().wait(every)
+                sleep(every)  # which Ctrl-C ends on Windows, too
