@@ -64,8 +64,11 @@ def flask_app(handler: Any, **options: Any) -> Any:
 
 
 def _views(adapter: Any, handler: Any, options: dict[str, Any]) -> dict[str, Any]:
+    if secret := options.pop("secret", None):
+        return {"sweep": adapter.sweep_endpoint(handler=handler, secret=secret, **options)}
     views = {"momo": adapter.callback_endpoint(handler, **options)}
-    if {"client", "signer"} == options.keys() and options["client"].journal is not None:
+    client: Any = options["client"]
+    if {"client", "signer"} == options.keys() and (not hasattr(client, "journal") or client.journal is not None):
         views["status"] = adapter.status_endpoint(**options)
     return views
 

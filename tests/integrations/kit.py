@@ -36,15 +36,24 @@ class WebShop:
         """Call the app back with each body; return the statuses of its responses."""
         return [self.send("POST", body, **options).status_code for body in bodies]
 
-    def send(self, method: str, body: bytes, query: str = "", route: str = "momo", **options: Any) -> httpx.Response:
-        app, url = self._make(self._handle, client=self.client, **options), f"http://testserver/{route}?{query}"
+    def send(
+        self,
+        method: str,
+        body: bytes,
+        query: str = "",
+        route: str = "momo",
+        headers: dict[str, str] | None = None,
+        **options: Any,
+    ) -> httpx.Response:
+        options = {"client": self.client, **options}
+        app, url = self._make(self._handle, **options), f"http://testserver/{route}?{query}"
         if self.blocks:
             with httpx.Client(transport=httpx.WSGITransport(app)) as http:
-                return http.request(method, url, content=body)
+                return http.request(method, url, content=body, headers=headers)
 
         async def run() -> httpx.Response:
             async with httpx.AsyncClient(transport=httpx.ASGITransport(app)) as http:
-                return await http.request(method, url, content=body)
+                return await http.request(method, url, content=body, headers=headers)
 
         return self._runner.run(run())
 

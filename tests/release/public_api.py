@@ -19,10 +19,13 @@ MODULES = ("momopay", "momopay.types", "momopay.events", "momopay.probe", "momop
 MORE = (
     "momopay.integrations.django.callback_endpoint",
     "momopay.integrations.django.status_endpoint",
+    "momopay.integrations.django.sweep_endpoint",
     "momopay.integrations.fastapi.callback_endpoint",
     "momopay.integrations.fastapi.status_endpoint",
+    "momopay.integrations.fastapi.sweep_endpoint",
     "momopay.integrations.flask.callback_endpoint",
     "momopay.integrations.flask.status_endpoint",
+    "momopay.integrations.flask.sweep_endpoint",
     "momopay.integrations.opentelemetry.observer",
 )
 

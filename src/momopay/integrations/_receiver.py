@@ -1,16 +1,20 @@
 """What the views of all frameworks share.
 
-A callback (webhook) is passed to ``transactions.receive``. How a payment stands is read from the journal alone.
+A callback (webhook) is passed to ``transactions.receive``. How a payment stands is read from the journal alone. A
+scheduler starts a sweep where no process can run all the time.
 """
 
 from __future__ import annotations
 
+import hmac
 import logging
+import threading
 from collections.abc import Callable
+from dataclasses import asdict
 from decimal import Decimal
 from functools import partial
 from http import HTTPStatus
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from pydantic_core import to_json
 
@@ -31,6 +35,33 @@ logger: logging.Logger = logging.getLogger("momopay")
 READ_LIMIT: Final = MAX_BODY_BYTES + 1  # bytes of a body; one more than a callback may have is enough to refuse it
 HEADERS: Final = {"Allow": "POST"}  # of every response, although only a 405 needs them
 STATUS_HEADERS: Final = {"Allow": "GET", "Cache-Control": "no-store"}
+SWEEP_HEADERS: Final = {"Allow": "POST", "Cache-Control": "no-store"}
+_SHORTEST_SECRET: Final = 16  # characters
+_BEARER: Final = "bearer "
+
+
+ClientSource: TypeAlias = Client | AsyncClient | Callable[[], Client | AsyncClient]
+
+
+def client_source(client: ClientSource, *, blocks: bool = False) -> Callable[[], Any]:
+    """Return a function that returns the client of a view at each request. A view that blocks needs a `Client`."""
+
+    def checked(found: object) -> Any:
+        if not isinstance(found, Client | AsyncClient):
+            raise ConfigurationError(
+                "client must be a momopay.Client or a momopay.AsyncClient, or a function that returns the same one each"
+                " time"
+            )
+        if blocks and isinstance(found, AsyncClient):
+            raise ConfigurationError("this view blocks: it needs a momopay.Client, not an AsyncClient")
+        return found
+
+    if isinstance(client, (Client, AsyncClient, type)) or not callable(client):
+        found = checked(client)
+        return lambda: found
+    if is_async(client):
+        raise ConfigurationError("client must be a client, or a plain function that returns one: not async")
+    return lambda: checked(client())
 
 
 def view_name(handler: PaymentHandler | AsyncPaymentHandler) -> str:
@@ -44,18 +75,14 @@ class CallbackView:
     def __init__(
         self,
         handler: PaymentHandler | AsyncPaymentHandler,
-        client: Client | AsyncClient,
+        client: ClientSource,
         signer: CallbackSigner | None,
         on_event: Callable[[Event], object] | None,
         *,
         blocks: bool = False,
     ) -> None:
         check_handler(handler)
-        if not isinstance(client, Client | AsyncClient):
-            raise ConfigurationError("client must be a momopay.Client or a momopay.AsyncClient")
-        if blocks and isinstance(client, AsyncClient):
-            raise ConfigurationError("this view blocks: it needs a momopay.Client, not an AsyncClient")
-        self._client: Any = client
+        self._client = client_source(client, blocks=blocks)
         self._handler: Any = handler
         self._options: dict[str, Any] = {"signer": signer}
         if on_event is not None:
@@ -65,7 +92,7 @@ class CallbackView:
         """Return the status to respond with, after the handler has run."""
         if method != "POST":
             return HTTPStatus.METHOD_NOT_ALLOWED
-        status: HTTPStatus = self._client.transactions.receive(query, body, self._handler, **self._options)
+        status: HTTPStatus = self._client().transactions.receive(query, body, self._handler, **self._options)
         return status
 
     async def respond_async(self, method: str, query: str, body: bytes) -> HTTPStatus:
@@ -76,8 +103,9 @@ class CallbackView:
         """
         if method != "POST":
             return HTTPStatus.METHOD_NOT_ALLOWED
-        receive = partial(self._client.transactions.receive, query, body, **self._options)
-        if isinstance(self._client, AsyncClient):
+        client = self._client()
+        receive = partial(client.transactions.receive, query, body, **self._options)
+        if isinstance(client, AsyncClient):
             status: HTTPStatus = await receive(self._handler)
             return status
         return await in_thread(partial(receive, self._call if is_async(self._handler) else self._handler))
@@ -102,13 +130,12 @@ class Answer(NamedTuple):
 class StatusView:
     """Responds to requests with what the journal knows. It sends nothing. Any thread may use it."""
 
-    def __init__(self, client: Client | AsyncClient, signer: CallbackSigner) -> None:
-        journal = client.journal if isinstance(client, Client | AsyncClient) else None
-        if journal is None:
-            raise ConfigurationError("client must be a momopay.Client or a momopay.AsyncClient with a journal")
+    def __init__(self, client: ClientSource, signer: CallbackSigner) -> None:
+        self._client = client_source(client)
+        if isinstance(client, Client | AsyncClient):
+            _journal_of(client)  # raises
         if not isinstance(signer, CallbackSigner):
             raise ConfigurationError("signer must be a CallbackSigner: without a token, anybody could read any payment")
-        self._journal: Journal = journal
         self._signer = signer
 
     def respond(self, method: str, query: str) -> Answer:
@@ -117,7 +144,8 @@ class StatusView:
             return _refusal(HTTPStatus.METHOD_NOT_ALLOWED)
         try:
             reference = self._signer.verify_status(query)
-            found = (self._journal.get(reference, kind) for kind in (EntryKind.COLLECTION, EntryKind.PAYOUT))
+            journal = _journal_of(self._client())
+            found = (journal.get(reference, kind) for kind in (EntryKind.COLLECTION, EntryKind.PAYOUT))
             entry = next((each for each in found if each is not None), None)
         except ForgedCallbackError:
             return _refusal(HTTPStatus.FORBIDDEN)
@@ -127,6 +155,12 @@ class StatusView:
         amount, receipt = (None, None) if entry is None else (_number(entry.amount), entry.receipt)
         document = {"reference": reference, "state": state_of(entry), "amount": amount, "receipt": receipt}
         return Answer(HTTPStatus.OK, to_json(document))
+
+
+def _journal_of(client: Client | AsyncClient) -> Journal:
+    if client.journal is None:
+        raise ConfigurationError("client must be a momopay.Client or a momopay.AsyncClient with a journal")
+    return client.journal
 
 
 def state_of(entry: JournalEntry | None) -> str:
@@ -142,6 +176,85 @@ def state_of(entry: JournalEntry | None) -> str:
     if entry.state is JournalState.SENDING or any(each.is_open for each in entry.transactions):
         return "waiting"
     return "unknown" if entry.state in UNRESOLVED else "not_paid"
+
+
+def check_secret(secret: object) -> None:
+    """Raise ConfigurationError if a secret can be guessed, or cannot be sent in a header."""
+    if not isinstance(secret, str) or len(secret) < _SHORTEST_SECRET:
+        raise ConfigurationError(
+            f"the secret of a sweep must be text of at least {_SHORTEST_SECRET} characters, such as secrets.token_hex()"
+        )
+    if not secret.isprintable() or secret != secret.strip():
+        raise ConfigurationError("the secret of a sweep has spaces at an end or invisible characters: remove them")
+
+
+class SweepView:
+    """Responds to the requests of a scheduler. One sweep at a time; any thread may call it."""
+
+    def __init__(
+        self,
+        client: ClientSource,
+        handler: PaymentHandler | AsyncPaymentHandler | None,
+        secret: str,
+        *,
+        blocks: bool = False,
+    ) -> None:
+        if handler is not None:
+            check_handler(handler)
+        check_secret(secret)
+        self._client = client_source(client, blocks=blocks)
+        self._handler: Any = handler
+        self._secret = secret.encode()
+        self._sweeping = threading.Lock()
+
+    def respond(self, method: str, authorization: str) -> Answer:
+        """Sweep and return the response. `authorization` is the header, decoded as Latin-1."""
+        if (refusal := self._begin(method, authorization)) is not None:
+            return refusal
+        try:
+            return _answer(self._client().transactions.sweep(handler=self._handler))
+        except MomoPayError as error:
+            return _failed(error)
+        finally:
+            self._sweeping.release()
+
+    async def respond_async(self, method: str, authorization: str) -> Answer:
+        """Sweep and return the response. A blocking client works in a thread."""
+        if (refusal := self._begin(method, authorization)) is not None:
+            return refusal
+        try:
+            client = self._client()
+            if isinstance(client, AsyncClient):
+                return _answer(await client.transactions.sweep(handler=self._handler))
+            handler = self._call if is_async(self._handler) else self._handler
+            return _answer(await in_thread(partial(client.transactions.sweep, handler=handler)))
+        except MomoPayError as error:
+            return _failed(error)
+        finally:
+            self._sweeping.release()
+
+    def _begin(self, method: str, authorization: str) -> Answer | None:
+        """Return why there is no sweep; None if this one may begin."""
+        if method != "POST":
+            return _refusal(HTTPStatus.METHOD_NOT_ALLOWED)
+        is_bearer = authorization[: len(_BEARER)].lower() == _BEARER
+        given = authorization[len(_BEARER) :].strip(" ").encode("latin-1", "replace")
+        if not (hmac.compare_digest(given, self._secret) and is_bearer):
+            return _refusal(HTTPStatus.FORBIDDEN)
+        return None if self._sweeping.acquire(blocking=False) else _refusal(HTTPStatus.CONFLICT)
+
+    def _call(self, payment: Payment) -> object:
+        """Await the handler on the event loop, from a thread."""
+        return in_event_loop(partial(self._handler, payment))
+
+
+def _answer(report: Any) -> Answer:
+    return Answer(HTTPStatus.OK, to_json(asdict(report)))
+
+
+def _failed(error: MomoPayError) -> Answer:
+    logger.warning("a sweep failed, and the next one goes on: %s", error)
+    return _refusal(HTTPStatus.SERVICE_UNAVAILABLE)
 
 
 def _refusal(status: HTTPStatus) -> Answer:

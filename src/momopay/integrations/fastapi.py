@@ -12,16 +12,25 @@ from momopay._transport.threads import in_thread
 from momopay.client import AsyncClient, Client
 from momopay.durable.payment import AsyncPaymentHandler, PaymentHandler
 from momopay.events import Event
-from momopay.integrations._receiver import HEADERS, READ_LIMIT, STATUS_HEADERS, CallbackView, StatusView, view_name
+from momopay.integrations._receiver import (
+    HEADERS,
+    READ_LIMIT,
+    STATUS_HEADERS,
+    SWEEP_HEADERS,
+    CallbackView,
+    StatusView,
+    SweepView,
+    view_name,
+)
 from momopay.signing import CallbackSigner
 
-__all__ = ["callback_endpoint", "status_endpoint"]
+__all__ = ["callback_endpoint", "status_endpoint", "sweep_endpoint"]
 
 
 def callback_endpoint(
     handler: AsyncPaymentHandler | PaymentHandler,
     *,
-    client: Client | AsyncClient,
+    client: Client | AsyncClient | Callable[[], Client | AsyncClient],
     signer: CallbackSigner | None = None,
     on_event: Callable[[Event], object] | None = None,
 ) -> Callable[[Request], Awaitable[Response]]:
@@ -33,7 +42,8 @@ def callback_endpoint(
     Args:
         handler: Called with each `Payment` that has ended. It may be ``async def``; a plain function runs in a thread.
             The service waits 30 seconds for the response.
-        client: Reads each callback's transaction from the service; what that says is handled.
+        client: Reads each callback's transaction from the service; what that says is handled. Or a function that
+            returns the client, the same one each time: it is called at each request.
         signer: Checks the URL's token, and that the callback is of the payment that it was signed for.
         on_event: Called with a `CallbackReceived` for each callback, and with a `JournalChanged` if that changed the
             journal's entry; see `momopay.events`. An exception in it is logged and changes nothing.
@@ -53,7 +63,7 @@ def callback_endpoint(
 
 
 def status_endpoint(
-    *, client: Client | AsyncClient, signer: CallbackSigner
+    *, client: Client | AsyncClient | Callable[[], Client | AsyncClient], signer: CallbackSigner
 ) -> Callable[[Request], Awaitable[Response]]:
     """Return the endpoint for the page of a checkout, which polls it for how a payment stands.
 
@@ -73,6 +83,37 @@ def status_endpoint(
         return Response(answer.body, answer.status, STATUS_HEADERS, media_type=answer.content_type)
 
     return status
+
+
+def sweep_endpoint(
+    *,
+    client: Client | AsyncClient | Callable[[], Client | AsyncClient],
+    handler: AsyncPaymentHandler | PaymentHandler | None,
+    secret: str,
+) -> Callable[[Request], Awaitable[Response]]:
+    """Return the endpoint at which a scheduler starts a sweep, where no process can run all the time.
+
+    It is for a route such as ``app.post("/sweep")(sweep_endpoint(...))``. A POST with ``Authorization: Bearer SECRET``
+    sweeps as ``client.transactions.sweep`` does, and gives the `SweepReport` as JSON. The response is 403 with another
+    secret, 409 while this endpoint sweeps already, and 503 if the sweep failed: the log says why, and the next one goes
+    on. It moves no money, and may take as long as 15 requests to the service.
+
+    Args:
+        client: A client with a journal, or a function that returns it, the same one each time.
+        handler: Called with each `Payment` that has ended, as the handler of `callback_endpoint` is; None to record the
+            ends and deliver none.
+        secret: Shared with the scheduler, at least 16 characters. Keep it out of the URL.
+
+    Raises:
+        ConfigurationError: `handler` is a generator, `client` is none, or the secret is too short.
+    """
+    view = SweepView(client, handler, secret)
+
+    async def momopay_sweep(request: Request) -> Response:
+        answer = await view.respond_async(request.method, request.headers.get("authorization", ""))
+        return Response(answer.body, answer.status, SWEEP_HEADERS, media_type=answer.content_type)
+
+    return momopay_sweep
 
 
 async def _body(request: Request) -> bytes:

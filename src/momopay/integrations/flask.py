@@ -14,16 +14,25 @@ from momopay.client import Client
 from momopay.durable.payment import AsyncPaymentHandler, Payment, PaymentHandler
 from momopay.errors import ConfigurationError
 from momopay.events import Event
-from momopay.integrations._receiver import HEADERS, READ_LIMIT, STATUS_HEADERS, CallbackView, StatusView, view_name
+from momopay.integrations._receiver import (
+    HEADERS,
+    READ_LIMIT,
+    STATUS_HEADERS,
+    SWEEP_HEADERS,
+    CallbackView,
+    StatusView,
+    SweepView,
+    view_name,
+)
 from momopay.signing import CallbackSigner
 
-__all__ = ["callback_endpoint", "status_endpoint"]
+__all__ = ["callback_endpoint", "status_endpoint", "sweep_endpoint"]
 
 
 def callback_endpoint(
     handler: AsyncPaymentHandler | PaymentHandler,
     *,
-    client: Client,
+    client: Client | Callable[[], Client],
     signer: CallbackSigner | None = None,
     on_event: Callable[[Event], object] | None = None,
 ) -> Callable[[], Response]:
@@ -46,7 +55,7 @@ def callback_endpoint(
     return view
 
 
-def status_endpoint(*, client: Client, signer: CallbackSigner) -> Callable[[], Response]:
+def status_endpoint(*, client: Client | Callable[[], Client], signer: CallbackSigner) -> Callable[[], Response]:
     """Return the view for the page of a checkout, which polls it for how a payment stands.
 
     It is for a route such as ``app.get("/status")(status_endpoint(...))``. Its responses and errors are those of
@@ -59,6 +68,27 @@ def status_endpoint(*, client: Client, signer: CallbackSigner) -> Callable[[], R
         return Response(answer.body, answer.status, STATUS_HEADERS, content_type=answer.content_type)
 
     return status
+
+
+def sweep_endpoint(
+    *,
+    client: Client | Callable[[], Client],
+    handler: AsyncPaymentHandler | PaymentHandler | None,
+    secret: str,
+) -> Callable[[], Response]:
+    """Return the view at which a scheduler starts a sweep, where no process can run all the time.
+
+    It is for a route such as ``app.post("/sweep")(sweep_endpoint(...))``. Its arguments, responses and errors are those
+    of `momopay.integrations.fastapi`.
+    """
+    wrapped = _blocking(handler) if handler is not None and is_async(handler) else handler
+    of_all = SweepView(client, wrapped, secret, blocks=True)
+
+    def momopay_sweep() -> Response:
+        answer = of_all.respond(request.method, request.environ.get("HTTP_AUTHORIZATION", ""))
+        return Response(answer.body, answer.status, SWEEP_HEADERS, content_type=answer.content_type)
+
+    return momopay_sweep
 
 
 def _blocking(handler: AsyncPaymentHandler) -> PaymentHandler:

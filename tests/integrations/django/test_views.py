@@ -17,6 +17,7 @@ from django.test import override_settings
 from integrations.django.conftest import Project, collect
 from momopay import EntryKind, Payment
 from momopay.integrations.django import client, payment_ended, status_url
+from momopay.integrations.django.apps import check_settings
 from momopay.sandbox import Outcome, phone_for
 
 LONG = "an order of 2026-11-23"
@@ -141,3 +142,24 @@ def test_a_payment_without_the_journal_is_signalled_too(project: Project) -> Non
     assert [project.deliver(number) for number in range(2)] == [200, 200]
     found = [(each.kind, each.reference, each.metadata) for each in project.ended]
     assert sorted(found) == [(EntryKind.COLLECTION, "METER-1", None), (EntryKind.PAYOUT, "SAL-0", None)]
+
+
+def test_a_scheduler_that_knows_the_secret_sweeps(project: Project) -> None:
+    collect()
+    project.sandbox.advance(60)
+    secret = "the scheduler's own"
+    browser, right = Browser(enforce_csrf_checks=True), {"Authorization": f"Bearer {secret}"}
+    for closed in ({}, {"SWEEP_SECRET": None}, {"SWEEP_SECRET": ""}):
+        with override_settings(MOMOPAY=settings.MOMOPAY | closed):
+            for headers in (right, {"Authorization": "Bearer "}, {}):
+                assert browser.post("/momopay/sweep/", headers=headers).status_code == 403
+    with override_settings(MOMOPAY=settings.MOMOPAY | {"SWEEP_SECRET": secret}):
+        assert check_settings() == []
+        assert browser.post("/momopay/sweep/", headers={"Authorization": f"Bearer {secret[:-1]}"}).status_code == 403
+        assert browser.get("/momopay/sweep/", headers=right).status_code == 405
+        assert project.ended == []
+        report = browser.post("/momopay/sweep/", headers=right).json()
+    assert (report["settled"], report["handled"]) == (1, 1)
+    assert [payment.is_paid for payment in project.ended] == [True]
+    with override_settings(MOMOPAY=settings.MOMOPAY | {"SWEEP_SECRET": "short"}):
+        assert [each.msg[:23] for each in check_settings()] == ['MOMOPAY["SWEEP_SECRET"]']

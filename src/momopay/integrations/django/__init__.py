@@ -11,6 +11,14 @@
 from __future__ import annotations
 
 from momopay.integrations.django.clients import async_client, client, payment_ended, status_url
-from momopay.integrations.django.views import callback_endpoint, status_endpoint
+from momopay.integrations.django.views import callback_endpoint, status_endpoint, sweep_endpoint
 
-__all__ = ["async_client", "callback_endpoint", "client", "payment_ended", "status_endpoint", "status_url"]
+__all__ = [
+    "async_client",
+    "callback_endpoint",
+    "client",
+    "payment_ended",
+    "status_endpoint",
+    "status_url",
+    "sweep_endpoint",
+]

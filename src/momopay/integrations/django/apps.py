@@ -21,7 +21,7 @@ from django.utils.connection import ConnectionDoesNotExist
 from typing_extensions import override
 
 from momopay import Client, ConfigurationError
-from momopay._core.wiring import NO_JOURNAL
+from momopay._core.wiring import NO_JOURNAL, load
 from momopay.integrations.django import clients
 from momopay.urls import check_callback_url, is_loopback
 
@@ -67,6 +67,9 @@ def check_settings(**_options: object) -> list[CheckMessage]:
         client = Client(**clients.client_options(), journal=NO_JOURNAL)
         name = 'MOMOPAY["CALLBACK_SECRETS"], by default SECRET_KEY'
         clients.signer()
+        name = 'MOMOPAY["SWEEP_SECRET"]'
+        if options.get("SWEEP_SECRET"):
+            load("integrations._receiver.check_secret")(options["SWEEP_SECRET"])
         name = 'MOMOPAY["DATABASE"]'
         clients.journal_address()
         name = 'MOMOPAY["LINK"]'

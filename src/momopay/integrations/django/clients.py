@@ -31,7 +31,7 @@ from momopay.journal.entries import MAY_BE_SENT
 from momopay.journal.journal import internals
 
 TIMEOUT: Final = 2.0  # seconds to wait for the database where waiting longer would not help
-_OWN: Final = {"CALLBACK_BASE_URL", "CALLBACK_SECRETS", "DATABASE", "LINK"}
+_OWN: Final = {"CALLBACK_BASE_URL", "CALLBACK_SECRETS", "DATABASE", "LINK", "SWEEP_SECRET"}
 
 
 def options() -> dict[str, Any]:

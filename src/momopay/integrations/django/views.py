@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from http import HTTPStatus
 from typing import Any
 
@@ -17,13 +18,13 @@ from momopay.durable.payment import AsyncPaymentHandler, PaymentHandler
 from momopay.events import Event
 from momopay.integrations.django.clients import options, payment_ended, signer, the_client
 
-__all__ = ["callback_endpoint", "status_endpoint"]
+__all__ = ["callback_endpoint", "status_endpoint", "sweep_endpoint"]
 
 
 def callback_endpoint(
     handler: AsyncPaymentHandler | PaymentHandler,
     *,
-    client: Client | AsyncClient,
+    client: Client | AsyncClient | Callable[[], Client | AsyncClient],
     signer: CallbackSigner | None = None,
     on_event: Callable[[Event], object] | None = None,
 ) -> Callable[[HttpRequest], Any]:
@@ -47,7 +48,9 @@ def receive(request: HttpRequest) -> Any:
     return _view(send_end, the_client(), signer(), options().get("ON_EVENT"))(request)
 
 
-def status_endpoint(*, client: Client | AsyncClient, signer: CallbackSigner) -> Callable[[HttpRequest], HttpResponse]:
+def status_endpoint(
+    *, client: Client | AsyncClient | Callable[[], Client | AsyncClient], signer: CallbackSigner
+) -> Callable[[HttpRequest], HttpResponse]:
     """Return the view for the page of a checkout, which polls it for how a payment stands.
 
     It is for a route such as ``path("status", status_endpoint(...))``. Its responses and errors are those of
@@ -71,6 +74,54 @@ def status_endpoint(*, client: Client | AsyncClient, signer: CallbackSigner) -> 
 def status(request: HttpRequest) -> HttpResponse:
     """Respond to a page of a checkout. This is the app's own view."""
     return status_endpoint(client=the_client(), signer=signer())(request)
+
+
+def sweep_endpoint(
+    *,
+    client: Client | AsyncClient | Callable[[], Client | AsyncClient],
+    handler: AsyncPaymentHandler | PaymentHandler | None,
+    secret: str,
+) -> Callable[[HttpRequest], Any]:
+    """Return the view at which a scheduler starts a sweep, where no process can run all the time.
+
+    It is for a route such as ``path("sweep", sweep_endpoint(...))``. Projects that use the app have one already. Its
+    arguments, responses and errors are those of `momopay.integrations.fastapi`. The view is async if the client is an
+    `AsyncClient` or the handler is ``async def``.
+    """
+    from momopay.integrations._receiver import SWEEP_HEADERS, SweepView
+
+    suspends = is_async(handler) or isinstance(client, AsyncClient)
+    if handler is not None:
+        check_handler(handler)
+    wrapped = handler if handler is None or is_async(handler) else _atomic(handler)
+    of_all = SweepView(client, wrapped, secret, blocks=not suspends)
+
+    def given(request: HttpRequest) -> tuple[str, str]:
+        return request.method or "", request.META.get("HTTP_AUTHORIZATION", "")
+
+    def response(answer: Any) -> HttpResponse:
+        return HttpResponse(answer.body, status=answer.status, headers=SWEEP_HEADERS, content_type=answer.content_type)
+
+    def view(request: HttpRequest) -> HttpResponse:
+        return response(of_all.respond(*given(request)))
+
+    async def async_view(request: HttpRequest) -> HttpResponse:
+        return response(await of_all.respond_async(*given(request)))
+
+    return csrf_exempt(login_not_required(without_transaction(async_view if suspends else view)))
+
+
+@csrf_exempt
+@login_not_required
+def sweep(request: HttpRequest) -> Any:
+    """Sweep for a scheduler that has ``MOMOPAY["SWEEP_SECRET"]``; closed without one. This is the app's own view."""
+    secret = options().get("SWEEP_SECRET")
+    return _own_sweep(secret)(request) if secret else HttpResponse("Forbidden", status=HTTPStatus.FORBIDDEN)
+
+
+@cache  # so that requests at the same time know of each other
+def _own_sweep(secret: str) -> Callable[[HttpRequest], Any]:
+    return sweep_endpoint(client=the_client, handler=send_end, secret=secret)
 
 
 def without_transaction(view: Callable[..., Any]) -> Callable[..., Any]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from argparse import ArgumentParser
 from contextlib import nullcontext, suppress
-from time import sleep
+from math import ceil
+from threading import Event
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
@@ -40,4 +41,6 @@ class Command(BaseCommand):
                 if every is None:
                     return
                 close_old_connections()
-                sleep(every)  # which Ctrl-C ends on Windows, too
+                turns = ceil(every)
+                for _ in range(turns):  # Windows notices Ctrl-C only between two waits
+                    Event().wait(every / turns)
