@@ -5,11 +5,12 @@ from pathlib import Path
 
 import nox
 
-PYTHONS = ["3.11", "3.12", "3.13"]
+PYTHONS = ["3.11", "3.12", "3.13", "3.14", "3.15"]
 
-# Interpreters that pyenv has, but does not put on the path.
+# Interpreters that pyenv has, but does not put on the path; and those of `.ci/debian-python 3.14 /opt/python3.14`.
 _pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
-os.environ["PATH"] = os.pathsep.join([os.environ["PATH"], *map(str, sorted(_pyenv.glob("versions/3.*/bin")))])
+_beside = [*sorted(_pyenv.glob("versions/3.*/bin")), *sorted(Path("/opt").glob("python3.*/usr/bin"))]
+os.environ["PATH"] = os.pathsep.join([os.environ["PATH"], *map(str, _beside)])
 
 nox.options.sessions = ["check"]
 nox.options.reuse_existing_virtualenvs = True
@@ -31,6 +32,14 @@ def check(session: nox.Session) -> None:
 def tests(session: nox.Session) -> None:
     """Run the default tests on each interpreter; one file on one: `nox -s tests-3.13 -- tests/core/test_retry.py`."""
     run(session, "pytest", *([] if session.posargs else ["-n", "auto"]))
+
+
+@nox.session(python=PYTHONS[0])
+def windows(session: nox.Session) -> None:
+    """Run what only Windows had, on its CPython under Wine, which is made in the session's folder from packages."""
+    folder = str(Path(session.create_tmp()) / "windows")
+    session.run("bash", "tests/windows/setup.sh", folder, external=True)
+    session.run("bash", ".ci/windows", folder, external=True)
 
 
 @nox.session(python=PYTHONS)

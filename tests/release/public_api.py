@@ -60,7 +60,7 @@ def _described(path: str, value: Any) -> Iterator[str]:
         told = {
             name: kind
             for base in reversed(value.__mro__)
-            for name, kind in vars(base).get("__annotations__", {}).items()
+            for name, kind in inspect.get_annotations(base).items()
         }
         yield from (f"{path}.{name}: {told[name]}" for name in value.model_fields)
     elif is_dataclass(value):
