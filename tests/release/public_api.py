@@ -57,14 +57,10 @@ def _described(path: str, value: Any) -> Iterator[str]:
         yield from (f"{path}.{name} = {member.value!r}" for name, member in value.__members__.items())
         return
     if issubclass(value, BaseModel):
-        told = {
-            name: kind
-            for base in reversed(value.__mro__)
-            for name, kind in inspect.get_annotations(base).items()
-        }
-        yield from (f"{path}.{name}: {told[name]}" for name in value.model_fields)
+        told = {name: kind for base in reversed(value.__mro__) for name, kind in inspect.get_annotations(base).items()}
+        yield from (f"{path}.{name}: {_written(told[name])}" for name in value.model_fields)
     elif is_dataclass(value):
-        yield from (f"{path}.{field.name}: {field.type}" for field in fields(value))
+        yield from (f"{path}.{field.name}: {_written(field.type)}" for field in fields(value))
     elif "__init__" in vars(value) or value in {momopay.Client, momopay.AsyncClient}:  # they share theirs
         yield f"{path}{_signature(value.__init__)}"
     for name, member in inspect.getmembers_static(value):
@@ -83,7 +79,9 @@ def _member(path: str, member: Any) -> Iterator[str]:
 
 def _signature(value: Any) -> str:
     if not callable(value) or isinstance(value, GenericAlias):
-        return f" = {type(value).__name__.replace('Sentinel', 'sentinel')}"  # its name before typing-extensions 4.16
+        # As they were called before typing-extensions 4.16, and before Python 3.14.
+        name = type(value).__name__.replace("Sentinel", "sentinel")
+        return f" = {'UnionType' if name == 'Union' else name}"
     # Neither where a function lies in memory nor what this Python calls a Path is anybody's business.
     said = re.sub(r"<function (\w+|<lambda>) at 0x[0-9a-f]+>", r"\1", str(inspect.signature(value)))
     said = re.sub(r"\bmomopay\.(?=[A-Z])", "", said)  # errors name records through the package
@@ -93,6 +91,11 @@ def _signature(value: Any) -> str:
 
 def main() -> None:
     SNAPSHOT.write_text("\n".join([f"momopay {momopay.__version__}", *public_api()]) + "\n")
+
+
+def _written(annotation: Any) -> str:
+    """Return an annotation as Pythons before 3.14 write it."""
+    return re.sub(r"^(typing\..*) \| None$", r"typing.Optional[\1]", str(annotation))
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from django.utils.connection import ConnectionDoesNotExist
 from typing_extensions import override
 
 from momopay import Client, ConfigurationError
-from momopay._core.wiring import NO_JOURNAL, load
+from momopay._core.wiring import NO_JOURNAL
 from momopay.integrations.django import clients
 from momopay.urls import check_callback_url, is_loopback
 
@@ -59,6 +59,8 @@ def _close_files() -> None:
 
 def check_settings(**_options: object) -> list[CheckMessage]:
     """Return the first mistake in the setting MOMOPAY. It sends nothing to the service."""
+    from momopay.integrations._receiver import check_secret  # noqa: PLC0415  it loads what sends
+
     level, name = ERROR, "MOMOPAY"
     try:
         options, url = clients.options(), clients.callback_url()
@@ -69,7 +71,7 @@ def check_settings(**_options: object) -> list[CheckMessage]:
         clients.signer()
         name = 'MOMOPAY["SWEEP_SECRET"]'
         if options.get("SWEEP_SECRET"):
-            load("integrations._receiver.check_secret")(options["SWEEP_SECRET"])
+            check_secret(options["SWEEP_SECRET"])
         name = 'MOMOPAY["DATABASE"]'
         clients.journal_address()
         name = 'MOMOPAY["LINK"]'
