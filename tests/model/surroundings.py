@@ -84,8 +84,6 @@ class Surroundings:
                 yield f"{name}, and refuses it", untrue.put(index, refused)
             return
         yield from self._calls.answered(done, index)
-        again = f"the service refuses {request} for the rate, and the call tries again"
-        yield again, state.put(index, call._replace(at="fence"))
         if not self._world.refusals_are_true:
             yield f"{name}, and refuses it with a known code", done.put(index, refused)
 

@@ -69,6 +69,10 @@ class Endpoint(Generic[R]):
         if self.method == "POST" and repeats and self.retry_policy is not IDEMPOTENCY_KEYED:
             raise ValueError("a POST that may have executed is repeated only with an Idempotency-Key")
 
+    def least_seconds(self, session: Session[Any]) -> float:
+        """Return the seconds that must be left until the deadline to send a request."""
+        return _MIN_REMAINING * session.limits.deadline if self.retry_policy.needs_reconciliation else 0.0
+
 
 @dataclass(frozen=True)
 class PaymentDetails:
@@ -80,11 +84,23 @@ class PaymentDetails:
     idempotency_key: str | None = None
 
 
+@dataclass(frozen=True)
+class Sent:
+    """What was sent of a payment so far."""
+
+    attempts: int = 0
+    first_at: datetime | None = None  # when the first attempt was sent; a search must cover all of them
+    may_have_executed: bool = False
+    transaction_id: str | None = None  # that a broken response showed
+
+
 class Call(Generic[R]):
-    """One call, over all its attempts: ``await Call(session, GET, path).run()``.
+    """One call, over all its attempts: ``await Call(session, GET, path).run()``. Nothing outside sets its attributes.
 
     `path` includes the query. `lane` overrides the endpoint's. The call ends at the monotonic time `until` if that is
-    before its deadline. With `has_slot`, its first slot is taken already.
+    before its deadline. With `has_slot`, its first slot is taken already. Each attempt sends the `idempotency_key`, by
+    default that of the `details`. `before_body` is awaited in each attempt before the body is written: if it raises,
+    the call ends and nothing is executed. `earlier` is what other calls sent of the same payment.
     """
 
     def __init__(
@@ -98,6 +114,9 @@ class Call(Generic[R]):
         lane: Lane | None = None,
         until: float = inf,
         has_slot: bool = False,
+        idempotency_key: str | None = None,
+        before_body: Callable[[], Coroutine[Any, Any, None]] | None = None,
+        earlier: Sent | None = None,
     ) -> None:
         self.session = session
         self.endpoint = endpoint
@@ -107,33 +126,29 @@ class Call(Generic[R]):
         self.body = body
         self.details: PaymentDetails = details or PaymentDetails()
         self.headers: Headers = session.headers
-        if self.details.idempotency_key is not None:
-            self.send_key(self.details.idempotency_key)
+        key = idempotency_key or self.details.idempotency_key
+        if key is not None:
+            self.headers = self.headers.copy()
+            self.headers["Idempotency-Key"] = key
         self.started: float = session.backend.now()
-        self.deadline: float = self.started + session.limits.deadline
-        self.end_by(until)
+        self.deadline: float = min(self.started + session.limits.deadline, until)
+        self.latest_start: float = self.deadline - endpoint.least_seconds(session)
         self.has_slot: bool = has_slot
-        self.attempts: int = 0
+        self.before_body = before_body
+        earlier = earlier or Sent()
+        self.attempts: int = earlier.attempts
+        self.sent_at: datetime | None = earlier.first_at
+        self.may_have_executed: bool = earlier.may_have_executed
+        self.transaction_id: str | None = earlier.transaction_id
         self.request_id: str | None = None  # the service's id of the request that succeeded
-        self.sent_at: datetime | None = None
         self.last_failure: AttemptFailed | None = None
-        self.may_have_executed: bool = False
         self.progress: Progress | None = None
         self.foreign_error: Exception | None = None
-        self.transaction_id: str | None = None
-        # Awaited in each attempt before the body is written. An exception from it ends the call; nothing is executed.
-        self.before_body: Callable[[], Coroutine[Any, Any, None]] | None = None
 
-    def end_by(self, until: float) -> None:
-        """End the call at the monotonic time `until` if that is before its deadline."""
-        self.deadline = min(self.deadline, until)
-        share = _MIN_REMAINING if self.endpoint.retry_policy.needs_reconciliation else 0.0
-        self.latest_start: float = self.deadline - share * self.session.limits.deadline
-
-    def send_key(self, idempotency_key: str) -> None:
-        """Send this Idempotency-Key with each attempt."""
-        self.headers = self.session.headers.copy()
-        self.headers["Idempotency-Key"] = idempotency_key
+    @property
+    def sent(self) -> Sent:
+        """What was sent of the payment, by this call and before."""
+        return Sent(self.attempts, self.sent_at, self.may_have_executed, self.transaction_id)
 
     async def acquire_slot(self) -> None:
         """Take the next attempt's slot in the rate budget, unless the call holds one."""
@@ -172,11 +187,6 @@ class Call(Generic[R]):
             if self.session.events is not None:  # for an interrupt now or later, which has no such attribute
                 self.session.events.may_have_executed |= self.may_have_been_sent
         raise error from cause
-
-    @property
-    def was_sent_before(self) -> bool:
-        """Whether the service answered that it knows the call's Idempotency-Key from an earlier request."""
-        return self.last_failure is not None and self.last_failure.kind is FailureKind.SENT_BEFORE
 
     @property
     def may_have_been_sent(self) -> bool:
