@@ -11,10 +11,10 @@ from bodies import transaction
 from campaign import clocks
 from campaign.judge import Finding
 from momopay import Callback, EntryKind, Journal, JournalEntry, JournalState, OutcomeUnknownError, Transaction
-from momopay._core import call as _call
+from momopay._core.endpoint import Endpoint
 from momopay._core.retry import SEARCHED_FIRST, FailureKind
 from momopay._transport import clock as _clock
-from momopay.durable import call, lookup, send
+from momopay.durable import call, lookup, receive, send
 from momopay.durable.call import DurableCall
 from momopay.durable.decide import Memory, Policy, Step, decide
 from momopay.journal import rules, statements
@@ -27,7 +27,7 @@ from momopay.journal.rules import Cause
 from momopay.journal.store import Store
 from momopay.models.enums import TransactionStatus
 from momopay.models.records import note_response
-from momopay.resources.transactions import Transactions
+from momopay.resources import transactions
 from momopay.types import ResponseInfo
 
 Patch = Any
@@ -42,7 +42,7 @@ CAUGHT = frozenset(
 
 def _repeating(kind: FailureKind) -> list[Patch]:
     rule = replace(SEARCHED_FIRST, retries_on=SEARCHED_FIRST.retries_on | {kind})
-    with patch.object(_call.Endpoint, "__post_init__"):  # which refuses such a rule
+    with patch.object(Endpoint, "__post_init__"):  # which refuses such a rule
         repeating = {kind: (replace(each, retry_policy=rule), path) for kind, (each, path) in send.ENDPOINTS.items()}
     return [patch.dict(send.ENDPOINTS, repeating)]
 
@@ -161,7 +161,7 @@ def end_not_read_again() -> list[Patch]:
 def forged_callback_settles() -> list[Patch]:
     """A callback is believed without a look at the service's record."""
 
-    async def believe(_self: Any, callback: Callback) -> Transaction:
+    async def believe(_loop: Any, _session: Any, callback: Callback) -> Transaction:
         stated = callback.transaction
         shown = {"type": "B2C", "amount": stated.amount, "phone": stated.phone_number}
         shown["accountReference"] = stated.external_reference
@@ -169,7 +169,7 @@ def forged_callback_settles() -> list[Patch]:
         note_response(record, ResponseInfo("", 200, {}, attempts=1, elapsed=0.0))
         return record
 
-    return [patch.object(Transactions, "_confirm", believe)]
+    return [patch.object(module, "confirm", believe) for module in (receive, transactions)]
 
 
 def word_believed() -> list[Patch]:

@@ -25,8 +25,8 @@ from momopay import ConfigurationError, Journal, MomoPayError, OutcomeUnknownErr
 from momopay.durable import decide
 from momopay.events import RetryScheduled
 from momopay.journal.entries import Moment
-from momopay.journal.evidence import payout_key
 from momopay.journal.guards import Mark
+from momopay.journal.rules import payout_key
 from virtual import virtual_client
 
 Trouble = Callable[["KeyedService"], httpx.Response]

@@ -11,9 +11,9 @@ from typing import Final
 from model.rules import Rules, World, may_follow
 from model.state import FOREIGN, HELD, NONE, Call, Look, Phase, Row, State
 from momopay.durable import decide
-from momopay.journal.entries import EntryKind, JournalEntry, JournalState, JournalTransaction, Moment
+from momopay.journal.entries import JournalEntry, JournalState, JournalTransaction, Moment
 from momopay.journal.rules import RESEND_WITHIN, Cause, Proof, proof
-from momopay.models.enums import Stage, TransactionStatus
+from momopay.models.enums import EntryKind, Stage, TransactionStatus
 
 Steps = Iterator[tuple[str, State]]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from model.calls import Calls, Steps
 from model.rules import Rules, World, may_follow
 from model.state import FOREIGN, FORGED, NONE, PHASES, Call, Look, Payment, Phase, Release, Row, State
-from momopay.journal.entries import EntryKind, JournalState
+from momopay.journal.entries import JournalState
 from momopay.journal.rules import Cause
-from momopay.models.enums import Stage
+from momopay.models.enums import EntryKind, Stage
 
 
 class Surroundings:

@@ -22,14 +22,15 @@ from momopay.durable.decide import Memory, Policy, Shown, decide
 from momopay.durable.duplicates import check_entry, check_phone
 from momopay.durable.lookup import PaymentLookup
 from momopay.durable.past import check_past
-from momopay.durable.payment import Payment, outcome_unknown, payment_in, payment_of
+from momopay.durable.payment import outcome_unknown, payment_in, payment_of
 from momopay.durable.send import ENDPOINTS, Accepted, Sender
-from momopay.journal.entries import EntryKind, JournalEntry, JournalState
+from momopay.journal.entries import JournalEntry, JournalState
 from momopay.journal.evidence import Draft
 from momopay.journal.journal import Journal
 from momopay.journal.rules import KEYED
 from momopay.models.arguments import checked_metadata
-from momopay.models.enums import stage_of
+from momopay.models.enums import EntryKind, stage_of
+from momopay.models.payments import Payment
 from momopay.models.records import is_missing
 from momopay.models.requests import PayoutRequest, StkRequest
 from momopay.models.transactions import Transaction
@@ -105,8 +106,8 @@ class DurableCall(Generic[BackendT]):
         memory = Memory()
         self._check(entry)
         while True:
-            now = self._sender.now()
-            memory = replace(memory, now=now, seconds_left=self._journal.deadline - now.clock)
+            now = self._sender.now() if self._policy.payout_keys else None
+            memory = replace(memory, now=now, seconds_left=self._journal.deadline - self._session.backend.now())
             match decide(entry, memory, self._policy):
                 case step.Send(within):
                     memory = await self._send(entry, memory, within, has_slot=has_slot)

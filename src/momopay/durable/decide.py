@@ -22,9 +22,9 @@ from math import inf
 from typing import Final, TypeAlias
 
 from momopay._core.retry import BASE_BACKOFF, MAX_BACKOFF
-from momopay.journal.entries import MAY_BE_SENT, EntryKind, JournalEntry, JournalState, Moment
+from momopay.journal.entries import MAY_BE_SENT, JournalEntry, JournalState, Moment
 from momopay.journal.rules import blocks, seconds_to_resend
-from momopay.models.enums import Stage, stage_of
+from momopay.models.enums import EntryKind, Stage, stage_of
 
 PAUSE: Final = 0.25  # between two reads of a row that another call is sending
 _AGE_RESOLUTION: Final = 1.0  # the service's time is known from the ``Date`` header, which has whole seconds

@@ -10,9 +10,9 @@ from datetime import UTC
 
 from momopay import errors
 from momopay._redaction import mask_phone
-from momopay.journal.entries import MAY_BE_SENT, EntryKind, JournalEntry
+from momopay.journal.entries import MAY_BE_SENT, JournalEntry
 from momopay.journal.evidence import Draft
-from momopay.models.enums import Stage, stage_of
+from momopay.models.enums import EntryKind, Stage, stage_of
 from momopay.models.transactions import Transaction
 from momopay.phones import same_phone
 

@@ -18,10 +18,10 @@ from momopay._redaction import redacted_repr
 from momopay.durable.access import JournalAccess, emit_change
 from momopay.durable.payment import outcome_unknown
 from momopay.errors import MomoPayError, OutcomeUnknownError, RequestValidationError
-from momopay.journal.entries import EntryKind, JournalEntry, JournalState, JournalTransaction
+from momopay.journal.entries import JournalEntry, JournalState, JournalTransaction
 from momopay.journal.evidence import Evidence, differences, is_keepable
 from momopay.journal.rules import Proof, blocks, is_contested, proof
-from momopay.models.enums import Stage, stage_of
+from momopay.models.enums import EntryKind, Stage, stage_of
 from momopay.models.requests import Fit, Search
 from momopay.models.transactions import Transaction, TransactionSummary, transaction_from
 

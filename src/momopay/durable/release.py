@@ -10,8 +10,9 @@ from momopay._redaction import redacted_repr
 from momopay.durable.access import check_account, emit_change
 from momopay.durable.lookup import PaymentLookup, Searched
 from momopay.errors import RequestValidationError
-from momopay.journal.entries import MAY_BE_SENT, EntryKind, JournalEntry, JournalState
+from momopay.journal.entries import MAY_BE_SENT, JournalEntry, JournalState
 from momopay.journal.journal import Journal
+from momopay.models.enums import EntryKind
 
 logger: logging.Logger = logging.getLogger("momopay")
 

@@ -22,7 +22,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from momopay import errors
-from momopay._core.call import Call, Endpoint, PaymentDetails, Sent
+from momopay._core.call import Call
+from momopay._core.endpoint import Endpoint, PaymentDetails, Sent
 from momopay._core.retry import SEARCHED_FIRST, FailureKind
 from momopay._ratelimit.budget import Lane
 from momopay._redaction import clear_frames, redacted_repr
@@ -30,9 +31,10 @@ from momopay._transport.clock import machine
 from momopay.durable.access import JournalAccess, emit_change
 from momopay.durable.decide import Result
 from momopay.durable.payment import outcome_unknown
-from momopay.journal.entries import EntryKind, JournalEntry, JournalState, Moment
-from momopay.journal.evidence import Draft, Evidence, payout_key, reference_of
-from momopay.journal.rules import KEYED
+from momopay.journal.entries import JournalEntry, JournalState, Moment
+from momopay.journal.evidence import Draft, Evidence, reference_of
+from momopay.journal.rules import KEYED, payout_key
+from momopay.models.enums import EntryKind
 from momopay.models.records import Envelope, is_missing
 from momopay.models.transactions import Payout, StkTransaction
 
@@ -93,6 +95,7 @@ class Fence:
         self.has_changed = False
 
     def begins(self, lease: Lease) -> None:
+        """Note the lease under which the row is about to be written."""
         self._lease, self._began = lease, self._journal.session.backend.now()
 
     async def check(self) -> None:

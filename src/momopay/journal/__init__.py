@@ -23,7 +23,6 @@ Thread safety: any thread may call any method in this package. The database deci
 
 from momopay.journal.activity import ActivityDay, ActivitySum
 from momopay.journal.entries import (
-    EntryKind,
     HistoryEntry,
     HistoryKind,
     JournalCheck,
@@ -32,6 +31,7 @@ from momopay.journal.entries import (
     JournalTransaction,
 )
 from momopay.journal.journal import Journal
+from momopay.models.enums import EntryKind
 
 __all__ = [
     "ActivityDay",

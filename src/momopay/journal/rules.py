@@ -20,6 +20,8 @@ What a durable call does next is decided in `momopay.durable.decide`.
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -30,8 +32,8 @@ from typing import Final
 
 from momopay._redaction import mask_phone, redacted_repr
 from momopay.errors import RequestValidationError
-from momopay.journal.entries import MAY_BE_SENT, UNRESOLVED, EntryKind, JournalEntry, JournalState, Moment
-from momopay.models.enums import Stage, TransactionStatus, stage_of
+from momopay.journal.entries import MAY_BE_SENT, UNRESOLVED, JournalEntry, JournalState, Moment
+from momopay.models.enums import EntryKind, Stage, TransactionStatus, stage_of
 from momopay.money import format_amount
 
 
@@ -105,6 +107,16 @@ def seconds_to_resend(entry: JournalEntry, now: Moment) -> float:
         return 0.0
     passed = Moment.of(entry.key_since).seconds_until(now)
     return 0.0 if passed is None or passed < -_CLOCK_RESOLUTION else RESEND_WITHIN - passed
+
+
+def payout_key(scope: str, reference: str, amount: Decimal, phone: str, number: int) -> str:
+    """Return the Idempotency-Key of an attempt at a payout: 64 hexadecimal digits, the same from any journal.
+
+    `scope` is from `Accounts.scope`, and `number` how many attempts were definitely refused, plus 1.
+    """
+    # As JSON, so that no two lists of fields have the same text.
+    fields = json.dumps(["payout", scope, reference, format_amount(amount), phone, number])
+    return hashlib.sha256(fields.encode()).hexdigest()
 
 
 def may_have_executed(entry: JournalEntry) -> bool:
