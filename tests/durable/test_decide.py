@@ -378,4 +378,4 @@ def test_the_memory_of_a_send_is_that_of_the_latest() -> None:
     second = first.after_send(Result.NOT_SENT, attempts=2, shown_id=None, retry_after=0.0)
     assert (second.result, second.attempts, second.shown_id, second.retry_after) == (Result.NOT_SENT, 2, None, 0.0)
     assert first.after_step() == replace(first, result=None, was_unclear=True)
-    assert not first.after_reading_row(None).is_stale
+    assert first.after_reading_row(None) == replace(first, is_stale=False, is_older=False)
