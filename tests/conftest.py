@@ -3,7 +3,6 @@
 import gc
 import logging
 import os
-import shutil
 import signal
 import time
 from collections.abc import Callable, Generator, Iterator
@@ -17,9 +16,11 @@ from hypothesis import settings
 from sqlalchemy import Connection, Engine, event
 
 from drivers import PROFILE, Driver, unique_key
+from memory import in_memory
 from momopay import Journal, JournalEntry
 from momopay.sandbox import Account, Sandbox
 from postgresql import PostgresqlServer, running_postgresql
+from rewriting import share_the_rewriting
 from sandbox.kit import Receiver
 
 TESTS = Path(__file__).parent
@@ -35,8 +36,6 @@ WHOLE = (
     "transport/test_late_arrival.py",
 )
 """What takes its time, and runs where the marker `whole` is asked for."""
-ROOM = 2**30
-"""Bytes; a run of all tests leaves about a seventh of it."""
 
 
 class SharedStatements(dict[Any, Any]):
@@ -57,7 +56,7 @@ def _share_statements(connection: Connection) -> None:
     connection.execution_options(compiled_cache=STATEMENTS)
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Make every run draw the same examples, and start programs as a user's shell does.
 
     Programs receive Ctrl-C, which a shell's background job does not, and they keep what Python compiled. An example may
@@ -71,6 +70,7 @@ def pytest_configure() -> None:
     # As the pytest plugin does for users. What a live key does is tested without it.
     os.environ["MOMOPAY_TEST_RUN"] = "1"
     _keep_files_in_memory()
+    share_the_rewriting(config, lambda path: bool(pytest_ignore_collect(path, config)))
 
 
 def _keep_files_in_memory() -> None:
@@ -78,8 +78,7 @@ def _keep_files_in_memory() -> None:
 
     What is tested is the order of the writes: processes die here, never the machine.
     """
-    memory = Path("/dev/shm")
-    if os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > ROOM:
+    if (memory := in_memory()) is not None:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(memory))
 
 
