@@ -70,6 +70,7 @@ def pytest_configure(config: pytest.Config) -> None:
     # As the pytest plugin does for users. What a live key does is tested without it.
     os.environ["MOMOPAY_TEST_RUN"] = "1"
     _keep_files_in_memory()
+    gc.disable()  # until all is collected: there is no garbage before
     share_the_rewriting(config, lambda path: bool(pytest_ignore_collect(path, config)))
 
 
@@ -127,6 +128,7 @@ def pytest_collection_finish() -> None:
     """Keep the garbage collector from searching the thousands of collected tests again and again."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(autouse=True)

@@ -14,7 +14,7 @@ import pytest
 
 import momopay
 from forked import succeeds_in_child
-from in_turn import in_turn
+from in_turn import in_turn, some_by_default
 from journal.database_kit import in_threads
 from momopay import RateBudget
 from momopay._core.config import Account
@@ -205,7 +205,7 @@ print(sorted(name for name, is_main in seen.items() if is_main))
 """
 
 
-@pytest.mark.parametrize("call", ["payouts.pay_once", "stk.collect_once", "transactions.sweep"])
+@pytest.mark.parametrize("call", some_by_default(["payouts.pay_once", "stk.collect_once", "transactions.sweep"]))
 def test_the_first_durable_call_of_an_async_client_imports_in_a_thread(tmp_path: Path, call: str) -> None:
     """The event loop goes on meanwhile. The control: a call without a journal imports where it is made."""
     command = [sys.executable, "-c", IMPORTS, "http://127.0.0.1:1/v1", f"sqlite:///{tmp_path / 'payments.db'}"]
