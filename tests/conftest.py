@@ -100,6 +100,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if (_is_whole(item.path) or _repeats_on_postgresql(item)) and not item.get_closest_marker("campaign"):
             item.add_marker("whole")
+    if PROFILE is not None:  # only where it is what the test's sandbox plays
+        items[:] = [
+            item
+            for item in items
+            if isinstance(item, pytest.Function)
+            and ({"still_sandbox", "examples_sandbox"} & {*item.fixturenames} or "plain_command" in item.name)
+        ]
 
 
 @cache  # asked for each of thousands of tests
