@@ -75,17 +75,19 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _keep_files_in_memory() -> None:
-    """Make each `tmp_path` in memory, where there is room: else half of the journal's tests is waiting for a disk.
-
-    What is tested is the order of the writes: processes die here, never the machine.
-    """
+    """Make each `tmp_path` in memory, where there is room."""
     if (memory := in_memory()) is not None:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(memory))
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_auto_num_workers() -> int:
-    """Return how many processes `-n auto` starts: two a core, since half of the tests' time is waiting."""
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Return how many processes `-n auto` starts: two a core, since some of the tests' time is waiting.
+
+    Each takes tests from those that have most left, so that none works long after the others have ended.
+    """
+    if config.option.dist == "no":  # nothing else was asked for
+        config.option.dist = "worksteal"
     return 2 * (os.cpu_count() or 1)
 
 
