@@ -102,6 +102,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if (_is_whole(item.path) or _repeats_on_postgresql(item)) and not item.get_closest_marker("campaign"):
             item.add_marker("whole")
+    _take_clients_in_turn(items)
     if PROFILE is not None:  # only where it is what the test's sandbox plays
         items[:] = [
             item
@@ -109,6 +110,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             if isinstance(item, pytest.Function)
             and ({"still_sandbox", "examples_sandbox"} & {*item.fixturenames} or "plain_command" in item.name)
         ]
+
+
+def _take_clients_in_turn(items: list[pytest.Item]) -> None:
+    """Leave to `whole` every second of a table's tests over both clients, which share the code of journal and calls."""
+    tables: dict[tuple[Path, str], dict[str, dict[str, pytest.Item]]] = {}
+    for item in items:
+        values: Any = getattr(item, "callspec", None)
+        if values is None or "client_kind" not in values.params or item.path.parent.name not in {"durable", "journal"}:
+            continue
+        kind = values.params["client_kind"]
+        table = tables.setdefault((item.path, item.name.partition("[")[0]), {})
+        table.setdefault(values.id.replace(kind, ""), {})[kind] = item
+    for table in tables.values():
+        of_both = [each for each in table.values() if len(each) > 1]
+        for number, each in enumerate(of_both[1:]):
+            each["blocking" if number % 2 == 0 else "async"].add_marker("whole")
 
 
 @cache  # asked for each of thousands of tests

@@ -264,6 +264,7 @@ def test_a_report_is_whole_after_the_run_that_continues_another(payroll: Payroll
     assert all(row["ended_at"] and row["receipt"] == "TCK4H7X2QP" for row in ended)
 
 
+@pytest.mark.whole
 def test_a_run_whose_reader_goes_away_writes_its_report(payroll: PayrollShell) -> None:
     payroll.write(20)
     with payroll.momopay.start(*payroll.command("--yes", "--json", "--report", str(payroll.report))) as started:
@@ -639,6 +640,7 @@ def test_a_refund_is_asked_about_and_paid_once(momopay: Shell, sandbox: Sandbox,
     assert "o-R1" in more.err
 
 
+@pytest.mark.whole
 def test_only_the_refund_that_was_agreed_to_is_paid(momopay: Shell, sandbox: Sandbox, journal: tuple[str, str]) -> None:
     with momopay.start("payouts", "refund", "o", *journal, stdin=subprocess.PIPE) as asked:
         assert asked.stderr is not None

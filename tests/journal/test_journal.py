@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from in_turn import some_by_default
 from journal.constants import COLLECTION, PAYOUT
 from journal.kit import put, put_collection
 from momopay import ConfigurationError, Journal
@@ -40,15 +39,14 @@ except ModuleNotFoundError as error:
 """
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     ("url", "missing", "extra"),
-    some_by_default(
-        [
-            ("postgresql://u@127.0.0.1/d", "psycopg", "postgresql"),
-            ("sqlite:///d", "sqlalchemy", "journal"),
-            ("postgresql+psycopg:///d", "sqlalchemy", "postgresql"),
-        ]
-    ),
+    [
+        ("sqlite:///d", "sqlalchemy", "journal"),
+        ("postgresql://u@127.0.0.1/d", "psycopg", "postgresql"),
+        ("postgresql+psycopg:///d", "sqlalchemy", "postgresql"),
+    ],
 )
 def test_without_the_extra_it_says_what_to_install(url: str, missing: str, extra: str, tmp_path: Path) -> None:
     command = [sys.executable, "-c", WITHOUT, url, missing]

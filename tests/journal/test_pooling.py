@@ -116,7 +116,8 @@ with Journal(sys.argv[1]) as journal:
 """
 
 
-@pytest.mark.parametrize("where", some_by_default(["in a transaction", "idle", "closed"]))
+@pytest.mark.whole
+@pytest.mark.parametrize("where", ["closed", "idle", "in a transaction"])
 def test_nobody_inherits_a_setting_however_the_process_ended(behind: Callable[..., str], where: str) -> None:
     """Not even where the pool resets nothing. The control: what is set for a whole connection is inherited."""
     url = behind("session", size=1, more="server_reset_query =")
