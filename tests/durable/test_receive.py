@@ -34,7 +34,7 @@ from durable.receiving import (
     to_receiver,
 )
 from events_kit import Watcher
-from in_turn import in_turn, some_by_default
+from in_turn import in_turn
 from journal.constants import ACCEPTED, PHONE, REFUSED, UNKNOWN
 from journal.database_kit import before_each, execute, in_threads, just_before, locked
 from journal.kit import found, put, put_collection, state_of
@@ -234,7 +234,7 @@ def test_what_a_handler_gets_without_a_journal(by: str) -> None:
 
 
 @each_way
-@pytest.mark.parametrize("url", some_by_default(["postgresql", "sqlite"]), indirect=True)
+@pytest.mark.parametrize("url", ["sqlite", "postgresql"], indirect=True)
 def test_of_many_copies_at_once_one_is_handled(way: Receive, journal: Journal) -> None:
     put(journal, "SAL-1", UNKNOWN)
     handler = CallbackHandler(RuntimeError("the first fails"))
