@@ -1,6 +1,7 @@
 """A table of values that one test goes through."""
 
 import inspect
+import itertools
 from collections.abc import Callable, Iterable
 from functools import wraps
 from typing import Any
@@ -40,3 +41,12 @@ def in_turn(
         return run
 
     return over
+
+
+def some_by_default(values: Iterable[Any], count: int = 1) -> list[Any]:
+    """Return the values for `pytest.mark.parametrize`; those after the first `count` run with `-m whole` alone."""
+    marks = (() if number < count else pytest.mark.whole for number in itertools.count())
+    return [
+        pytest.param(*(value if isinstance(value, tuple) else (value,)), marks=mark)
+        for value, mark in zip(values, marks, strict=False)
+    ]

@@ -11,6 +11,7 @@ import pytest
 from campaign.clocks import MachineClock, own_time
 from drivers import Drive
 from durable.kit import Service, pay, release
+from in_turn import some_by_default
 from journal.constants import SENDING, UNKNOWN
 from journal.database_kit import execute, store_of
 from journal.kit import begin, entry_of, found, lease_of, put, sender, state_of
@@ -40,7 +41,7 @@ def stepped(url: str, seconds: float) -> Generator[Journal]:
 
 
 @pytest.mark.both_databases
-@pytest.mark.parametrize("seconds", STEPS)
+@pytest.mark.parametrize("seconds", some_by_default(STEPS, 2))
 def test_a_step_of_the_clocks_ends_no_lease(url: str, seconds: float, drive: Drive) -> None:
     """While its sender lives, and for the minute after its lease, which this process measures."""
     client = drive(transport=Service().transport)

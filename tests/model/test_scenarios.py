@@ -34,7 +34,7 @@ IN_ORDERS = {
 }
 AT_ONCE = {
     "one release": replace(PAYOUTS["payouts"], releases=1),
-    **{n: SCENARIOS[n] for n in ("clocks", "keys", "collections")},
+    **{n: SCENARIOS[n] for n in ("clocks", "collections")},
 }
 """Scenarios that the default tests explore."""
 
