@@ -18,7 +18,7 @@ from journal.kit import begin, entry_of, found, lease_of, put, sender, state_of
 from journal.records import callback
 from momopay import CallbackError, Journal, OutcomeUnknownError, RequestValidationError
 from momopay._transport import clock
-from momopay.durable import call
+from momopay.durable import decide
 from momopay.journal import leases
 from momopay.journal.rules import RELEASE_AFTER_LEASE
 from patience import until
@@ -45,7 +45,7 @@ def stepped(url: str, seconds: float) -> Generator[Journal]:
 def test_a_step_of_the_clocks_ends_no_lease(url: str, seconds: float, drive: Drive) -> None:
     """While its sender lives, and for the minute after its lease, which this process measures."""
     client = drive(transport=Service().transport)
-    with stepped(url, seconds) as journal, patch.object(call, "_PAUSE", DAY):  # beyond the deadline, so nobody waits
+    with stepped(url, seconds) as journal, patch.object(decide, "PAUSE", DAY):  # beyond the deadline, so nobody waits
         with sender(url):
             assert state_of(journal) is SENDING
             with pytest.raises(RequestValidationError, match="is being sent"):
