@@ -46,7 +46,5 @@ def in_turn(
 def some_by_default(values: Iterable[Any], count: int = 1) -> list[Any]:
     """Return the values for `pytest.mark.parametrize`; those after the first `count` run with `-m whole` alone."""
     marks = (() if number < count else pytest.mark.whole for number in itertools.count())
-    return [
-        pytest.param(*(value if isinstance(value, tuple) else (value,)), marks=mark)
-        for value, mark in zip(values, marks, strict=False)
-    ]
+    rows: list[tuple[Any, ...]] = [value if isinstance(value, tuple) else (value,) for value in values]
+    return [pytest.param(*row, marks=mark) for row, mark in zip(rows, marks, strict=False)]

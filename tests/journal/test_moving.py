@@ -370,6 +370,7 @@ def killed_at(source: str, target: str, statement: int, undo: bool) -> None:
 
 
 @pytest.mark.campaign
+@pytest.mark.parametrize("urls", DIRECTIONS, ids="-".join, indirect=True)
 @pytest.mark.parametrize("undo", [False, True], ids=["move", "undo"])
 def test_kill_9_at_every_statement(urls: tuple[str, str], undo: bool, fresh: Callable[[], tuple[str, str]]) -> None:
     share = float(os.environ.get("MOMOPAY_CAMPAIGN", "1"))
