@@ -15,4 +15,4 @@ def _with_errno(descriptor: int, mode: int, count: int) -> None:
         raise
 
 
-vars(msvcrt)["locking"] = _with_errno
+setattr(msvcrt, "locking", _with_errno)  # noqa: B010  its type is for Windows alone

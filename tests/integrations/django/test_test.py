@@ -123,12 +123,13 @@ def run(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     ("engine", "runs", "use_tz"),
     [
         ("memory", {"tests": 11}, True),
         *(
-            pytest.param(database, {"tests.OnAServer": 1, "tests": 11}, False, marks=pytest.mark.whole)
+            (database, {"tests.OnAServer": 1, "tests": 11}, False)
             for database in ("sqlite", "postgresql")  # the first run commits, too
         ),
     ],
