@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, cast
 
 import httpx
 import pytest
@@ -87,6 +87,10 @@ def test_a_handler_that_raises_is_counted_and_called_again(shop: WebShop) -> Non
     assert sweep(shop, RIGHT).json() == {**REPORT, "settled": 0}
 
 
+def wrong(*_arguments: object, **_options: object) -> int:
+    return 1 // 0
+
+
 def test_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     began, may_end = threading.Event(), threading.Event()
     client = Client("pk_test_1", base_url="https://api.example/v1", journal="sqlite:///never.db")
@@ -105,11 +109,14 @@ def test_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     assert view.respond("POST", "Bearer wrong").status == 403
     may_end.set()
     first.join()
-    monkeypatch.setattr(type(client.transactions), "sweep", lambda *_arguments, **_options: 1 // 0)
+    monkeypatch.setattr(type(client.transactions), "sweep", wrong)
     with suppress(ZeroDivisionError):
         view.respond("POST", f"Bearer {SECRET}")
     monkeypatch.setattr(type(client.transactions), "sweep", slow)
     assert view.respond("POST", f"Bearer {SECRET}").status == 503, "whatever a sweep raised, the next one may begin"
+
+
+def nothing(_payment: object) -> None: ...
 
 
 def generator(_payment: object) -> Any:
@@ -121,7 +128,7 @@ def test_a_senseless_one_is_refused(module: Any) -> None:
     make: Callable[..., Any] = module.sweep_endpoint
     good: dict[str, Any] = {
         "client": Client("pk_test_1", base_url="https://api.example/v1", journal="sqlite:///never.db"),
-        "handler": lambda _payment: None,
+        "handler": nothing,
         "secret": SECRET,
     }
     make(**good)
@@ -146,7 +153,7 @@ def test_a_client_may_be_a_function_that_returns_it(shop: WebShop) -> None:
     assert len(calls) == 1, "at each request, and not before"
     assert shop.post(b"{", client=client) == [400]
     with pytest.raises(ConfigurationError, match="not async"):
-        fastapi.callback_endpoint(lambda _payment: None, client=_async_client)  # type: ignore[arg-type]
+        fastapi.callback_endpoint(nothing, client=cast("Any", _async_client))
 
 
 async def _async_client() -> Any: ...

@@ -243,6 +243,17 @@ class ForgetfulConnection(TrackedConnection):
         self.execute("PRAGMA secure_delete=OFF").close()
 
 
+def forgetful(_database: SqliteDatabase) -> dict[str, Any]:
+    return {"factory": ForgetfulConnection}
+
+
+def tracked(_database: SqliteDatabase) -> dict[str, Any]:
+    return {"factory": TrackedConnection}
+
+
+def clears_nothing(_database: SqliteDatabase, _connection: object) -> None: ...
+
+
 def phones_in(folder: Path) -> set[bytes]:
     files = [each for each in folder.rglob("*") if each.is_file()]
     return {phone for each in files for phone in re.findall(rb"2547\d{8}", each.read_bytes())}
@@ -250,7 +261,7 @@ def phones_in(folder: Path) -> set[bytes]:
 
 def with_residue(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Make a journal of ended payments to many people, by a SQLite that forgets nothing."""
-    monkeypatch.setattr(SqliteDatabase, "connect_args", lambda _self: {"factory": ForgetfulConnection})
+    monkeypatch.setattr(SqliteDatabase, "connect_args", forgetful)
     with Journal(url) as journal:
         fill(journal, 60)
         execute(journal, "UPDATE momopay_payments SET phone = '2547' || (10000000 + rowid)")
@@ -263,14 +274,14 @@ def test_what_an_earlier_version_left_in_the_file_is_cleared(path: Path, monkeyp
     with_residue(url, monkeypatch)
     ended = datetime(2100, 1, 1, tzinfo=UTC)
     with monkeypatch.context() as without, Journal(url) as journal:  # the control: this SQLite does leave phones
-        without.setattr(SqliteDatabase, "clear", lambda _self, _connection: None)
+        without.setattr(SqliteDatabase, "clear", clears_nothing)
         assert journal.anonymise(before=ended) == 61
         execute(journal, "PRAGMA wal_checkpoint(TRUNCATE)")
     assert phones_in(path.parent)
     with Journal(url) as journal:
         assert journal.anonymise(before=ended) == 0  # although nothing is to be changed
         assert phones_in(path.parent) == set()
-    monkeypatch.setattr(SqliteDatabase, "connect_args", lambda _self: {"factory": TrackedConnection})
+    monkeypatch.setattr(SqliteDatabase, "connect_args", tracked)
     before = path.stat().st_mtime_ns
     with Journal(url) as journal:
         journal.anonymise(before=ended)
