@@ -7,7 +7,9 @@ from uuid import uuid4
 
 import pytest
 from django.conf import settings
+from django.core.checks import run_checks
 from django.core.management import call_command
+from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.test import Client as Browser
@@ -17,7 +19,7 @@ from django.urls import include, path
 from integrations.django.conftest import Project, collect
 from momopay import ConfigurationError, pytest_plugin
 from momopay.integrations.django import callback_endpoint, client, clients
-from momopay.integrations.django.apps import check_settings
+from momopay.integrations.django.apps import check_settings, check_transactions
 from momopay.integrations.django.test import sandboxed
 from momopay.sandbox import Sandbox
 
@@ -53,6 +55,14 @@ def test_each_wrong_setting_is_named_and_nothing_is_sent(project: Project) -> No
     with override_settings(MOMOPAY={"API_KY": "pk_test_x"}), pytest.raises(ConfigurationError, match="'API_KY'"):
         client.wallet.balance()
     assert project.sandbox.requests == []
+
+
+def test_the_check_warns_of_views_in_transactions(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert check_transactions() == []
+    monkeypatch.setitem(connections.settings["default"], "ATOMIC_REQUESTS", True)
+    (warning,) = check_transactions()
+    assert (warning.id, warning.level, warning.msg[:27]) == ("momopay.W003", 30, "ATOMIC_REQUESTS of default:")
+    assert "momopay.W003" in {each.id for each in run_checks()}
 
 
 def wall(get_response: Any) -> Any:
