@@ -114,7 +114,7 @@ else:
         if name in ("events", "types"):
             return _import_module(f"{__name__}.{name}")
         if name not in _MODULE_OF:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+            raise _import_module(f"{__name__}._hints").missing_name(name)
         value = getattr(_import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
         globals()[name] = value
         return value
