@@ -127,23 +127,6 @@ def test_every_citation_of_the_service_page_names_a_section() -> None:
     assert sorted(each for each in cited if each[1] not in citations.anchors()) == []
 
 
-RESOURCES = {
-    "stk": momopay.types.Stk,
-    "payouts": momopay.types.Payouts,
-    "transactions": momopay.types.Transactions,
-    "wallet": momopay.types.Wallet,
-    "channels": momopay.types.Channels,
-}
-CALLS = {f"{name}.{call}" for name, kind in RESOURCES.items() for call in dir(kind) if not call.startswith("_")}
-
-
-def test_every_call_has_an_example() -> None:
-    assert len(CALLS) > 20
-    shown = [block for block in blocks_in(DOCS / "reference/examples.md") if block.language == "python"]
-    assert [block.name for block in shown if block.reason is not None] == []
-    assert {call for block in shown for call in re.findall(r"\bclient\.(\w+\.\w+)\(", block.text)} == CALLS
-
-
 COSTS = {
     "By reads": Cost.READS,
     "With `--write`": Cost.WRITE,
