@@ -36,8 +36,8 @@ _LINK = re.compile(r"\[([^]]+)\]\([^)]+\)")
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """Put the page into the site's llms.txt, before its links (a hook of mkdocs)."""
-    plugin: Any = config.plugins["llmstxt"]
-    plugin.config["markdown_description"] = text().partition("\n\n")[2]
+    plugins: dict[str, Any] = dict(config.plugins)
+    plugins["llmstxt"].config["markdown_description"] = text().partition("\n\n")[2]
     return config
 
 
@@ -63,7 +63,7 @@ def _lines() -> Iterator[str]:
     yield "Each is `client.<group>.<name>`; on an `AsyncClient`, awaited.\n"
     for group in GROUPS:
         yield f"### client.{group.lower()}\n\n```python"
-        for name, member in vars(getattr(types, group)).items():
+        for name, member in _members(getattr(types, group)).items():
             if not name.startswith("_"):
                 yield f"# {_summary(member)}"
                 yield f"{name}{_signature(getattr(member, '__wrapped__', member))}"
@@ -79,6 +79,10 @@ def _lines() -> Iterator[str]:
         above = kind.__mro__[1].__name__
         shown = "" if above in {"MomoPayError", "Exception"} else f" ({above})"
         yield f"- `{name}`{shown}: {_summary(kind)}"
+
+
+def _members(kind: type) -> dict[str, Any]:
+    return dict(vars(kind))
 
 
 def _made() -> list[str]:

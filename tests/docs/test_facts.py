@@ -15,7 +15,6 @@ import httpx
 import pytest
 
 import momopay
-import momopay.types
 from docs.blocks import ROOT, blocks_in
 from in_turn import in_turn
 from momopay import CallbackSigner, Client, Journal, MomoPayError, PollSchedule, RateBudget, parse_callback
