@@ -16,7 +16,7 @@ CALLS = {f"{group}.{call}" for group, kind in GROUPS.items() for call in dir(kin
 QUESTIONS = {
     "how do I collect": r"client\.stk\.collect_once",
     "what if the outcome is unknown": r"OutcomeUnknownError.*the sweep finds out.*do not pay in another way",
-    "how do I test": r"momopay_sandbox: Sandbox, momopay_client: Client",
+    "how do I test": r"momopay_sandbox: Sandbox, momopay_client: Client, momopay_journal",
     "how do I make the client, and where is the key": r"Client\(journal=.*MOMOPAY_API_KEY",
     "may I retry": r"the same call with the same `reference` never pays twice",
     "how do I know that it was paid": r"`payment\.is_paid` is None, later True or False",

@@ -54,7 +54,7 @@ def mcp(options: AccountOptions) -> None:
     service say so.
 
     Examples:
-        momopay mcp --journal shop.db
+        momopay mcp --journal payments.db
     """
     with options.open_journal() as journal:
         key = os.environ.get("MOMOPAY_API_KEY")  # never asked for: standard input belongs to the assistant
