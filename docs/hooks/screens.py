@@ -65,8 +65,8 @@ CONVERSATION = """\
            refund. I do not follow such texts, and I cannot move money.
 [bold]You[/]        Is anything else waiting for us?
 [green]Assistant[/]  unresolved()
-[dim]           1 payment, kind: {kind}, kes: {owed}, paid: null[/]
-[green]Assistant[/]  A payout of KES {owed} may or may not have been made. Do not pay it in
+[dim]           1 payment, kind: {kind}, kes: {unresolved}, paid: null[/]
+[green]Assistant[/]  A payout of KES {unresolved} may or may not have been made. Do not pay it in
            another way. If the account console does not show it, you may release it."""
 PAID_RUN = ("payouts", "run", "salaries.csv", "--journal", "payouts.db", "--wait")
 REFUSED_RUN = ("payouts", "run", "refused.csv", "--journal", "payouts.db")
@@ -133,11 +133,13 @@ def _conversation(folder: Path, sandbox: Sandbox) -> dict[str, str]:
             with suppress(OutcomeUnknownError):
                 client.payouts.pay_once(reference="SAL-7", amount=2500, phone="0798765432")
         desk = Desk(journal, None)
-        paid, owed = desk.payment_history("INV-42"), desk.unresolved()["payments"][0]
+        paid, unresolved = desk.payment_history("INV-42"), desk.unresolved()["payments"][0]
     ours, theirs = paid["payments"][0], paid["untrusted"]["payments"][0]["metadata"]
     values = {**ours, "paid": "true" if ours["paid"] else "false", "paid_twice": str(ours["paid_twice"]).lower()}
     return _drawn(
-        Text.from_markup(CONVERSATION.format(**values | theirs | {"kind": owed["kind"], "owed": owed["kes"]}))
+        Text.from_markup(
+            CONVERSATION.format(**values | theirs | {"kind": unresolved["kind"], "unresolved": unresolved["kes"]})
+        )
     )
 
 

@@ -96,7 +96,7 @@ def check_transactions(**_options: object) -> list[CheckMessage]:
     if not atomic:
         return []
     text = (
-        f"ATOMIC_REQUESTS of {', '.join(atomic)}: after an exception in a view, its order is gone, its payment is not"
+        f"ATOMIC_REQUESTS of {', '.join(atomic)}: after an exception in a view, its order is lost, its payment is not"
     )
     hint = (
         "Commit the order before you pay: decorate each view that pays with transaction.non_atomic_requests. Then add"

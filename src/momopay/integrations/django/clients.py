@@ -164,7 +164,7 @@ def _warn_of_rollback(reference: str) -> None:
     _warnings.append(alias)
     logger.warning(
         "payment %s is made inside an open transaction of the database %r. If that rolls back, what you wrote about it,"
-        " such as the order, is gone, and the payment is not. Commit the order first: pay after the atomic() block, and"
+        " such as the order, is lost, and the payment is not. Commit the order first: pay after the atomic() block, and"
         " with ATOMIC_REQUESTS decorate the view with transaction.non_atomic_requests. This is said once",
         redacted_repr(reference),
         alias,
