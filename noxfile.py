@@ -1,4 +1,7 @@
-"""Tasks for developers. `nox --list` shows them, and `nox -s NAME` runs one in an environment of its own."""
+"""Tasks for developers. `nox --list` shows them, and `nox -s NAME` runs one in an environment of its own.
+
+The three with a star, (*), are all that a newcomer needs.
+"""
 
 import os
 from pathlib import Path
@@ -23,13 +26,13 @@ def run(session: nox.Session, *command: str) -> None:
 
 @nox.session(python=PYTHONS[0])
 def check(session: nox.Session) -> None:
-    """Check format, lint and types, and run the tests of what changed since main, or since `-- --base COMMIT`."""
+    """(*) Check format, lint, types and tests of what changed since main, or since `-- --base COMMIT`."""
     run(session, "python", "tests/check.py")
 
 
 @nox.session(python=PYTHONS)
 def tests(session: nox.Session) -> None:
-    """Run the default tests on each interpreter; one file on one: `nox -s tests-3.13 -- tests/core/test_retry.py`."""
+    """(*) Run the default tests on each interpreter, or a file: `nox -s tests-3.13 -- tests/core/test_retry.py`."""
     run(session, "pytest", *([] if session.posargs else ["-n", "auto"]))
 
 
@@ -47,8 +50,14 @@ def campaigns(session: nox.Session) -> None:
 
 @nox.session(python=PYTHONS[0])
 def docs(session: nox.Session) -> None:
-    """Build the site as the checks do; `nox -s docs -- --site-dir FOLDER`."""
+    """(*) Build the site as the checks do; `nox -s docs -- --site-dir FOLDER`."""
     run(session, "mkdocs", "build", "--strict")
+
+
+@nox.session(python=PYTHONS[0])
+def earlier(session: nox.Session) -> None:
+    """Type-check the programs of the latest release against this code, or those of a commit: `-- COMMIT`."""
+    run(session, "python", "tests/release/earlier.py")
 
 
 @nox.session(python=PYTHONS[0])

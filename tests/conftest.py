@@ -3,7 +3,6 @@
 import gc
 import logging
 import os
-import shutil
 import signal
 import time
 from collections.abc import Callable, Generator, Iterator
@@ -17,9 +16,11 @@ from hypothesis import settings
 from sqlalchemy import Connection, Engine, event
 
 from drivers import PROFILE, Driver, unique_key
+from memory import in_memory
 from momopay import Journal, JournalEntry
 from momopay.sandbox import Account, Sandbox
 from postgresql import PostgresqlServer, running_postgresql
+from rewriting import share_the_rewriting
 from sandbox.kit import Receiver
 
 TESTS = Path(__file__).parent
@@ -35,8 +36,6 @@ WHOLE = (
     "transport/test_late_arrival.py",
 )
 """What takes its time, and runs where the marker `whole` is asked for."""
-ROOM = 2**30
-"""Bytes; a run of all tests leaves about a seventh of it."""
 
 
 class SharedStatements(dict[Any, Any]):
@@ -57,7 +56,7 @@ def _share_statements(connection: Connection) -> None:
     connection.execution_options(compiled_cache=STATEMENTS)
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Make every run draw the same examples, and start programs as a user's shell does.
 
     Programs receive Ctrl-C, which a shell's background job does not, and they keep what Python compiled. An example may
@@ -71,21 +70,24 @@ def pytest_configure() -> None:
     # As the pytest plugin does for users. What a live key does is tested without it.
     os.environ["MOMOPAY_TEST_RUN"] = "1"
     _keep_files_in_memory()
+    gc.disable()  # until all is collected: there is no garbage before
+    share_the_rewriting(config, lambda path: bool(pytest_ignore_collect(path, config)))
 
 
 def _keep_files_in_memory() -> None:
-    """Make each `tmp_path` in memory, where there is room: else half of the journal's tests is waiting for a disk.
-
-    What is tested is the order of the writes: processes die here, never the machine.
-    """
-    memory = Path("/dev/shm")
-    if os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > ROOM:
+    """Make each `tmp_path` in memory, where there is room."""
+    if (memory := in_memory()) is not None:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(memory))
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_auto_num_workers() -> int:
-    """Return how many processes `-n auto` starts: two a core, since half of the tests' time is waiting."""
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Return how many processes `-n auto` starts: two a core, since some of the tests' time is waiting.
+
+    Each takes tests from those that have most left, so that none works long after the others have ended.
+    """
+    if config.option.dist == "no":  # nothing else was asked for
+        config.option.dist = "worksteal"
     return 2 * (os.cpu_count() or 1)
 
 
@@ -100,6 +102,30 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if (_is_whole(item.path) or _repeats_on_postgresql(item)) and not item.get_closest_marker("campaign"):
             item.add_marker("whole")
+    _take_clients_in_turn(items)
+    if PROFILE is not None:  # only where it is what the test's sandbox plays
+        items[:] = [
+            item
+            for item in items
+            if isinstance(item, pytest.Function)
+            and ({"still_sandbox", "examples_sandbox"} & {*item.fixturenames} or "plain_command" in item.name)
+        ]
+
+
+def _take_clients_in_turn(items: list[pytest.Item]) -> None:
+    """Leave to `whole` every second of a table's tests over both clients, which share the code of journal and calls."""
+    tables: dict[tuple[Path, str], dict[str, dict[str, pytest.Item]]] = {}
+    for item in items:
+        values: Any = getattr(item, "callspec", None)
+        if values is None or "client_kind" not in values.params or item.path.parent.name not in {"durable", "journal"}:
+            continue
+        kind = values.params["client_kind"]
+        table = tables.setdefault((item.path, item.name.partition("[")[0]), {})
+        table.setdefault(values.id.replace(kind, ""), {})[kind] = item
+    for table in tables.values():
+        of_both = [each for each in table.values() if len(each) > 1]
+        for number, each in enumerate(of_both[1:]):
+            each["blocking" if number % 2 == 0 else "async"].add_marker("whole")
 
 
 @cache  # asked for each of thousands of tests
@@ -128,6 +154,7 @@ def pytest_collection_finish() -> None:
     """Keep the garbage collector from searching the thousands of collected tests again and again."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(autouse=True)

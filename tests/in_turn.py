@@ -1,6 +1,7 @@
 """A table of values that one test goes through."""
 
 import inspect
+import itertools
 from collections.abc import Callable, Iterable
 from functools import wraps
 from typing import Any
@@ -40,3 +41,10 @@ def in_turn(
         return run
 
     return over
+
+
+def some_by_default(values: Iterable[Any], count: int = 1) -> list[Any]:
+    """Return the values for `pytest.mark.parametrize`; those after the first `count` run with `-m whole` alone."""
+    marks = (() if number < count else pytest.mark.whole for number in itertools.count())
+    rows: list[tuple[Any, ...]] = [value if isinstance(value, tuple) else (value,) for value in values]
+    return [pytest.param(*row, marks=mark) for row, mark in zip(rows, marks, strict=False)]

@@ -16,6 +16,8 @@ from uuid import uuid4
 import psycopg
 import pytest
 
+from memory import in_memory
+
 
 def _programs() -> Path | None:
     found = shutil.which("initdb")
@@ -124,7 +126,7 @@ def running_postgresql(connections: int = 200) -> Generator[PostgresqlServer]:
         port = free.getsockname()[1]
     # PostgreSQL will not run as root.
     as_whom: dict[str, Any] = {"user": "nobody", "group": "nogroup", "extra_groups": []} if os.geteuid() == 0 else {}
-    with tempfile.TemporaryDirectory(prefix="momopay-postgresql-") as folder:
+    with tempfile.TemporaryDirectory(prefix="momopay-postgresql-", dir=in_memory()) as folder:
         if as_whom:
             shutil.chown(folder, "nobody", "nogroup")
         data = Path(folder) / "data"
@@ -140,6 +142,7 @@ def running_postgresql(connections: int = 200) -> Generator[PostgresqlServer]:
             f"max_connections={connections}",
             "fsync=off",  # clients are killed here, never the machine
             "autovacuum=off",  # nothing here lives long enough
+            "max_wal_size=64MB",  # it may lie in memory
         )
         log = Path(folder) / "log"
 

@@ -32,14 +32,14 @@ LAYERS = [
 ]
 # A client is built before anything is loaded, so this module of _core imports nothing that costs time.
 EVERYWHERE = {"momopay._core.wiring", "momopay._core.config"}
-NAMED_FROM_BELOW = {"momopay.client", "momopay.durable.payment"}
+NAMED_FROM_BELOW = {"momopay.client"}
 """What calls further down take, so that their annotations name it; a type checker alone imports it there."""
 MOST_LINES = 400
 LONGER = {
     "errors.py": 460,  # one table of classes
 }
 """Files that are longer, and may not grow."""
-MOST_FILES = 178
+MOST_FILES = 184
 START_THE_SANDBOX = {"cli", "pytest_plugin", "momopay.integrations.django.test"}
 """Packages and a module that start it, for people and for users' tests."""
 

@@ -4,12 +4,12 @@ import os
 import subprocess
 import sys
 import threading
-from itertools import product
 from pathlib import Path
 
 import pytest
 
 from forked import succeeds_in_child
+from in_turn import some_by_default
 from momopay._fork import _renewed, renew_in_child
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
@@ -81,9 +81,12 @@ if end == "exit":
 """
 
 
+OTHER_ENDS = [("sync", "success"), ("sync", "error"), ("sync", "ctrl-c"), ("async", "exit"), ("async", "ctrl-c")]
+
+
 @pytest.mark.parametrize(
     ("kind", "end"),
-    [*product(["sync"], ["success", "error", "exit", "ctrl-c"]), ("async", "exit"), ("async", "ctrl-c")],
+    some_by_default([("sync", "exit"), *OTHER_ENDS]),
 )
 def test_a_script_that_does_not_close_its_client_ends_without_a_word(kind: str, end: str, tmp_path: Path) -> None:
     command = [sys.executable, "-c", ENDS, kind, end, f"sqlite:///{tmp_path}/payments.db"]

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from momopay._ratelimit.redis_budget import RedisRateBudget as RedisRateBudget
     from momopay.callbacks import parse_callback as parse_callback
     from momopay.client import AsyncClient as AsyncClient, Client as Client
-    from momopay.durable.payment import Payment as Payment, PayoutItem as PayoutItem
+    from momopay.durable.payment import PayoutItem as PayoutItem
+    from momopay.models.payments import Payment as Payment
     from momopay.errors import (
         APIConnectionError as APIConnectionError,
         APIError as APIError,
@@ -99,7 +100,8 @@ else:
         "_ratelimit.redis_budget": "RedisRateBudget",
         "callbacks": "parse_callback",
         "client": "AsyncClient Client",
-        "durable.payment": "Payment PayoutItem",
+        "durable.payment": "PayoutItem",
+        "models.payments": "Payment",
         "errors": """
             APIConnectionError APIError BudgetExhaustedError CallbackError CallbackMismatchError ChannelInUseError
             ChannelNotFoundError ConfigurationError DuplicateCollectionError DuplicatePayoutError ForgedCallbackError

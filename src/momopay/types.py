@@ -11,13 +11,14 @@ from momopay._polling.wait import WaitIterator
 from momopay._ratelimit.budget import Lane
 from momopay._ratelimit.redis_budget import RedisClient
 from momopay.durable.pay_all import PayoutIterator
-from momopay.durable.payment import AsyncPaymentHandler, PaymentHandler, PayoutOutcome
+from momopay.durable.payment import PayoutOutcome
 from momopay.durable.reconcile import DayReport
 from momopay.durable.remedies import BookedOrder, Difference
 from momopay.durable.sweep import SweepReport
 from momopay.journal import ActivityDay, ActivitySum, HistoryEntry, HistoryKind, JournalCheck, JournalTransaction
 from momopay.models.arguments import ChannelRef, HasId, HasTransactionId, TransactionRef
 from momopay.models.callbacks import CallbackTransaction
+from momopay.models.payments import AsyncPaymentHandler, PaymentHandler
 from momopay.models.records import ResponseInfo
 from momopay.models.requests import UNSET
 from momopay.models.transactions import TransactionOverview, TransactionPage, TransactionSummary, UnreadTransaction

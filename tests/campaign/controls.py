@@ -1,6 +1,6 @@
 """Each safety, turned off on purpose by one small patch: the campaign must then find what the safety prevents."""
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from importlib.util import module_from_spec
@@ -11,23 +11,23 @@ from bodies import transaction
 from campaign import clocks
 from campaign.judge import Finding
 from momopay import Callback, EntryKind, Journal, JournalEntry, JournalState, OutcomeUnknownError, Transaction
-from momopay._core import call as _call
+from momopay._core.endpoint import Endpoint
 from momopay._core.retry import SEARCHED_FIRST, FailureKind
 from momopay._transport import clock as _clock
-from momopay.durable import call, lookup, send
+from momopay.durable import call, lookup, receive, send
 from momopay.durable.call import DurableCall
-from momopay.durable.send import Sender
+from momopay.durable.decide import Memory, Policy, Step, decide
 from momopay.journal import rules, statements
 from momopay.journal.delivery import Deliveries, Recorder
 from momopay.journal.entries import MAY_BE_SENT
 from momopay.journal.evidence import Draft, Evidence
 from momopay.journal.leases import Lease
 from momopay.journal.queue import Due, Queue
-from momopay.journal.rules import Cause, Step
+from momopay.journal.rules import Cause
 from momopay.journal.store import Store
-from momopay.models.enums import Stage
+from momopay.models.enums import TransactionStatus
 from momopay.models.records import note_response
-from momopay.resources.transactions import Transactions
+from momopay.resources import transactions
 from momopay.types import ResponseInfo
 
 Patch = Any
@@ -42,7 +42,7 @@ CAUGHT = frozenset(
 
 def _repeating(kind: FailureKind) -> list[Patch]:
     rule = replace(SEARCHED_FIRST, retries_on=SEARCHED_FIRST.retries_on | {kind})
-    with patch.object(_call.Endpoint, "__post_init__"):  # which refuses such a rule
+    with patch.object(Endpoint, "__post_init__"):  # which refuses such a rule
         repeating = {kind: (replace(each, retry_policy=rule), path) for kind, (each, path) in send.ENDPOINTS.items()}
     return [patch.dict(send.ENDPOINTS, repeating)]
 
@@ -59,6 +59,15 @@ def _always(result: Any) -> Any:
         return result
 
     return give
+
+
+def _deciding_by(changes: Callable[[JournalEntry], dict[str, object]]) -> Patch:
+    """Let each call decide about a row that differs from the journal's."""
+
+    def decide_wrongly(entry: JournalEntry | None, memory: Memory, policy: Policy) -> Step:
+        return decide(None if entry is None else entry.model_copy(update=changes(entry)), memory, policy)
+
+    return patch.object(call, "decide", decide_wrongly)
 
 
 def repeat_on_read_timeout() -> list[Patch]:
@@ -92,16 +101,14 @@ def journal_after_send() -> list[Patch]:
 
     patched = {"begin": read, "record_outcome": write, "record": write_accepted}
     patches = [patch.object(Store, name, instead) for name, instead in patched.items()]
-    return [*patches, patch.object(Sender, "_check_row", _returning(None))]
+    return [*patches, patch.object(send.Fence, "check", _returning(None))]
 
 
 def no_lease() -> list[Patch]:
     """A row that is being sent keeps nobody else from sending."""
 
-    def next_step(kind: EntryKind, state: JournalState | None, *given: Any, **passed: Any) -> Step:
-        if state is JournalState.SENDING:
-            return Step.SEARCH_THEN_SEND
-        return rules.next_step(kind, state, *given, **passed)
+    def sendable(entry: JournalEntry) -> dict[str, object]:
+        return {"state": JournalState.NOT_SENT if entry.state is JournalState.SENDING else entry.state}
 
     begin = {JournalState.SENDING: MAY_BE_SENT | {None, JournalState.SENDING}}
     loose = {kind: {**rules.transitions(kind), Cause.BEGIN: begin} for kind in EntryKind}
@@ -110,7 +117,7 @@ def no_lease() -> list[Patch]:
     fresh = module_from_spec(statements.__spec__)
     with patch.object(rules, "transitions", loose.__getitem__):
         statements.__spec__.loader.exec_module(fresh)
-    return [patch.object(call, "next_step", next_step), patch.object(statements, "BEGIN", fresh.BEGIN)]
+    return [_deciding_by(sendable), patch.object(statements, "BEGIN", fresh.BEGIN)]
 
 
 def send_again_when_absent() -> list[Patch]:
@@ -123,7 +130,7 @@ def send_again_when_absent() -> list[Patch]:
         except OutcomeUnknownError as error:
             if error.matches or error.near_matches or error.__cause__ is not None:
                 raise
-        entry = self._store.get(self._kind, self._reference)
+        entry = self._store.get(self._kind, self._draft.reference)
         if entry is not None:
             self._store.release(entry, "a control")
         return await run(self, **options)
@@ -134,13 +141,11 @@ def send_again_when_absent() -> list[Patch]:
 def open_prompt_overlooked() -> list[Patch]:
     """An open prompt does not block the next one."""
 
-    def next_step(
-        kind: EntryKind, state: JournalState | None, stages: Sequence[Stage], attempts: int, **passed: Any
-    ) -> Step:
-        seen = [Stage.ENDED if stage is Stage.OPEN else stage for stage in stages]
-        return rules.next_step(kind, state, seen, attempts, **passed)
+    def ended(entry: JournalEntry) -> dict[str, object]:
+        gone = {"status": TransactionStatus.CANCELLED}
+        return {"transactions": tuple(e.model_copy(update=gone) if e.is_open else e for e in entry.transactions)}
 
-    return [patch.object(call, "next_step", next_step)]
+    return [_deciding_by(ended)]
 
 
 def end_not_read_again() -> list[Patch]:
@@ -156,7 +161,7 @@ def end_not_read_again() -> list[Patch]:
 def forged_callback_settles() -> list[Patch]:
     """A callback is believed without a look at the service's record."""
 
-    async def believe(_self: Any, callback: Callback) -> Transaction:
+    async def believe(_loop: Any, _session: Any, callback: Callback) -> Transaction:
         stated = callback.transaction
         shown = {"type": "B2C", "amount": stated.amount, "phone": stated.phone_number}
         shown["accountReference"] = stated.external_reference
@@ -164,7 +169,7 @@ def forged_callback_settles() -> list[Patch]:
         note_response(record, ResponseInfo("", 200, {}, attempts=1, elapsed=0.0))
         return record
 
-    return [patch.object(Transactions, "_confirm", believe)]
+    return [patch.object(module, "confirm", believe) for module in (receive, transactions)]
 
 
 def word_believed() -> list[Patch]:
@@ -188,7 +193,7 @@ def delivery_forgotten() -> list[Patch]:
 
 def row_not_read_again() -> list[Patch]:
     """A payer that was held up does not look whether its row was released meanwhile."""
-    return [patch.object(Sender, "_check_row", _returning(None))]
+    return [patch.object(send.Fence, "check", _returning(None))]
 
 
 def near_matches_ignored() -> list[Patch]:

@@ -86,17 +86,17 @@ KILLED = 9
 WRITES = ("INSERT", "UPDATE", "DELETE")  # between two of them, the database stays as it is
 
 
-def killed(open_journal: Callable[[], Journal], in_a_fork: Callable[[Callable[[], object]], int | None]) -> int:
-    """Kill a writer before each of its writes, one process after the other; return how many there are."""
+def killed(
+    open_journal: Callable[[], Journal], in_a_fork: Callable[[Callable[[], object]], int | None], stride: int
+) -> int:
+    """Kill a writer before each of its writes, or of so many one, a process for each; return how often."""
     kills = 0
     for step in _STEPS:
-        code: int | None = KILLED
-        number = 0
-        while code == KILLED:
-            number += 1
-            code = in_a_fork(partial(_write, open_journal, step, number))
+        number = 1
+        while (code := in_a_fork(partial(_write, open_journal, step, number))) == KILLED:
+            number += stride
+            kills += 1
         assert code == 0
-        kills += number - 1
     return kills
 
 

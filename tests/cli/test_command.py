@@ -66,6 +66,7 @@ def test_ctrl_c_exits_130_and_says_how_to_go_on(momopay: Shell, sandbox: Sandbox
     assert "Traceback" not in done.err
 
 
+@pytest.mark.whole
 def test_neither_a_reader_that_goes_away_nor_a_full_disk_is_a_bug(momopay: Shell) -> None:
     with momopay.start("balance", "--json") as started:
         assert started.stdout is not None

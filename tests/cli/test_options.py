@@ -104,6 +104,7 @@ def test_a_piped_key_is_read_and_not_shown(momopay: Shell, key: str, sandbox: Sa
     assert len(sandbox.requests) == 1
 
 
+@pytest.mark.whole
 def test_a_key_is_asked_for_at_a_terminal_and_not_shown(momopay: Shell, key: str) -> None:
     """In a process of its own, at a real terminal, which echoes what is typed unless the program turns that off."""
     del momopay.settings["MOMOPAY_API_KEY"]

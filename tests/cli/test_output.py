@@ -85,6 +85,7 @@ def test_a_text_cannot_drive_the_terminal(capsys: pytest.CaptureFixture[str]) ->
     assert "[red]x[/red]" in written
 
 
+@pytest.mark.whole
 def test_a_character_that_the_terminal_lacks_is_escaped(momopay: Shell) -> None:
     in_latin = Shell({**momopay.settings, "PYTHONIOENCODING": "latin-1"})
     with in_latin.start("collect", "\u017dofia", "--no-journal", "--amount", "5", "--phone", PHONE) as started:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from cli.kit import LIVE, NORMALISED, PAY, PHONE, Done, PayrollShell, Shell, signalling
-from in_turn import in_turn
+from in_turn import in_turn, some_by_default
 from journal.kit import fill
 from momopay import Client, Journal, RateBudget
 from momopay.sandbox import Account, Fault, Outcome, Sandbox, phone_for
@@ -264,6 +264,7 @@ def test_a_report_is_whole_after_the_run_that_continues_another(payroll: Payroll
     assert all(row["ended_at"] and row["receipt"] == "TCK4H7X2QP" for row in ended)
 
 
+@pytest.mark.whole
 def test_a_run_whose_reader_goes_away_writes_its_report(payroll: PayrollShell) -> None:
     payroll.write(20)
     with payroll.momopay.start(*payroll.command("--yes", "--json", "--report", str(payroll.report))) as started:
@@ -337,7 +338,7 @@ SAVED_AGAIN = [
 ]
 
 
-@pytest.mark.parametrize(("first", "again"), SAVED_AGAIN)
+@pytest.mark.parametrize(("first", "again"), some_by_default(SAVED_AGAIN, 4))
 def test_a_payroll_that_a_spreadsheet_saved_again_pays_nobody_twice(
     payroll: PayrollShell, first: tuple[str, ...], again: tuple[str, ...]
 ) -> None:
@@ -639,6 +640,7 @@ def test_a_refund_is_asked_about_and_paid_once(momopay: Shell, sandbox: Sandbox,
     assert "o-R1" in more.err
 
 
+@pytest.mark.whole
 def test_only_the_refund_that_was_agreed_to_is_paid(momopay: Shell, sandbox: Sandbox, journal: tuple[str, str]) -> None:
     with momopay.start("payouts", "refund", "o", *journal, stdin=subprocess.PIPE) as asked:
         assert asked.stderr is not None

@@ -38,8 +38,9 @@ from durable.kit import Lanes
 from events_kit import Watcher
 from in_turn import in_turn
 from momopay import BudgetExhaustedError, Client, FileRateBudget, Journal, RateBudget
-from momopay._core.call import Call, Endpoint
+from momopay._core.call import Call
 from momopay._core.config import Hooks
+from momopay._core.endpoint import Endpoint
 from momopay._core.operation import run_sync
 from momopay._core.reads import read_tenant, read_transaction
 from momopay._core.retry import AT_MOST_ONCE, SAFE, FailureKind, RetryPolicy

@@ -12,7 +12,7 @@ import wire
 from core.kit import create_channel, initiate_payout, initiate_stk
 from drivers import Drive, unique_key
 from momopay._core import retry as _retry
-from momopay._core.call import Endpoint
+from momopay._core.endpoint import Endpoint
 from momopay.resources import channels, payouts, stk
 from wire import Server, Step
 

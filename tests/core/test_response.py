@@ -20,7 +20,8 @@ import momopay
 from core.kit import SUCCESS, reach
 from drivers import session_of
 from in_turn import in_turn
-from momopay._core.call import Call, Endpoint
+from momopay._core.call import Call
+from momopay._core.endpoint import Endpoint
 from momopay._core.operation import run_sync
 from momopay._core.response import (
     check_success,

@@ -14,7 +14,7 @@ import pytest
 
 import momopay
 from forked import succeeds_in_child
-from in_turn import in_turn
+from in_turn import in_turn, some_by_default
 from journal.database_kit import in_threads
 from momopay import RateBudget
 from momopay._core.config import Account
@@ -205,13 +205,21 @@ print(sorted(name for name, is_main in seen.items() if is_main))
 """
 
 
-@pytest.mark.parametrize("call", ["payouts.pay_once", "stk.collect_once", "transactions.sweep"])
+@pytest.mark.parametrize("call", some_by_default(["payouts.pay_once", "stk.collect_once", "transactions.sweep"]))
 def test_the_first_durable_call_of_an_async_client_imports_in_a_thread(tmp_path: Path, call: str) -> None:
-    """The event loop goes on meanwhile. The control: a call without a journal imports where it is made."""
-    command = [sys.executable, "-c", IMPORTS, "http://127.0.0.1:1/v1", f"sqlite:///{tmp_path / 'payments.db'}"]
-    shown = subprocess.run([*command, *call.split(".")], capture_output=True, text=True, check=True).stdout
-    assert shown.splitlines()[-1] == "[]"
+    """The event loop goes on meanwhile."""
+    assert imported_by_the_loop(IMPORTS, tmp_path, call) == "[]"
+
+
+@pytest.mark.whole
+def test_the_control_imports_where_it_is_made(tmp_path: Path) -> None:
+    """A call without a journal."""
     control = IMPORTS.replace("getattr(getattr(client, sys.argv[3]), sys.argv[4])", "client.wallet.balance")
-    command[2] = control.replace("    assert not seen, seen\n", "").replace("assert seen.keys()", "seen.keys()")
+    control = control.replace("    assert not seen, seen\n", "").replace("assert seen.keys()", "seen.keys()")
+    assert "pydantic" in imported_by_the_loop(control, tmp_path, "payouts.pay_once")
+
+
+def imported_by_the_loop(program: str, folder: Path, call: str) -> str:
+    command = [sys.executable, "-c", program, "http://127.0.0.1:1/v1", f"sqlite:///{folder / 'payments.db'}"]
     shown = subprocess.run([*command, *call.split(".")], capture_output=True, text=True, check=True).stdout
-    assert "pydantic" in shown.splitlines()[-1]
+    return shown.splitlines()[-1]

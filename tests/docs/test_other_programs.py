@@ -31,6 +31,7 @@ def pay(client: Client, url: str, reference: str) -> None:
         client.payouts.pay_once(journal=journal, reference=reference, amount=100, phone="0712 345 678")
 
 
+@pytest.mark.whole
 def test_a_dump_is_restored_to_an_empty_database(client: Client, postgresql: PostgresqlServer, tmp_path: Path) -> None:
     url, restored, dump = postgresql.new_database(), postgresql.new_database(), str(tmp_path / "momopay.dump")
     pay(client, url, "S-1")

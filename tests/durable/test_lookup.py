@@ -30,6 +30,7 @@ from durable.kit import (
     payout_record,
     release,
 )
+from in_turn import some_by_default
 from journal.constants import ACCEPTED, COLLECTION, NOT_SENT, PHONE, REFUSED, UNKNOWN
 from journal.database_kit import execute, just_before, store_of
 from journal.kit import begin, found, lease_of, put, record, state_of
@@ -611,7 +612,7 @@ GAP: dict[str, Any] = {"accountReference": None, "transactionId": "t-9"}
 
 
 @over_both_clients
-@pytest.mark.parametrize("keys", [False, True], ids=["", "payout_keys"])
+@pytest.mark.parametrize("keys", some_by_default([False, True]), ids=["", "payout_keys"])
 @pytest.mark.parametrize(
     ("item", "may_be_it"),
     [

@@ -22,11 +22,11 @@ from journal.database_kit import execute, store_of
 from journal.kit import begin, draft, found, lease_of, put_collection, state_of
 from journal.records import report
 from momopay import ConfigurationError, Journal, MomoPayError, OutcomeUnknownError
-from momopay.durable import call
+from momopay.durable import decide
 from momopay.events import RetryScheduled
 from momopay.journal.entries import Moment
-from momopay.journal.evidence import payout_key
 from momopay.journal.guards import Mark
+from momopay.journal.rules import payout_key
 from virtual import virtual_client
 
 Trouble = Callable[["KeyedService"], httpx.Response]
@@ -442,7 +442,7 @@ def test_a_duplicate_key_means_that_it_was_sent(
 
 def test_what_another_call_sends_is_not_sent_beside_it(drive: Drive, journal: Journal) -> None:
     service, sdk = keyed(drive, payout_keys=True)
-    with lease_of(journal) as lease, patch.object(call, "_PAUSE", 100.0):  # longer than the deadline
+    with lease_of(journal) as lease, patch.object(decide, "PAUSE", 100.0):  # longer than the deadline
         begin(journal, lease, idempotency_key="k", key_since=str(Moment("m", 0.0, None)))
         with pytest.raises(OutcomeUnknownError, match="another call was still sending"):
             sdk(pay(journal))

@@ -606,7 +606,7 @@ def test_another_refusal_of_the_list_is_an_error(shop: Shop, status: int, code: 
 @over_both_clients
 def test_the_walk_without_filters_ends_at_the_days(shop: Shop) -> None:
     shop.account.rate_limit, shop.account.switches.time_filters = None, False
-    for number in range(230):
+    for number in range(110):
         stray(shop, f"old-{number}", amount=1)
     shop.later(5 * 86_400)
     stray(shop, "new")
@@ -614,4 +614,4 @@ def test_the_walk_without_filters_ends_at_the_days(shop: Shop) -> None:
     report = reconcile(shop, day=today(shop), last_day=today(shop))
     assert report.transactions == 1
     asked = [each for each in shop.sandbox.requests[before:] if each.path == "/transactions"]
-    assert len(asked) == 2  # with filters, and the first page of three
+    assert len(asked) == 2  # with filters, and the first page of two

@@ -39,6 +39,7 @@ except ModuleNotFoundError as error:
 """
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     ("url", "missing", "extra"),
     [

@@ -11,13 +11,14 @@ import pytest
 from campaign.clocks import MachineClock, own_time
 from drivers import Drive
 from durable.kit import Service, pay, release
+from in_turn import some_by_default
 from journal.constants import SENDING, UNKNOWN
 from journal.database_kit import execute, store_of
 from journal.kit import begin, entry_of, found, lease_of, put, sender, state_of
 from journal.records import callback
 from momopay import CallbackError, Journal, OutcomeUnknownError, RequestValidationError
 from momopay._transport import clock
-from momopay.durable import call
+from momopay.durable import decide
 from momopay.journal import leases
 from momopay.journal.rules import RELEASE_AFTER_LEASE
 from patience import until
@@ -40,11 +41,11 @@ def stepped(url: str, seconds: float) -> Generator[Journal]:
 
 
 @pytest.mark.both_databases
-@pytest.mark.parametrize("seconds", STEPS)
+@pytest.mark.parametrize("seconds", some_by_default(STEPS, 2))
 def test_a_step_of_the_clocks_ends_no_lease(url: str, seconds: float, drive: Drive) -> None:
     """While its sender lives, and for the minute after its lease, which this process measures."""
     client = drive(transport=Service().transport)
-    with stepped(url, seconds) as journal, patch.object(call, "_PAUSE", DAY):  # beyond the deadline, so nobody waits
+    with stepped(url, seconds) as journal, patch.object(decide, "PAUSE", DAY):  # beyond the deadline, so nobody waits
         with sender(url):
             assert state_of(journal) is SENDING
             with pytest.raises(RequestValidationError, match="is being sent"):

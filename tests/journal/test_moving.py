@@ -16,6 +16,7 @@ from sqlalchemy import Engine, event, select
 from drivers import Drive
 from durable.kit import Service, payout_record
 from forked import in_a_fresh_process
+from in_turn import some_by_default
 from journal.constants import ACCEPTED, SENDING, UNKNOWN
 from journal.database_kit import another_process, before_statement, execute, store_of
 from journal.kit import begin, lease_of, put, record, sender, state_of
@@ -30,7 +31,7 @@ DIRECTIONS = [("sqlite", "postgresql"), ("postgresql", "sqlite"), ("sqlite", "sq
 Rows = Mapping[str, list[str]]
 
 
-@pytest.fixture(params=DIRECTIONS, ids="-".join)
+@pytest.fixture(params=some_by_default([(each,) for each in DIRECTIONS]), ids=["-".join(each) for each in DIRECTIONS])
 def urls(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, str]:
     """The URLs of a journal with payments in every state, and of a database that nobody used."""
     made = list[str]()
@@ -312,8 +313,9 @@ def die() -> None:
     raise _KilledError
 
 
-def test_a_move_that_dies_at_any_statement_is_in_one_place_and_goes_on(tmp_path: Path) -> None:
-    for number, (source, target) in zip(range(1, 1000, 3), pairs(tmp_path), strict=False):
+@pytest.mark.parametrize("stride", [17, pytest.param(3, marks=pytest.mark.whole)])
+def test_a_move_that_dies_at_any_statement_is_in_one_place_and_goes_on(tmp_path: Path, stride: int) -> None:
+    for number, (source, target) in zip(range(1, 1000, stride), pairs(tmp_path), strict=False):
         before = rows_of(source)
         with suppress(_KilledError), before_statement(number, die, stays=True) as struck:
             move(source, target)
@@ -368,6 +370,7 @@ def killed_at(source: str, target: str, statement: int, undo: bool) -> None:
 
 
 @pytest.mark.campaign
+@pytest.mark.parametrize("urls", DIRECTIONS, ids="-".join, indirect=True)
 @pytest.mark.parametrize("undo", [False, True], ids=["move", "undo"])
 def test_kill_9_at_every_statement(urls: tuple[str, str], undo: bool, fresh: Callable[[], tuple[str, str]]) -> None:
     share = float(os.environ.get("MOMOPAY_CAMPAIGN", "1"))

@@ -15,6 +15,7 @@ from sqlalchemy import make_url
 from cli.kit import Shell
 from drivers import Drive
 from durable.kit import Service, pay, payout_record
+from in_turn import some_by_default
 from journal.constants import ACCEPTED, UNKNOWN
 from journal.database_kit import store_of
 from journal.kit import put, sender, state_of
@@ -89,7 +90,7 @@ def test_a_pool_that_others_use_at_the_same_time_is_refused(behind: Callable[...
             is_over.set()
 
 
-@pytest.mark.parametrize("size", [1, 20])
+@pytest.mark.parametrize("size", some_by_default([1, 20]))
 def test_a_pool_in_session_mode_serves_a_journal(behind: Callable[..., str], drive: Drive, size: int) -> None:
     service = Service(payout_record())
     with Journal(behind("session", size=size)) as journal:
@@ -115,6 +116,7 @@ with Journal(sys.argv[1]) as journal:
 """
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("where", ["closed", "idle", "in a transaction"])
 def test_nobody_inherits_a_setting_however_the_process_ended(behind: Callable[..., str], where: str) -> None:
     """Not even where the pool resets nothing. The control: what is set for a whole connection is inherited."""

@@ -9,6 +9,7 @@ from threading import Thread
 
 import pytest
 
+from in_turn import some_by_default
 from journal.constants import ACCEPTED, COLLECTION, ENDED_AT, PAYOUT, REFUSED, UNKNOWN
 from journal.database_kit import execute, store_of
 from journal.kit import entry_of, found, names, put, put_collection
@@ -42,7 +43,7 @@ def test_a_payout_that_is_found_is_searched_for_again_if_another_attempt_may_hav
 
 
 @pytest.mark.both_databases
-@pytest.mark.parametrize("status", ["SUCCESS", "FAILED", "REVERSED"])
+@pytest.mark.parametrize("status", some_by_default(["SUCCESS", "FAILED", "REVERSED"]))
 def test_an_end_is_for_a_handler_for_30_days_from_when_the_journal_learned_of_it(journal: Journal, status: str) -> None:
     """Whatever the service's times say: this one says that it ended in 2020."""
     settled(journal, "r", status, ended=datetime(2020, 1, 1, tzinfo=UTC))

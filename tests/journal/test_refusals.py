@@ -11,6 +11,7 @@ from sqlalchemy import make_url
 from cli.kit import Shell
 from drivers import Drive
 from durable.kit import Service, pay, payout_record
+from in_turn import some_by_default
 from journal.constants import ACCEPTED
 from journal.database_kit import another_process
 from journal.kit import put, state_of
@@ -52,6 +53,11 @@ class Admin:
     def has_journal(self) -> None:
         with Journal(self.url.set(query={"schema": "public"}).render_as_string()) as journal:
             put(journal, "earlier")
+
+
+@pytest.fixture(params=some_by_default(["blocking", "async"]))
+def client_kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
 
 
 @pytest.fixture

@@ -13,53 +13,15 @@ from model.rules import may_follow
 from momopay import EntryKind, JournalEntry, JournalState, RequestValidationError
 from momopay.journal import rules
 from momopay.journal.entries import MAY_BE_SENT, Moment
-from momopay.journal.rules import Cause, Proof, Refundable, Step
+from momopay.journal.rules import Cause, Proof, Refundable
 from momopay.models.enums import Stage, TransactionStatus
 
 OPEN, ENDED, PAID = Stage.OPEN, Stage.ENDED, Stage.PAID
-SENDS = {Step.SEND, Step.SEARCH_THEN_SEND}
 both_kinds = pytest.mark.parametrize("kind", EntryKind)
 
 
-@pytest.mark.parametrize(
-    ("state", "stages", "attempts", "step"),
-    [
-        (None, [], 0, Step.SEND),
-        (SENDING, [], 1, Step.WAIT),
-        (UNKNOWN, [], 1, Step.RECONCILE),
-        (UNKNOWN, [OPEN], 2, Step.RECONCILE),
-        (REFUSED, [], 1, Step.SEARCH_THEN_SEND),
-        (NOT_SENT, [], 0, Step.SEARCH_THEN_SEND),
-        (ACCEPTED, [OPEN], 1, Step.READ),
-        (REFUSED, [OPEN], 2, Step.READ),
-        (ACCEPTED, [ENDED], 1, Step.SEND),
-        (ACCEPTED, [ENDED, ENDED], 2, Step.SEND),
-        (ACCEPTED, [ENDED], 2, Step.SEARCH_THEN_SEND),
-        (REFUSED, [ENDED], 2, Step.SEARCH_THEN_SEND),
-        (NOT_SENT, [ENDED], 1, Step.SEARCH_THEN_SEND),
-        (SENDING, [ENDED], 2, Step.WAIT),
-        (UNKNOWN, [ENDED], 2, Step.RECONCILE),
-        (NOT_SENT, [OPEN, ENDED], 2, Step.READ),
-        (REFUSED, [ENDED, OPEN], 2, Step.READ),
-        (SENDING, [ENDED, PAID], 2, Step.READ),
-        (UNKNOWN, [PAID, ENDED], 2, Step.READ),
-        (ACCEPTED, [PAID, OPEN], 3, Step.READ),
-    ],
-)
-def test_the_next_step(state: JournalState | None, stages: list[Stage], attempts: int, step: Step) -> None:
-    """An order may be prompted again after an end; a payout is read."""
-    assert rules.next_step(COLLECTION, state, stages, attempts) is step
-    assert rules.next_step(PAYOUT, state, stages, attempts) is (
-        Step.READ if ENDED in stages and step in SENDS else step
-    )
-
-
 @both_kinds
-@pytest.mark.parametrize("state", [None, *JournalState])
-def test_what_may_be_sent_is_what_the_next_step_sends(kind: EntryKind, state: JournalState | None) -> None:
-    stages = [ENDED] if state is ACCEPTED else []
-    sends = rules.next_step(kind, state, stages, len(stages)) in SENDS
-    assert sends is may_follow(kind, Cause.BEGIN, state, SENDING)
+def test_no_second_call_begins_what_is_under_way_or_unknown(kind: EntryKind) -> None:
     assert not may_follow(kind, Cause.BEGIN, SENDING, SENDING)
     assert not may_follow(kind, Cause.BEGIN, UNKNOWN, SENDING)
 

@@ -10,6 +10,7 @@ from alembic import command
 from alembic.config import Config
 from sqlalchemy import make_url
 
+from in_turn import some_by_default
 from journal.database_kit import another_process, execute, store_of
 from journal.kit import found, put
 from journal.versions.kit import connected, load
@@ -95,13 +96,16 @@ def test_alembic_proposes_nothing_for_tables_beside_the_projects_own(url: str, t
 
 @pytest.mark.parametrize(
     ("option", "schema"),
-    [
-        ("", "momopay"),
-        ("?schema=payments", "payments"),
-        ("?schema=public", "public"),
-        ("?schema=Pay%20%22us%22%2550", 'Pay "us"%50'),
-        ("?options=-csearch_path%3Dpublic", "public"),
-    ],
+    some_by_default(
+        [
+            ("", "momopay"),
+            ("?schema=Pay%20%22us%22%2550", 'Pay "us"%50'),
+            ("?schema=payments", "payments"),
+            ("?schema=public", "public"),
+            ("?options=-csearch_path%3Dpublic", "public"),
+        ],
+        2,
+    ),
 )
 def test_the_tables_are_in_the_schema_that_the_url_names(url: str, tmp_path: Path, option: str, schema: str) -> None:
     with Journal(url + option) as journal:

@@ -171,6 +171,7 @@ def test_a_file_beside_which_sqlite_can_write_nothing_is_named(path: Path, journ
         again.get("r")
 
 
+@pytest.mark.whole
 def test_a_file_that_is_mounted_by_itself_has_a_second_name_and_is_refused(tmp_path: Path) -> None:
     if shutil.which("unshare") is None or subprocess.run(["unshare", "-rm", "true"], check=False).returncode:
         pytest.skip("this user must not mount")

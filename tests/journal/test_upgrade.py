@@ -82,7 +82,6 @@ def test_an_upgraded_journal_has_what_a_new_one_has(url: str, tmp_path: Path, ve
     assert upgraded == structure(url)
 
 
-@pytest.mark.both_databases
 @pytest.mark.parametrize("version", EARLIER)
 def test_an_upgraded_journal_behaves_as_a_new_one_with_the_same_rows(url: str, tmp_path: Path, version: int) -> None:
     """Every reading method, for every entry of two accounts; and what is written afterwards."""

@@ -3,14 +3,74 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
+from functools import cache
+from math import inf
+from typing import Final
 
 from model.rules import Rules, World, may_follow
 from model.state import FOREIGN, HELD, NONE, Call, Look, Phase, Row, State
-from momopay.journal.entries import EntryKind, JournalState
-from momopay.journal.rules import Cause, Proof, Step, next_step, proof
-from momopay.models.enums import Stage
+from momopay.durable import decide
+from momopay.journal.entries import JournalEntry, JournalState, JournalTransaction, Moment
+from momopay.journal.rules import RESEND_WITHIN, Cause, Proof, proof
+from momopay.models.enums import EntryKind, Stage, TransactionStatus
 
 Steps = Iterator[tuple[str, State]]
+
+
+_STATUS: Final = {
+    Stage.OPEN: TransactionStatus.PENDING,
+    Stage.PAID: TransactionStatus.SUCCESS,
+    Stage.ENDED: TransactionStatus.CANCELLED,
+}
+_RESULTS: Final = {
+    JournalState.ACCEPTED: [decide.Result.ACCEPTED],
+    JournalState.REFUSED: [decide.Result.REFUSED, decide.Result.RATE_LIMITED],
+    JournalState.NOT_SENT: [decide.Result.NOT_SENT],
+    JournalState.UNKNOWN: [decide.Result.LOST, decide.Result.OTHER_PAYMENT],
+}
+_LONG_AGO: Final = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@cache  # an exploration asks for the same few thousand again and again
+def entry_of(kind: EntryKind, row: Row) -> JournalEntry:
+    """Return the row as a call reads it. What a decision does not depend on is missing."""
+    transactions = [
+        JournalTransaction.model_construct(transaction_id=str(number), status=_STATUS[stage], sent_at=_LONG_AGO)
+        for number, stage in row.known
+    ]
+    return JournalEntry.model_construct(
+        kind=kind,
+        reference=str(row.claim),  # so that a row of another claim is another one
+        state=row.state,
+        attempts=row.attempts,
+        transactions=tuple(transactions),
+        clock_offset=0.0,
+        key_since=str(Moment("", 0.0, None)) if row.key else None,
+    )
+
+
+@cache
+def decided(
+    world: World, row: Row | None, searched: Row | None, passed: tuple[int, ...], *, is_in_time: bool
+) -> decide.Step:
+    """Return the code's decision: `passed` are the prompts that were read as open, and are abandoned in some worlds."""
+    memory = decide.Memory(
+        now=Moment("", 1.0 if is_in_time else RESEND_WITHIN, None),
+        read=tuple(decide.Shown(str(number), Stage.OPEN, inf) for number in passed),
+        searched=None if searched is None else entry_of(world.kind, searched),
+    )
+    abandon_after = 0.0 if world.abandons else inf
+    policy = decide.Policy(world.kind, payout_keys=world.payout_keys, abandon_after=abandon_after)
+    return decide.decide(None if row is None else entry_of(world.kind, row), memory, policy)
+
+
+@cache
+def decided_after_send(world: World, row: Row | None, result: decide.Result) -> decide.Step:
+    """Return the code's decision once a call has recorded how its send ended."""
+    policy = decide.Policy(world.kind, payout_keys=world.payout_keys)
+    memory = decide.Memory(result=result, attempts=1)
+    return decide.decide(None if row is None else entry_of(world.kind, row), memory, policy)
 
 
 class Statements:
@@ -135,7 +195,7 @@ class Calls:
             case "read":
                 yield from self._read(state, index)
             case "search":
-                yield from self._search(state, index, to_send=True)
+                yield from self._search(state, index)
             case "tell":
                 yield f"{name} records that prompt {call.number} is {call.stage.name}", self._told(state, index)
             case "contradict":
@@ -150,47 +210,75 @@ class Calls:
                 unclear = JournalState.UNKNOWN if self._rules.timeout_is_unclear else JournalState.NOT_SENT
                 yield f"{name} gets no answer in time", state.put(index, call._replace(at="record", outcome=unclear))
             case _:
-                yield f"{name} records {call.outcome}", self.statements.recorded(state, index).ended(index)
+                yield f"{name} records {call.outcome}", self._recorded(state, index)
         # A call that dies before it wrote anything is a call that was never made.
         if call.at in {"fence", "write", "answer", "undo", "record"}:
             yield f"the process of {name} dies", state.ended(index)
 
+    def _recorded(self, state: State, index: int) -> State:
+        """Return the state after a call recorded how its send ended."""
+        outcome, state = state.calls[index].outcome, self.statements.recorded(state, index)
+        assert outcome is not None
+        for result in _RESULTS[outcome]:
+            step = decided_after_send(self._world, state.row, result)
+            # If it goes on after a pause, its earlier request may still arrive: what follows is shown as the next call.
+            assert isinstance(step, decide.ReturnSent | decide.ReturnRow | decide.Fail | decide.Wait), step
+        return state.ended(index)
+
     def _read(self, state: State, index: int) -> Steps:
-        row, rules, name, passed = state.row, self._rules, f"call {index + 1} reads", state.calls[index].passed
-        if row is None:
-            yield f"{name} no row", state.put(index, Call("begin"))
-            return
-        # What a broken rule lets a call overlook: all of a payout, and of an order that a prompt has not ended.
-        overlooked = [
-            stage for stage, kept in ((Stage.OPEN, rules.open_blocks), (Stage.PAID, rules.paid_blocks)) if not kept
-        ]
-        over = [number in passed and stage is Stage.OPEN for number, stage in row.known]
-        stages = [
-            Stage.ENDED if stage in overlooked or gone else stage for stage, gone in zip(row.stages, over, strict=True)
-        ]
-        if self._is_payout and Stage.OPEN in overlooked:
-            stages = []
-        read = JournalState.NOT_SENT if row.state is JournalState.SENDING and not rules.sending_blocks else row.state
-        step = next_step(self._kind, read, stages, row.attempts)
-        seen = Call("begin", saw=row, passed=passed)
-        match step:
-            case Step.READ if self._is_payout:
+        """Yield what a call does that reads the row: the step that the code decides on."""
+        row, call, name = state.row, state.calls[index], f"call {index + 1} reads"
+        seen = call._replace(at="begin", saw=row)
+        match self._decided(state, call):
+            case decide.Send(within):
+                key = row.key if row is not None and within is not None else 0
+                yield f"{name} {row and row.state}", state.put(index, seen._replace(key=key))
+            case decide.Search() if row is not None and row.state in {JournalState.SENDING, JournalState.UNKNOWN}:
+                yield from self._search(state.put(index, seen), index)
+            case decide.Search():
+                yield f"{name} {row and row.state}", state.put(index, seen._replace(at="search"))
+            case decide.ReadTransaction() if self._is_payout:
                 yield from self._verify(state, index)
-            case Step.READ if Stage.PAID in stages:
+            case decide.ReadTransaction(_, number) if state.payments[int(number) - 1].stage is Stage.PAID:
                 yield f"{name} that the order is paid", state.ended(index)
-            case Step.READ:
-                number = next(each for each, stage in row.known if stage is Stage.OPEN and each not in passed)
-                stage = state.payments[number - 1].stage
-                tell = seen._replace(at="tell", number=number, stage=stage)
-                yield f"{name} {row.state}, and that prompt {number} is {stage.name}", state.put(index, tell)
-            case Step.SEND:
-                yield f"{name} {row.state}", state.put(index, seen)
-            case Step.SEARCH_THEN_SEND:
-                then = "search" if rules.search_before_resend else "begin"
-                yield f"{name} {row.state}", state.put(index, seen._replace(at=then))
-            case _:
-                # A live sender may look dead, so a row in SENDING is also searched for. Waiting changes nothing.
-                yield from self._search(state.put(index, seen), index, to_send=not rules.absence_is_no_proof)
+            case decide.ReadTransaction(_, number):
+                stage = state.payments[int(number) - 1].stage
+                tell = seen._replace(at="tell", number=int(number), stage=stage)
+                yield f"{name} {row and row.state}, and that prompt {number} is {stage.name}", state.put(index, tell)
+            case decide.FailUnknown() | decide.ReturnFound():
+                yield f"{name} {row and row.state}, and ends", state.ended(index)
+            case other:
+                raise AssertionError(other)  # the model does not know this step
+
+    def _decided(self, state: State, call: Call) -> decide.Step:
+        """Return the code's decision about the row as it is, or as a broken rule lets the call see it."""
+        row, rules, read = state.row, self._rules, call.passed
+        searched = call.searched if rules.search_before_resend else row
+        is_in_time = row is None or not row.key or state.calls[row.key - 1].phase < Phase.EXPIRED
+        return decided(
+            self._world,
+            row and self._overlooked(row),
+            searched and self._overlooked(searched),
+            read,
+            is_in_time=is_in_time or not rules.resend_in_time,
+        )
+
+    def _overlooked(self, row: Row) -> Row:
+        """Return the row without what a broken rule lets a call overlook: an open or paid transaction, its state."""
+        rules, kept = self._rules, row.known
+        if self._is_payout and not rules.open_blocks:
+            kept = ()
+        if not rules.open_blocks or not rules.paid_blocks:
+            gone = {Stage.OPEN: not rules.open_blocks, Stage.PAID: not rules.paid_blocks}
+            kept = tuple((number, Stage.ENDED if gone.get(stage) else stage) for number, stage in kept)
+        if row.state is JournalState.SENDING:
+            # A live sender may look dead. To wait for one that does not changes nothing.
+            state = JournalState.UNKNOWN if rules.sending_blocks else JournalState.NOT_SENT
+        else:
+            state = row.state
+        if state is JournalState.UNKNOWN and not rules.absence_is_no_proof:
+            state = JournalState.NOT_SENT
+        return row._replace(state=state, known=kept)
 
     def _verify(self, state: State, index: int) -> Steps:
         row, name = state.row, f"call {index + 1} reads ACCEPTED, then the transaction"
@@ -216,38 +304,35 @@ class Calls:
             state = state._replace(row=row._replace(state=JournalState.UNKNOWN, known=()), told=told)
         return state.ended(index)
 
-    def _search(self, state: State, index: int, *, to_send: bool) -> Steps:
+    def _search(self, state: State, index: int) -> Steps:
         call, name = state.calls[index], f"call {index + 1} searches"
+        assert call.saw is not None
+        is_unresolved = call.saw.state in {JournalState.SENDING, JournalState.UNKNOWN}
         # A call that searches for a payout has read a row without a transaction.
         exact, near = (state.looking(look, also_known=self._is_payout) for look in (Look.EXACT, Look.NEAR))
-        found = proof(self._kind, exact, near if self._rules.near_match_blocks or not to_send else ())
+        found = proof(self._kind, exact, near if self._rules.near_match_blocks or is_unresolved else ())
         if found is Proof.MADE:
             for number in exact:
                 state = self.statements.accepted(state, number, state.payments[number - 1].stage)
-            state = state.ended(index) if self._is_payout else state.put(index, Call(passed=call.passed))
+            state = state.ended(index) if self._is_payout else state.put(index, call.again())
         elif found is Proof.UNRESOLVED:
             state = self.statements.sighted(state, index).ended(index)
-        elif to_send:
-            state = state.put(index, call._replace(at="begin"))
         else:
-            row = state.row
-            resends = self._world.payout_keys and row is not None and row.key
-            state = state.put(index, call._replace(at="begin", key=row.key)) if row and resends else state.ended(index)
+            state = state.put(index, call.again()._replace(searched=call.saw))
         yield f"{name}: {found.name}", state
 
     def _told(self, state: State, index: int) -> State:
         call = state.calls[index]
         state = self.statements.accepted(state, call.number, call.stage)
-        if call.stage is Stage.OPEN and not self._world.abandons:
-            return state.ended(index)
         passed = (*call.passed, call.number) if call.stage is Stage.OPEN else call.passed
-        return state.put(index, Call(passed=passed))
+        blocks = call.stage is Stage.OPEN and not self._world.abandons
+        return state.ended(index) if blocks else state.put(index, call.again()._replace(passed=passed))
 
     def _begin(self, state: State, index: int) -> Steps:
         name, call = f"call {index + 1}", state.calls[index]
         begun = self.statements.begun(state, index)
         if begun is None:
-            yield f"{name} may not begin", state.put(index, Call(passed=call.passed))
+            yield f"{name} may not begin", state.put(index, call.again())
         else:
             yield f"{name} commits SENDING", begun.put(index, call._replace(at="fence"))
         if not call.delayed:

@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from model.rules import ASSUMPTIONS, OF_ORDERS, OF_PAYOUTS, Rules, World
 from model.state import Release, State
 from model.surroundings import Surroundings, but_for_foreign_ids
-from momopay.journal.entries import EntryKind
+from momopay.models.enums import EntryKind
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from functools import cache
 
-from momopay.journal.entries import EntryKind, JournalState
+from momopay.journal.entries import JournalState
 from momopay.journal.rules import Cause, transitions
+from momopay.models.enums import EntryKind
 
 
 @cache  # asked at every step of an exploration

@@ -77,14 +77,16 @@ class Row(NamedTuple):
 class Call(NamedTuple):
     """A call: the step that comes next, and what it needs.
 
-    `saw`: the row as it was read; whatever changes it, the call must decide anew. `passed`: the prompts that are open
-    and abandoned. `delayed`: its begin statement may still be committed. `in_flight`: its request may still be
-    executed. `stage` is what the service said of `number`. `key` is set if it sends a payout again: the row's.
+    `saw`: the row as it was read; whatever changes it, the call must decide anew. `searched`: the row for which its
+    search found nothing. `passed`: the prompts that are open and abandoned. `delayed`: its begin statement may still be
+    committed. `in_flight`: its request may still be executed. `stage` is what the service said of `number`. `key` is
+    set if it sends a payout again: the row's.
     """
 
     at: str = "read"
     phase: Phase = Phase.FRESH
     saw: Row | None = None
+    searched: Row | None = None
     passed: tuple[int, ...] = ()
     delayed: bool = False
     in_flight: bool = False
@@ -92,6 +94,10 @@ class Call(NamedTuple):
     number: int = NONE
     stage: Stage = Stage.OPEN
     key: int = 0
+
+    def again(self) -> Call:
+        """Return the call as it reads the row again."""
+        return Call(passed=self.passed)
 
 
 class Release(NamedTuple):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from model.calls import Calls, Steps
 from model.rules import Rules, World, may_follow
 from model.state import FOREIGN, FORGED, NONE, PHASES, Call, Look, Payment, Phase, Release, Row, State
-from momopay.journal.entries import EntryKind, JournalState
+from momopay.journal.entries import JournalState
 from momopay.journal.rules import Cause
-from momopay.models.enums import Stage
+from momopay.models.enums import EntryKind, Stage
 
 
 class Surroundings:
@@ -84,8 +84,6 @@ class Surroundings:
                 yield f"{name}, and refuses it", untrue.put(index, refused)
             return
         yield from self._calls.answered(done, index)
-        again = f"the service refuses {request} for the rate, and the call tries again"
-        yield again, state.put(index, call._replace(at="fence"))
         if not self._world.refusals_are_true:
             yield f"{name}, and refuses it with a known code", done.put(index, refused)
 

@@ -14,7 +14,7 @@ from model.rules import ASSUMPTIONS, OF_ORDERS, OF_PAYOUTS
 from model.state import State
 from momopay import EntryKind
 from momopay.journal.entries import JournalState
-from momopay.journal.rules import Cause, Step, next_step, transitions
+from momopay.journal.rules import Cause, transitions
 from momopay.models.enums import Stage
 
 # Where the world must be worse, or larger, for a rule to matter.
@@ -34,7 +34,7 @@ IN_ORDERS = {
 }
 AT_ONCE = {
     "one release": replace(PAYOUTS["payouts"], releases=1),
-    **{n: SCENARIOS[n] for n in ("clocks", "keys", "collections")},
+    **{n: SCENARIOS[n] for n in ("clocks", "collections")},
 }
 """Scenarios that the default tests explore."""
 
@@ -59,14 +59,14 @@ def explore_any(model: Model) -> Any:
 
 
 def rules_off() -> Iterator[Any]:
-    """Yield each rule and the scenario in which it matters; those that take long are for `whole`."""
+    """Yield each rule and the scenario in which it matters; a fourth of those that are quick run by default."""
     for names, default, others in (
         (OF_PAYOUTS, PAYOUTS["payouts"], IN_PAYOUTS),
         (OF_ORDERS, COLLECTIONS["collections"], IN_ORDERS),
     ):
-        for name in names:
+        for number, name in enumerate(names):
             scenario = others.get(name, default)
-            marks = () if scenario is default else pytest.mark.whole
+            marks = () if scenario is default and number % 4 == 0 else pytest.mark.whole
             yield pytest.param(scenario, name, marks=marks, id=f"{scenario.world.kind} {name}")
 
 
@@ -112,19 +112,16 @@ LEFT_OUT = {Cause.CONTRADICTED: {JournalState.ACCEPTED}, Cause.SEEN: {JournalSta
 
 @pytest.mark.whole
 @pytest.mark.parametrize("kind", list(EntryKind))
-def test_the_model_takes_every_transition_and_step_of_the_code(kind: EntryKind) -> None:
+def test_the_model_takes_every_transition_of_the_code(kind: EntryKind) -> None:
     """What the model never does, it does not check."""
     is_order = kind is EntryKind.COLLECTION
     models = [replace(PAYOUTS["payouts"], releases=1).model(without="refusals_are_true"), PAYOUTS["keys"].model()]
     if is_order:
         models = [COLLECTIONS[name].model() for name in ("careless", "abandoning")]
     taken = set[tuple[JournalState | None, JournalState | None]]()
-    steps = {Step.WAIT, next_step(kind, None, (), 0)}  # to wait changes nothing
 
     def watched(model: Model, state: State) -> Iterator[tuple[str, State]]:
         row = state.row
-        if row is not None and any(call.at == "read" for call in state.calls):
-            steps.add(next_step(kind, row.state, row.stages, row.attempts))
         for label, reached in model.steps(state):
             taken.add((row and row.state, reached.row and reached.row.state))
             yield label, reached
@@ -134,7 +131,6 @@ def test_the_model_takes_every_transition_and_step_of_the_code(kind: EntryKind) 
 
     for model in models:
         explore(replace(model, steps=partial(watched, model), violation=go_on))
-    assert steps == set(Step)
     for cause, changes in transitions(kind).items():
         for after, befores in changes.items():
             left_out = LEFT_OUT.get(cause, set[JournalState]()) if is_order else set[JournalState]()

@@ -9,6 +9,7 @@ import pytest
 from packaging.version import Version
 
 import momopay
+from release.breaks import breaks, path_of
 from release.conftest import PROJECT, ROOT
 from release.public_api import SNAPSHOT, public_api
 
@@ -37,13 +38,12 @@ def test_the_changelog_lists_the_releases_before_this_version() -> None:
 
 
 def broken(then: list[str], now: list[str]) -> list[str]:
-    """Return the lines of the released API that have changed, unless the changelog names them in backticks."""
-    gone = [line for line in then if line not in set(now)]
-    return [line for line in gone if f"`{_name(line)}`" not in UNRELEASED]
+    """Return the lines of the released API that are broken, unless the changelog names them in backticks."""
+    return [line for line in breaks(then, now) if f"`{_name(line)}`" not in UNRELEASED]
 
 
 def _name(line: str) -> str:
-    return re.split(r"[(:= ]", line.removeprefix("class "))[0].removeprefix("momopay.")
+    return path_of(line).removeprefix("momopay.")
 
 
 def test_the_changelog_names_every_break() -> None:
@@ -56,6 +56,48 @@ def test_the_changelog_names_every_break() -> None:
 def test_a_break_is_noticed(gone: str) -> None:
     then = SNAPSHOT.read_text().splitlines()[1:]
     assert broken(then, [line for line in then if _name(line) != gone]) != []
+
+
+F = "momopay.f(self, amount: 'int', *, phone: 'str', key: 'str | None' = None) -> 'Payment'"
+
+
+@pytest.mark.parametrize(
+    "now",
+    [
+        F,
+        F.replace("*,", "wait: 'float' = 1.0, *,"),
+        F.replace("*,", "*, wait: 'float' = 1.0,"),
+        F.replace("phone: 'str'", "phone: 'str' = ''"),
+        F.replace(", *,", ", *more: 'int',").replace(") ->", ", **others: 'str') ->"),
+        F.replace("*, phone: 'str', key: 'str | None' = None", "phone: 'str', key: 'str | None' = None"),
+    ],
+)
+def test_an_argument_that_may_be_left_out_is_no_break(now: str) -> None:
+    assert breaks([F], [now, "momopay.g(more: 'int')"]) == []
+
+
+@pytest.mark.parametrize(
+    "now",
+    [
+        F.replace("*,", "wait: 'float', *,"),
+        F.replace("*,", "*, wait: 'float',"),
+        F.replace("amount: 'int'", "amount: 'float'"),
+        F.replace("amount", "kes"),
+        F.replace("self, amount: 'int'", "self, wait: 'int' = 0, amount: 'int' = 0"),
+        F.replace("amount: 'int', *", "*, amount: 'int'").replace("*, amount: 'int',", "*, amount: 'int',"),
+        F.replace("= None", "= 'x'"),
+        F.replace(" = None", ""),
+        F.replace(", key: 'str | None' = None", ""),
+        F.replace("'Payment'", "'Payout'"),
+        "momopay.f: property",
+        "momopay.f(self, amount: 'int' = <object at 0x7f>)",
+    ],
+)
+def test_what_a_caller_would_feel_is_a_break(now: str) -> None:
+    assert breaks([F], [now]) == [F]
+    assert breaks(["class momopay.A(B)"], ["class momopay.A()"]) != []
+    assert breaks(["momopay.A.x: int"], ["momopay.A.x: int", "momopay.A.y: int"]) == []
+    assert breaks(["momopay.A.x: int"], ["momopay.A.x: str"]) != []
 
 
 @pytest.mark.whole

@@ -41,7 +41,8 @@ def test_calls_go_on_after_any_number_of_strikes(tmp_path: Path, strikes: int) -
     assert result["paid"] > STRIKES / 10
 
 
-@pytest.mark.parametrize("strikes", [STRIKES, pytest.param(10 * STRIKES, marks=pytest.mark.whole)])
+@pytest.mark.whole
+@pytest.mark.parametrize("strikes", [10 * STRIKES])
 def test_calls_over_postgresql_go_on_after_any_number_of_strikes(
     tmp_path: Path, postgresql: PostgresqlServer, strikes: int
 ) -> None:
@@ -52,6 +53,7 @@ def test_calls_over_postgresql_go_on_after_any_number_of_strikes(
     assert result["paid"] > STRIKES / 10
 
 
+@pytest.mark.whole
 def test_the_strikes_break_code_that_forgets_about_signals(tmp_path: Path) -> None:
     """The control: a lock that is acquired and released by plain statements is lost, and the hang is noticed."""
     code, stuck = run("control", tmp_path, 150 * STRIKES, hang=HANG / 2)

@@ -3,6 +3,7 @@
 import json
 from decimal import Decimal
 from typing import Any
+from unittest.mock import ANY
 
 import httpx
 import pytest
@@ -177,3 +178,14 @@ def test_a_host_is_named_alone(name: str) -> None:
         options: Any = {option: [name]}
         with pytest.raises(ValueError, match="not a host name or address alone"):
             Sandbox(**options).start()
+
+
+@in_turn("second", ["AAA", "http://shop.example/momo", 5, f"https://shop.example/{'x' * 500}"])
+def test_where_either_callback_field_is_taken_the_unused_one_must_be_a_url_too(second: object) -> None:
+    switches = Switches(payout_callback_field="either", field_limits="contract")
+    body = {**VALID[PayoutBody], "callbackUrl": "https://shop.example/a", "callback_url": "https://shop.example/b"}
+    used = read_body(PayoutBody, json.dumps(body).encode(), switches)
+    assert used.callback_url == "https://shop.example/a"
+    with pytest.raises(Refusal, match="VALIDATION_ERROR") as caught:
+        read_body(PayoutBody, json.dumps({**body, "callback_url": second}).encode(), switches)
+    assert caught.value.details["fields"] == {"callback_url": ANY}

@@ -33,6 +33,7 @@ def test_a_body_may_take_longer_than_the_head(monkeypatch: pytest.MonkeyPatch) -
         assert client.recv(100).startswith(b"HTTP/1.1 401")
 
 
+@pytest.mark.whole
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
 def test_the_program_serves_until_a_signal() -> None:
     command = [sys.executable, "-W", "error", "-m", "momopay.sandbox", "--port", "0", "--host", "0.0.0.0"]

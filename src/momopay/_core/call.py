@@ -12,12 +12,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from decimal import Decimal
 from math import inf
-from typing import Any, Final, Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
+from momopay._core.endpoint import Endpoint, PaymentDetails, Sent
 from momopay._core.response import (
     build_parser,
     check_success,
@@ -28,12 +27,10 @@ from momopay._core.response import (
 )
 from momopay._core.retry import (
     BASE_BACKOFF,
-    IDEMPOTENCY_KEYED,
     MAX_BACKOFF,
     MAY_HAVE_EXECUTED,
     AttemptFailed,
     FailureKind,
-    RetryPolicy,
     load_tenacity,
 )
 from momopay._core.session import Session
@@ -41,50 +38,21 @@ from momopay._ratelimit.budget import Lane
 from momopay._redaction import redact, redacted_repr
 from momopay._transport.attempt import Headers, NoResponseError, NotSentError, Progress, RawResponse
 from momopay.errors import BudgetExhaustedError, MomoPayError, OutcomeUnknownError, ThrottledError
-from momopay.models.records import Envelope, Record, ResponseInfo, note_response
+from momopay.models.records import Record, ResponseInfo, note_response
 from momopay.models.transactions import Payout, StkTransaction
 
 logger: logging.Logger = logging.getLogger("momopay")
 
-# Minimum fraction of the deadline that must remain to start a payment: one cut short has an unknown outcome.
-_MIN_REMAINING: Final = 0.1
-
 R = TypeVar("R", bound=Record)
 
 
-@dataclass(frozen=True)
-class Endpoint(Generic[R]):
-    """The constants of an endpoint."""
-
-    operation: str  # that calls it, such as "stk.initiate"
-    method: str
-    retry_policy: RetryPolicy
-    lane: Lane
-    envelope: type[Envelope[R]] | None  # what a success parses into; None where nothing is returned
-    prompts: bool = False  # whether it sends an STK prompt, and so respects the session's STK pause
-    has_id: bool = False  # whether its path ends in an id
-
-    def __post_init__(self) -> None:
-        repeats = self.retry_policy.retries_on & MAY_HAVE_EXECUTED
-        if self.method == "POST" and repeats and self.retry_policy is not IDEMPOTENCY_KEYED:
-            raise ValueError("a POST that may have executed is repeated only with an Idempotency-Key")
-
-
-@dataclass(frozen=True)
-class PaymentDetails:
-    """The fields by which to find a payment whose outcome is unknown."""
-
-    reference: str | None = None
-    amount: Decimal | None = None
-    phone: str | None = None
-    idempotency_key: str | None = None
-
-
 class Call(Generic[R]):
-    """One call, over all its attempts: ``await Call(session, GET, path).run()``.
+    """One call, over all its attempts: ``await Call(session, GET, path).run()``. Nothing outside sets its attributes.
 
     `path` includes the query. `lane` overrides the endpoint's. The call ends at the monotonic time `until` if that is
-    before its deadline. With `has_slot`, its first slot is taken already.
+    before its deadline. With `has_slot`, its first slot is taken already. Each attempt sends the `idempotency_key`, by
+    default that of the `details`. `before_body` is awaited in each attempt before the body is written: if it raises,
+    the call ends and nothing is executed. `earlier` is what other calls sent of the same payment.
     """
 
     def __init__(
@@ -98,6 +66,9 @@ class Call(Generic[R]):
         lane: Lane | None = None,
         until: float = inf,
         has_slot: bool = False,
+        idempotency_key: str | None = None,
+        before_body: Callable[[], Coroutine[Any, Any, None]] | None = None,
+        earlier: Sent | None = None,
     ) -> None:
         self.session = session
         self.endpoint = endpoint
@@ -107,33 +78,29 @@ class Call(Generic[R]):
         self.body = body
         self.details: PaymentDetails = details or PaymentDetails()
         self.headers: Headers = session.headers
-        if self.details.idempotency_key is not None:
-            self.send_key(self.details.idempotency_key)
+        key = idempotency_key or self.details.idempotency_key
+        if key is not None:
+            self.headers = self.headers.copy()
+            self.headers["Idempotency-Key"] = key
         self.started: float = session.backend.now()
-        self.deadline: float = self.started + session.limits.deadline
-        self.end_by(until)
+        self.deadline: float = min(self.started + session.limits.deadline, until)
+        self.latest_start: float = self.deadline - endpoint.least_seconds(session)
         self.has_slot: bool = has_slot
-        self.attempts: int = 0
+        self.before_body = before_body
+        earlier = earlier or Sent()
+        self.attempts: int = earlier.attempts
+        self.sent_at: datetime | None = earlier.first_at
+        self.may_have_executed: bool = earlier.may_have_executed
+        self.transaction_id: str | None = earlier.transaction_id
         self.request_id: str | None = None  # the service's id of the request that succeeded
-        self.sent_at: datetime | None = None
         self.last_failure: AttemptFailed | None = None
-        self.may_have_executed: bool = False
         self.progress: Progress | None = None
         self.foreign_error: Exception | None = None
-        self.transaction_id: str | None = None
-        # Awaited in each attempt before the body is written. An exception from it ends the call; nothing is executed.
-        self.before_body: Callable[[], Coroutine[Any, Any, None]] | None = None
 
-    def end_by(self, until: float) -> None:
-        """End the call at the monotonic time `until` if that is before its deadline."""
-        self.deadline = min(self.deadline, until)
-        share = _MIN_REMAINING if self.endpoint.retry_policy.needs_reconciliation else 0.0
-        self.latest_start: float = self.deadline - share * self.session.limits.deadline
-
-    def send_key(self, idempotency_key: str) -> None:
-        """Send this Idempotency-Key with each attempt."""
-        self.headers = self.session.headers.copy()
-        self.headers["Idempotency-Key"] = idempotency_key
+    @property
+    def sent(self) -> Sent:
+        """What was sent of the payment, by this call and before."""
+        return Sent(self.attempts, self.sent_at, self.may_have_executed, self.transaction_id)
 
     async def acquire_slot(self) -> None:
         """Take the next attempt's slot in the rate budget, unless the call holds one."""
@@ -172,11 +139,6 @@ class Call(Generic[R]):
             if self.session.events is not None:  # for an interrupt now or later, which has no such attribute
                 self.session.events.may_have_executed |= self.may_have_been_sent
         raise error from cause
-
-    @property
-    def was_sent_before(self) -> bool:
-        """Whether the service answered that it knows the call's Idempotency-Key from an earlier request."""
-        return self.last_failure is not None and self.last_failure.kind is FailureKind.SENT_BEFORE
 
     @property
     def may_have_been_sent(self) -> bool:

@@ -10,7 +10,8 @@ from functools import partial
 from math import inf
 from typing import Any, Final, Generic, TypeAlias, TypedDict, TypeVar, Unpack
 
-from momopay._core.call import Call, Endpoint
+from momopay._core.call import Call
+from momopay._core.endpoint import Endpoint
 from momopay._core.operation import OperationIterator
 from momopay._core.retry import SAFE
 from momopay._core.session import Session

@@ -246,5 +246,12 @@ class ConfirmCall(PollingCall):
         return False
 
 
+async def confirm(loop: PollLoop, session: Session[Any], callback: Callback) -> Transaction:
+    """Return the service's record of a callback's transaction. Raise CallbackMismatchError if they disagree."""
+    transaction = await ConfirmCall(loop, session, callback).read()
+    check_agreement(callback, transaction)
+    return transaction
+
+
 class WaitIterator(OperationIterator[BackendT, Transaction]):
     """Transactions, each as it ends. Each loop is a new wait."""

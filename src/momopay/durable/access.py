@@ -15,10 +15,11 @@ from momopay._core.session import Session
 from momopay._ratelimit.budget import Lane
 from momopay._redaction import redacted_repr
 from momopay.durable.past import check_past
-from momopay.journal.entries import EntryKind, JournalEntry, JournalState
+from momopay.journal.entries import JournalEntry, JournalState
 from momopay.journal.evidence import Draft
 from momopay.journal.journal import Journal, internals
 from momopay.journal.rules import may_have_executed
+from momopay.models.enums import EntryKind
 
 if TYPE_CHECKING:  # at run time they need SQLAlchemy
     from momopay.client import Client

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
@@ -17,10 +18,10 @@ from momopay._redaction import redacted_repr
 from momopay.durable.access import JournalAccess, emit_change
 from momopay.durable.payment import outcome_unknown
 from momopay.errors import MomoPayError, OutcomeUnknownError, RequestValidationError
-from momopay.journal.entries import EntryKind, JournalEntry, JournalState, JournalTransaction
+from momopay.journal.entries import JournalEntry, JournalState, JournalTransaction
 from momopay.journal.evidence import Evidence, differences, is_keepable
 from momopay.journal.rules import Proof, blocks, is_contested, proof
-from momopay.models.enums import Stage, stage_of
+from momopay.models.enums import EntryKind, Stage, stage_of
 from momopay.models.requests import Fit, Search
 from momopay.models.transactions import Transaction, TransactionSummary, transaction_from
 
@@ -31,6 +32,14 @@ logger: logging.Logger = logging.getLogger("momopay")
 
 _MOST_SHOWN: Final = 5  # ids, in a message
 _PREFERRED: Final = (Stage.PAID, Stage.OPEN, Stage.ENDED)  # of several transactions of an order, the one to return
+
+
+@dataclass(frozen=True)
+class Searched:
+    """What a search showed of a payment: its transaction, or why it is not known whether it was made, or neither."""
+
+    found: Transaction | None = None
+    doubt: OutcomeUnknownError | None = None
 
 
 class PaymentLookup:
@@ -62,27 +71,29 @@ class PaymentLookup:
                 emit_change(self._session, entry, entry.state, entry.state, transaction)
         return transaction
 
-    async def reconcile(self, entry: JournalEntry) -> Transaction | None:
-        """Search for an unresolved attempt, as `search`. Raise OutcomeUnknownError also if the list cannot be read."""
+    async def reconcile(self, entry: JournalEntry) -> Searched:
+        """Search for an unresolved attempt, as `search`. A list that cannot be read is a doubt as well."""
         matches: Matches | None = None
         with suppress(MomoPayError):  # the list may still show it
             matches = await self._find_by_id(entry)
         try:
             matches = matches or await self._matches(entry)
         except MomoPayError as error:
-            raise outcome_unknown(entry, f"the search failed: {error.message}") from error
+            doubt = outcome_unknown(entry, f"the search failed: {error.message}")
+            doubt.__cause__ = error
+            return Searched(doubt=doubt)
         return await self._resolve(entry, matches)
 
-    async def search(self, entry: JournalEntry, *, whole_list: bool) -> Transaction | None:
-        """Return the payment's transaction, None if not found. Raise OutcomeUnknownError if a listed one may be it."""
+    async def search(self, entry: JournalEntry, *, whole_list: bool) -> Searched:
+        """Search the list for the payment, and record what is found. There is a doubt if a listed one may be it."""
         matches = await self._find_by_id(entry) or await self._matches(entry, whole_list=whole_list)
         return await self._resolve(entry, matches)
 
     async def refresh(self, entry: JournalEntry) -> None:
         """Read open transactions and search for an unresolved attempt. An outcome that stays unknown does not raise."""
+        if entry.state is JournalState.UNKNOWN and (await self.reconcile(entry)).doubt is not None:
+            return
         with suppress(OutcomeUnknownError):
-            if entry.state is JournalState.UNKNOWN:
-                await self.reconcile(entry)
             for known in entry.transactions:
                 if known.is_open:
                     await self.read(entry, known)
@@ -120,17 +131,17 @@ class PaymentLookup:
         may_be_it = not transaction.account_reference and wanted.fit(transaction) is Fit.NEAR
         return Matches(near=[transaction]) if may_be_it else None
 
-    async def _resolve(self, entry: JournalEntry, matches: Matches) -> Transaction | None:
+    async def _resolve(self, entry: JournalEntry, matches: Matches) -> Searched:
         found = proof(entry.kind, matches.exact, matches.blocking)
         if found is Proof.MADE:
             return await self._adopt(entry, matches)
         if found is Proof.ABSENT:
-            return None
+            return Searched()
         if entry.state is not JournalState.UNKNOWN and await self._journal.run_or_log(self._store.mark_seen, entry):
             emit_change(self._session, entry, entry.state, JournalState.UNKNOWN)
-        raise outcome_unknown(entry, describe(matches), matches)
+        return Searched(doubt=outcome_unknown(entry, describe(matches), matches))
 
-    async def _adopt(self, entry: JournalEntry, matches: Matches) -> Transaction:
+    async def _adopt(self, entry: JournalEntry, matches: Matches) -> Searched:
         """Record all transactions that fit. Return a paid one if there is one, else an open one, else the newest."""
         stages = {found.transaction_id: stage_of(found.status) for found in matches.exact}
         # As in `read`: if one is open or paid, the caller gets it even if it cannot be recorded.
@@ -141,8 +152,10 @@ class PaymentLookup:
         for found in made or ():
             emit_change(self._session, entry, entry.state, JournalState.ACCEPTED, found)
         if made is not None and len(made) < len(matches.exact):
-            raise outcome_unknown(entry, "a transaction that fits is already that of another reference", matches)
-        return transaction_from(min(matches.exact, key=lambda each: _PREFERRED.index(stages[each.transaction_id])))
+            why = "a transaction that fits is already that of another reference"
+            return Searched(doubt=outcome_unknown(entry, why, matches))
+        best = min(matches.exact, key=lambda each: _PREFERRED.index(stages[each.transaction_id]))
+        return Searched(found=transaction_from(best))
 
     def _evidence(self, record: TransactionSummary) -> Evidence:
         return Evidence.of(record, self._session.clock.service_now_if_known())

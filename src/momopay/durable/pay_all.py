@@ -27,11 +27,13 @@ from momopay._ratelimit.budget import Lane
 from momopay._redaction import clear_frames, redacted_repr
 from momopay.durable.access import JournalAccess, check_account
 from momopay.durable.call import DurableCall
-from momopay.durable.payment import Payment, PayoutItem, PayoutOutcome, is_mapping, item_of, payment_in, reference_in
+from momopay.durable.payment import PayoutItem, PayoutOutcome, is_mapping, item_of, payment_in, reference_in
 from momopay.durable.similar import Payee, check_similar
-from momopay.journal.entries import EntryKind, JournalEntry, JournalState
+from momopay.journal.entries import JournalEntry, JournalState
 from momopay.journal.journal import Journal, internals
 from momopay.models.arguments import checked_metadata, kes
+from momopay.models.enums import EntryKind
+from momopay.models.payments import Payment
 from momopay.models.requests import PayoutRequest, Request
 from momopay.money import format_amount
 

@@ -14,9 +14,9 @@ from itertools import chain, zip_longest
 from random import sample
 from typing import TYPE_CHECKING, Final
 
-from momopay.journal.entries import UNRESOLVED, EntryKind, JournalEntry
+from momopay.journal.entries import UNRESOLVED, JournalEntry
 from momopay.journal.evidence import Evidence, differences
-from momopay.models.enums import TransactionStatus
+from momopay.models.enums import EntryKind, TransactionStatus
 from momopay.models.requests import Search
 from momopay.models.transactions import Transaction, TransactionSummary
 

@@ -25,15 +25,18 @@ from momopay import errors
 from momopay._core.config import check_handler, is_async, raise_if_not_run, trace_of
 from momopay._core.reads import EVERYTHING, read_page
 from momopay._core.session import Session
+from momopay._polling.loop import PollLoop
+from momopay._polling.wait import confirm
 from momopay._redaction import redacted_repr
 from momopay.callbacks import parse_callback
-from momopay.durable.payment import AsyncPaymentHandler, Payment, PaymentHandler, payment_of
-from momopay.journal.entries import EntryKind, JournalEntry
+from momopay.durable.payment import payment_of
+from momopay.journal.entries import JournalEntry
 from momopay.journal.evidence import Draft, Evidence, reference_of
 from momopay.journal.journal import Journal, internals
 from momopay.journal.matching import OTHER_REFERENCE
 from momopay.models.callbacks import Callback
-from momopay.models.enums import ResultCode, TransactionType, is_known_type
+from momopay.models.enums import EntryKind, ResultCode, TransactionType, is_known_type
+from momopay.models.payments import AsyncPaymentHandler, Payment, PaymentHandler
 from momopay.models.transactions import Transaction, with_known
 from momopay.signing import CallbackSigner
 
@@ -96,13 +99,13 @@ class Receiver:
     def __init__(
         self,
         session: Session[Any],
-        confirm: Callable[[Callback], Coroutine[Any, Any, Transaction]],
+        confirmations: PollLoop,
         handler: PaymentHandler | AsyncPaymentHandler,
         signer: CallbackSigner | None,
         observers: list[CallEvents],
     ) -> None:
         self._session = session
-        self._confirm = confirm
+        self._confirmations = confirmations
         self._deliver = delivery_to(session, handler)
         self._signer = signer
         self._observers = observers
@@ -140,7 +143,7 @@ class Receiver:
                 return
         elif signed is not None and (reference_of(callback.transaction) or signed) != signed:
             raise errors.ForgedCallbackError(OTHER_REFERENCE)
-        read = await self._confirm(callback)
+        read = await confirm(self._confirmations, self._session, callback)
         self._session.clock.observe(read.response.headers)
         payment: Payment | None = None
         if journal is not None:

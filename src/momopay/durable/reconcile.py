@@ -26,9 +26,9 @@ from momopay.errors import (
     TransactionNotFoundError,
     moment_or_none,
 )
-from momopay.journal.entries import EntryKind, JournalEntry
+from momopay.journal.entries import JournalEntry
 from momopay.journal.journal import Journal
-from momopay.models.enums import TransactionStatus, TransactionType
+from momopay.models.enums import EntryKind, TransactionStatus, TransactionType
 from momopay.models.requests import Fit, TransactionQuery, oldest_time
 from momopay.models.transactions import TransactionSummary, UnreadTransaction
 from momopay.spreadsheets.writer import write_csv

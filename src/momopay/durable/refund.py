@@ -12,10 +12,11 @@ from momopay._core.wiring import BackendT
 from momopay.durable.access import JournalAccess, check_account
 from momopay.durable.lookup import PaymentLookup
 from momopay.errors import DuplicatePayoutError, MomoPayError, RequestValidationError
-from momopay.journal.entries import MAY_BE_SENT, EntryKind, JournalEntry
+from momopay.journal.entries import MAY_BE_SENT, JournalEntry
 from momopay.journal.evidence import is_keepable
 from momopay.journal.journal import Journal
 from momopay.journal.rules import Refundable, refund_reference
+from momopay.models.enums import EntryKind
 from momopay.money import format_amount
 
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ from momopay._core.session import Session
 from momopay._core.wiring import BackendT
 from momopay._redaction import redacted_repr
 from momopay.durable.access import check_account, emit_change
-from momopay.durable.lookup import PaymentLookup
+from momopay.durable.lookup import PaymentLookup, Searched
 from momopay.errors import RequestValidationError
-from momopay.journal.entries import MAY_BE_SENT, EntryKind, JournalEntry, JournalState
+from momopay.journal.entries import MAY_BE_SENT, JournalEntry, JournalState
 from momopay.journal.journal import Journal
-from momopay.models.transactions import Transaction
+from momopay.models.enums import EntryKind
 
 logger: logging.Logger = logging.getLogger("momopay")
 
@@ -40,15 +40,17 @@ async def release(
     if seconds > 0:
         problem = f"its last attempt may still reach the service; release it in {seconds:.0f} s"
         raise RequestValidationError({"reference": problem})
-    found: Transaction | None = None
+    searched = Searched()
     if searched_elsewhere:
         logger.warning("reference %s is released without a search, as %s says", redacted_repr(reference), by)
     else:
         # By reference alone in the whole list: a wrong clock, a fee in the amount or a masked phone must not hide it.
-        found = await PaymentLookup(access).search(entry, whole_list=True)
+        searched = await PaymentLookup(access).search(entry, whole_list=True)
+        if searched.doubt is not None:
+            raise searched.doubt
     in_thread = session.backend.in_thread  # the search may have taken longer than the deadline
     service_now = session.clock.service_now_if_known()
-    if found is None and await in_thread(store.release, entry, by, service_now):
+    if searched.found is None and await in_thread(store.release, entry, by, service_now):
         logger.warning("reference %s was released by %s: it may be sent", redacted_repr(reference), by)
         emit_change(session, entry, entry.state, JournalState.NOT_SENT)
     return _require_sendable(await in_thread(store.get, entry.kind, reference))

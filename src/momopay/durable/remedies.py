@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Final, Literal, Self, TypeAlias, cast, get_args
 
 from momopay.errors import RequestValidationError
-from momopay.journal.entries import UNRESOLVED, EntryKind, JournalEntry, JournalState
+from momopay.journal.entries import UNRESOLVED, JournalEntry, JournalState
 from momopay.journal.journal import Journal, internals
-from momopay.models.enums import TransactionStatus, TransactionType
+from momopay.models.enums import EntryKind, TransactionStatus, TransactionType
 from momopay.models.transactions import TransactionSummary, UnreadTransaction
 from momopay.money import format_amount, parse_amount
 from momopay.phones import same_phone

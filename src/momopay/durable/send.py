@@ -8,29 +8,33 @@ Invariants:
 - Events are held while the request may be under way, because an observer may raise. They are delivered once the outcome
   is recorded, or before a request that was not sent is repeated.
 - The transport does not write the body after the deadline, nor if another call or a person has changed the row.
+
+`send` returns how it ended; what follows from that is decided in `momopay.durable.decide`.
 """
 
 from __future__ import annotations
 
 import logging
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
-from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from momopay import errors
-from momopay._core.call import Call, Endpoint
-from momopay._core.retry import BASE_BACKOFF, SEARCHED_FIRST
+from momopay._core.call import Call
+from momopay._core.endpoint import Endpoint, PaymentDetails, Sent
+from momopay._core.retry import SEARCHED_FIRST, FailureKind
 from momopay._ratelimit.budget import Lane
 from momopay._redaction import clear_frames, redacted_repr
 from momopay._transport.clock import machine
 from momopay.durable.access import JournalAccess, emit_change
+from momopay.durable.decide import Result
 from momopay.durable.payment import outcome_unknown
-from momopay.journal.entries import EntryKind, JournalEntry, JournalState, Moment
-from momopay.journal.evidence import Draft, Evidence, payout_key, reference_of
-from momopay.journal.rules import KEYED
+from momopay.journal.entries import JournalEntry, JournalState, Moment
+from momopay.journal.evidence import Draft, Evidence, reference_of
+from momopay.journal.rules import KEYED, payout_key
+from momopay.models.enums import EntryKind
 from momopay.models.records import Envelope, is_missing
 from momopay.models.transactions import Payout, StkTransaction
 
@@ -39,7 +43,8 @@ if TYPE_CHECKING:  # at run time it needs SQLAlchemy
 
 logger: logging.Logger = logging.getLogger("momopay")
 
-Sent: TypeAlias = Payout | StkTransaction
+Accepted: TypeAlias = Payout | StkTransaction
+"""The service's record of a payment that it has just accepted."""
 
 ENDPOINTS: Final[dict[EntryKind, tuple[Endpoint[Any], str]]] = {
     EntryKind.PAYOUT: (
@@ -61,59 +66,128 @@ _ROW_IS_FRESH: Final = 1.0
 _CLOCK_RESOLUTION: Final = timedelta(seconds=2)
 
 
+# How a send ended, by how its last attempt failed, where the payment may have been executed. All others are LOST.
+_UNCLEAR_RESULTS: Final = {
+    FailureKind.OTHER_PAYMENT: Result.OTHER_PAYMENT,
+    FailureKind.SENT_BEFORE: Result.SENT_BEFORE,
+}
+# After these, the service does not know the key as that of this payment's open request.
+_NEVER_RESENT: Final = frozenset({Result.OTHER_PAYMENT, Result.SENT_BEFORE, Result.ROW_CHANGED})
+
+
+@dataclass(frozen=True)
+class SendOutcome:
+    """How a send ended: the service's record if it accepted the payment, else the error to raise if nothing follows."""
+
+    result: Result
+    record: Accepted | None = None
+    error: errors.MomoPayError | None = None
+
+
+class Fence:
+    """Keeps the body of a request from being written if the payment's row no longer belongs to this call."""
+
+    def __init__(self, journal: JournalAccess, draft: Draft) -> None:
+        self._journal = journal
+        self._draft = draft
+        self._lease: Lease
+        self._began: float
+        self.has_changed = False
+
+    def begins(self, lease: Lease) -> None:
+        """Note the lease under which the row is about to be written."""
+        self._lease, self._began = lease, self._journal.session.backend.now()
+
+    async def check(self) -> None:
+        """Raise if the row no longer belongs to this call. Called just before the body is written."""
+        # While this process was frozen, others may have taken it for dead, and released the row.
+        if self._journal.session.backend.now() - self._began <= _ROW_IS_FRESH:
+            return
+        try:
+            entry = await self._journal.run(self._journal.store.get, self._draft.kind, self._draft.reference)
+        except errors.JournalError as error:
+            error.may_have_executed = False  # without its body the request does nothing
+            raise
+        if entry is None:
+            raise errors.JournalError("the payment's row has disappeared from the journal")
+        if entry.claim != self._lease.id or entry.state is not JournalState.SENDING:
+            self.has_changed = True
+            raise outcome_unknown(entry, "its row was changed while this call was held up, so this call sent nothing")
+
+
 class Sender:
     """Sends for one durable call, in one task or thread. Calls share nothing but the database."""
 
-    def __init__(self, journal: JournalAccess, call: Call[Any]) -> None:
+    def __init__(self, journal: JournalAccess) -> None:
         self._journal = journal
         self._session = journal.session
         self._store = journal.store
-        self._call = call
+        self._call: Call[Any]  # the latest
         self._began: tuple[datetime, float]  # when the row was written, by the clock as it was then
+        self.sent = Sent()  # what this durable call has sent so far
+        self.may_have_been_sent = False  # whether any of it reached the service
 
-    async def resend(self, draft: Draft, read: JournalEntry, seconds: float) -> Sent | None:
-        """Send an unresolved payout again as `try_to_send` does, with its key, and no byte after so many seconds."""
-        self._call.end_by(self._session.backend.now() + seconds)
-        self._call.may_have_executed = True  # whatever happens to this request, the first one may have executed
-        again = replace(draft, is_resend=True, idempotency_key=read.idempotency_key, key_since=read.key_since)
-        return await self.try_to_send(again, read)
+    async def send(
+        self, draft: Draft, body: bytes, read: JournalEntry | None, *, within: float | None = None, has_slot: bool
+    ) -> SendOutcome:
+        """Send the payment if its row is unchanged since it was `read`.
 
-    async def try_to_send(self, draft: Draft, read: JournalEntry | None) -> Sent | None:
-        """Send if the row is unchanged since it was `read`. Return None if it must be read again."""
-        if KEYED[draft.kind]:
+        `within`: it is an unresolved payout, which is sent again with its key, and no byte after so many seconds.
+        """
+        until, earlier = self._journal.deadline, self.sent
+        if within is not None and read is not None:
+            until = min(until, self._session.backend.now() + within)
+            earlier = replace(earlier, may_have_executed=True)  # whatever happens to this request
+            draft = replace(draft, is_resend=True, idempotency_key=read.idempotency_key, key_since=read.key_since)
+        elif KEYED[draft.kind]:
             draft = self._with_key(draft, read)
+        fence, self.sent = Fence(self._journal, draft), earlier
+        call = self._call = Call(
+            self._session,
+            *ENDPOINTS[draft.kind],
+            body=body,
+            details=PaymentDetails(draft.wire_reference, draft.amount, draft.phone),
+            until=until,
+            has_slot=has_slot,
+            idempotency_key=draft.idempotency_key,
+            before_body=fence.check,
+            earlier=earlier,
+        )
         # Before the row is SENDING: a process that dies while it waits for a slot must leave nothing unresolved.
-        await self._call.acquire_slot()
+        await call.acquire_slot()
         events = self._session.events
-        try:
-            with nullcontext() if events is None else events.held(), self._store.leases.lease() as lease:
-                began, self._began = self._session.backend.now(), self._session.clock.reading()
-                if await self._begin(lease, draft, read):
-                    self._call.before_body = partial(self._check_row, lease, draft, began)
-                    try:
-                        record: Sent = await self._call.run()
-                    except BaseException as error:
-                        await self._record_failure(lease, draft, error)
-                        raise
-                    await self._record_acceptance(lease, draft, record, read)
-                    return record
-        except errors.RateLimitExceededError as error:
-            # Not repeated by `Call`, because a search must precede any second send, even after this refusal.
-            pause, limits = max(error.retry_after or 0.0, BASE_BACKOFF), self._session.limits
-            is_last = self._call.attempts >= limits.max_attempts
-            is_last = is_last or (limits.max_wait is not None and pause > limits.max_wait)
-            if error.may_have_executed or is_last or self._session.backend.now() + pause >= self._call.deadline:
+        with nullcontext() if events is None else events.held(), self._store.leases.lease() as lease:
+            fence.begins(lease)
+            self._began = self._session.clock.reading()
+            try:
+                if not await self._begin(lease, draft, read):
+                    return SendOutcome(Result.NOT_BEGUN)
+            except errors.RequestValidationError as error:
+                return SendOutcome(Result.REFERENCE_IN_USE, error=error)
+            try:
+                record: Accepted = await call.run()
+            except errors.MomoPayError as error:
+                outcome = SendOutcome(_result_of(error, call, fence), error=error)
+                await self._record_failure(lease, draft, outcome)
+                return outcome
+            except BaseException as error:  # a cancellation, an interrupt, or a bug in the user's transport
+                await self._record_interruption(lease, draft, error)
                 raise
-            self._call.report_retry(pause, error)
-            await self._session.backend.sleep(pause)
-        return None
+            finally:
+                self.sent = call.sent
+                self.may_have_been_sent = self.may_have_been_sent or call.may_have_been_sent
+            return await self._record_acceptance(lease, draft, record, read)
 
-    def is_new(self, record: Sent) -> bool:
+    def report_retry(self, seconds: float, error: errors.MomoPayError) -> None:
+        """Report to the client's observer, if any, that the payment will be sent again."""
+        self._call.report_retry(seconds, error)
+
+    def is_new(self, record: Accepted) -> bool:
         """Return whether this call made the transaction, as far as the service's clock shows.
 
         A service that honours the key answers a later request with the transaction of an earlier one.
         """
-        offset, sent_at = self._session.clock.offset_at(self._began), self._call.sent_at
+        offset, sent_at = self._session.clock.offset_at(self._began), self.sent.first_at
         if offset is None or sent_at is None or is_missing(record.created_at):
             return True
         return record.created_at - (sent_at - timedelta(seconds=offset)) >= -_CLOCK_RESOLUTION
@@ -125,16 +199,13 @@ class Sender:
         return Moment(machine(), self._session.backend.now(), service)
 
     def _with_key(self, draft: Draft, read: JournalEntry | None) -> Draft:
-        """Return the draft with the Idempotency-Key of its attempt, which the call then sends."""
-        key, since = draft.idempotency_key, draft.key_since
-        if key is None:
-            number = 1 if read is None else read.key_number
-            scope = self._store.accounts.scope(self._session.account.identity)
-            key = payout_key(scope, draft.reference, draft.amount, draft.phone, number)
-            # A person who released it may be mistaken: the service may have known the key since the first request.
-            is_same = read is not None and read.idempotency_key == key
-            since = (read.key_since if read is not None and is_same else None) or str(self.now())
-        self._call.send_key(key)
+        """Return the draft with the Idempotency-Key of its attempt."""
+        number = 1 if read is None else read.key_number
+        scope = self._store.accounts.scope(self._session.account.identity)
+        key = payout_key(scope, draft.reference, draft.amount, draft.phone, number)
+        # A person who released it may be mistaken: the service may have known the key since the first request.
+        is_same = read is not None and read.idempotency_key == key
+        since = (read.key_since if read is not None and is_same else None) or str(self.now())
         return replace(draft, idempotency_key=key, key_since=since)
 
     async def _begin(self, lease: Lease, draft: Draft, read: JournalEntry | None) -> bool:
@@ -156,8 +227,10 @@ class Sender:
             emit_change(self._session, draft, None if read is None else read.state, JournalState.SENDING)
         return may_send
 
-    async def _record_acceptance(self, lease: Lease, draft: Draft, record: Sent, read: JournalEntry | None) -> None:
-        """Record the service's response. Raise OutcomeUnknownError if it is not about this attempt."""
+    async def _record_acceptance(
+        self, lease: Lease, draft: Draft, record: Accepted, read: JournalEntry | None
+    ) -> SendOutcome:
+        """Record the service's response. It may turn out not to be about this attempt."""
         differing, clock = draft.requested.differences(reference_of(record), record), self._session.clock
         is_accepted: bool | None = False
         if differing:
@@ -173,14 +246,15 @@ class Sender:
         if is_accepted is False:  # None: it could not be recorded
             error = errors.OutcomeUnknownError(
                 f"the payment of reference {draft.reference!r} may have been made: the service answered with {what}",
-                sent_at=self._call.sent_at or record.created_at,
+                sent_at=self.sent.first_at or record.created_at,
                 reference=draft.reference,
                 amount=draft.amount,
                 phone=draft.phone,
                 transaction_id=record.transaction_id,
             )
-            await self._record_failure(lease, draft, error)
-            raise error
+            outcome = SendOutcome(Result.OTHER_PAYMENT, error=error)
+            await self._record_failure(lease, draft, outcome)
+            return outcome
         if is_accepted:
             emit_change(self._session, draft, JournalState.SENDING, JournalState.ACCEPTED, record)
         accounts, key = self._store.accounts, self._session.account.identity
@@ -192,39 +266,47 @@ class Sender:
                 redacted_repr(draft.reference),
                 record.tenant_id,
             )
+        return SendOutcome(Result.ACCEPTED, record)
 
-    async def _check_row(self, lease: Lease, draft: Draft, began: float) -> None:
-        """Raise if the row no longer belongs to this call. Called just before the body is written."""
-        # While this process was frozen, others may have taken it for dead, and released the row.
-        if self._session.backend.now() - began <= _ROW_IS_FRESH:
-            return
-        try:
-            entry = await self._journal.run(self._store.get, draft.kind, draft.reference)
-        except errors.JournalError as error:
-            error.may_have_executed = False  # without its body the request does nothing
-            raise
-        if entry is None:
-            raise errors.JournalError("the payment's row has disappeared from the journal")
-        if entry.claim != lease.id or entry.state is not JournalState.SENDING:
-            raise outcome_unknown(entry, "its row was changed while this call was held up, so this call sent nothing")
-
-    async def _record_failure(self, lease: Lease, draft: Draft, error: BaseException) -> None:
-        state = JournalState.UNKNOWN if draft.is_resend else JournalState.NOT_SENT
-        seen_id = error.transaction_id if isinstance(error, errors.OutcomeUnknownError) else None
-        code: str | None = None
-        ends_attempt, may_resend = False, True
-        if not isinstance(error, errors.MomoPayError):  # a cancellation, an interrupt, or a bug in the user's transport
-            state = JournalState.UNKNOWN if self._call.may_have_been_sent else state
-        elif error.may_have_executed or draft.is_resend:
+    async def _record_failure(self, lease: Lease, draft: Draft, outcome: SendOutcome) -> None:
+        error, result = cast("errors.MomoPayError", outcome.error), outcome.result
+        state, code = JournalState.NOT_SENT, None
+        if error.may_have_executed or draft.is_resend:
             state = JournalState.UNKNOWN
-            # A service that answers with another payment does not know the key as this one's.
-            is_of_another = isinstance(error, errors.OutcomeUnknownError) and error.__cause__ is None
-            may_resend = not is_of_another and not self._call.was_sent_before
         elif isinstance(error, errors.APIError):
             state, code = JournalState.REFUSED, error.code
-            ends_attempt = error.status_code != HTTPStatus.TOO_MANY_REQUESTS
+        await self._record(
+            lease,
+            draft,
+            error,
+            state,
+            code=code,
+            seen_id=error.transaction_id if isinstance(error, errors.OutcomeUnknownError) else None,
+            ends_attempt=state is JournalState.REFUSED and result is not Result.RATE_LIMITED,
+            may_resend=result not in _NEVER_RESENT,
+        )
+
+    async def _record_interruption(self, lease: Lease, draft: Draft, error: BaseException) -> None:
+        is_unsent = not (draft.is_resend or self._call.may_have_been_sent)
+        await self._record(lease, draft, error, JournalState.NOT_SENT if is_unsent else JournalState.UNKNOWN)
+
+    async def _record(
+        self, lease: Lease, draft: Draft, error: BaseException, state: JournalState, **known: Any
+    ) -> None:
         offset = self._session.clock.offset_at(self._began)
-        record = partial(self._store.record_outcome, lease, draft, state, seen_id=seen_id, code=code)
-        record = partial(record, clock_offset=offset, ends_attempt=ends_attempt, may_resend=may_resend)
+        record = partial(self._store.record_outcome, lease, draft, state, clock_offset=offset, **known)
         if await self._journal.finish(error, record):
             emit_change(self._session, draft, JournalState.SENDING, state)
+
+
+def _result_of(error: errors.MomoPayError, call: Call[Any], fence: Fence) -> Result:
+    """Return how a request ended that raised this error."""
+    if fence.has_changed:
+        return Result.ROW_CHANGED
+    if isinstance(error, errors.RateLimitExceededError):
+        return Result.RATE_LIMITED
+    if isinstance(error, errors.APIError):
+        return Result.REFUSED
+    if not error.may_have_executed or call.last_failure is None:
+        return Result.NOT_SENT
+    return _UNCLEAR_RESULTS.get(call.last_failure.kind, Result.LOST)

@@ -12,9 +12,9 @@ from typing import Final, Protocol
 
 from momopay import errors
 from momopay._redaction import redacted_repr
-from momopay.journal.entries import EntryKind, JournalEntry, JournalState
+from momopay.journal.entries import JournalEntry, JournalState
 from momopay.journal.journal import Journal, internals
-from momopay.models.enums import TransactionStatus
+from momopay.models.enums import EntryKind, TransactionStatus
 from momopay.models.similarity import Key, spellings_of
 
 RECENT: Final = timedelta(hours=12)

@@ -22,7 +22,7 @@ from momopay._ratelimit.budget import Lane
 from momopay._redaction import redacted_repr
 from momopay.durable.access import check_account, emit_change
 from momopay.durable.lookup import describe, forget_known, is_seen_payment, record_made, search_for
-from momopay.durable.payment import AsyncPaymentHandler, Payment, PaymentHandler, payment_of
+from momopay.durable.payment import payment_of
 from momopay.durable.plan import MOST_PAGES, Finding, Plan, is_another_journals
 from momopay.durable.receive import Delivery, delivery_to
 from momopay.journal.entries import JournalEntry, JournalState
@@ -30,6 +30,7 @@ from momopay.journal.evidence import reference_of
 from momopay.journal.journal import Journal, internals
 from momopay.journal.rules import is_contested
 from momopay.models.enums import end_of, has_settled
+from momopay.models.payments import AsyncPaymentHandler, Payment, PaymentHandler
 from momopay.models.requests import Fit, Search
 from momopay.models.transactions import (
     Transaction,

@@ -19,11 +19,12 @@ from momopay._core.events import Observer
 from momopay._transport.threads import in_event_loop, in_thread
 from momopay.callbacks import MAX_BODY_BYTES
 from momopay.client import AsyncClient, Client
-from momopay.durable.payment import AsyncPaymentHandler, Payment, PaymentHandler
 from momopay.errors import ConfigurationError, ForgedCallbackError, MomoPayError
 from momopay.events import Event
-from momopay.journal.entries import UNRESOLVED, EntryKind, JournalEntry, JournalState
+from momopay.journal.entries import UNRESOLVED, JournalEntry, JournalState
 from momopay.journal.journal import Journal
+from momopay.models.enums import EntryKind
+from momopay.models.payments import AsyncPaymentHandler, Payment, PaymentHandler
 from momopay.signing import CallbackSigner
 
 logger: logging.Logger = logging.getLogger("momopay")

@@ -10,9 +10,9 @@ from starlette.responses import PlainTextResponse, Response
 
 from momopay._transport.threads import in_thread
 from momopay.client import AsyncClient, Client
-from momopay.durable.payment import AsyncPaymentHandler, PaymentHandler
 from momopay.events import Event
 from momopay.integrations._receiver import HEADERS, READ_LIMIT, STATUS_HEADERS, CallbackView, StatusView, view_name
+from momopay.models.payments import AsyncPaymentHandler, PaymentHandler
 from momopay.signing import CallbackSigner
 
 __all__ = ["callback_endpoint", "status_endpoint"]

@@ -11,10 +11,10 @@ from werkzeug.exceptions import RequestEntityTooLarge
 
 from momopay._core.config import is_async
 from momopay.client import Client
-from momopay.durable.payment import AsyncPaymentHandler, Payment, PaymentHandler
 from momopay.errors import ConfigurationError
 from momopay.events import Event
 from momopay.integrations._receiver import HEADERS, READ_LIMIT, STATUS_HEADERS, CallbackView, StatusView, view_name
+from momopay.models.payments import AsyncPaymentHandler, Payment, PaymentHandler
 from momopay.signing import CallbackSigner
 
 __all__ = ["callback_endpoint", "status_endpoint"]

@@ -34,8 +34,8 @@ except ModuleNotFoundError as _missing:
 from momopay import __version__, events
 from momopay._redaction import redact
 from momopay.events import Event
-from momopay.journal.entries import EntryKind, JournalState
-from momopay.models.enums import TransactionStatus, TransactionType, end_of
+from momopay.journal.entries import JournalState
+from momopay.models.enums import EntryKind, TransactionStatus, TransactionType, end_of
 
 __all__ = ["observer"]
 

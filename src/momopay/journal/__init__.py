@@ -7,15 +7,19 @@ Thread safety: any thread may call any method in this package. The database deci
 | module | what it contains |
 |---|---|
 | journal | `Journal`, the public interface |
-| entries, rules, evidence | no I/O: the entries, the state machine, and comparisons with the service's records |
+| entries, rules | no I/O: the entries; the state machine, the key of a payout, what may be refunded |
+| evidence, matching | no I/O: what a record of the service says; which payment it belongs to |
 | pages, store, statements | read the entries of one account, change them, and the SQL of both |
+| internals | the parts of an open journal |
 | queue | what a sweep has to do |
 | retention | copies of the database, and the removal of phones |
 | guards | checks of whether a call may use this journal |
+| leases | which process is sending a payment now |
 | history | what happened to each payment, in order |
-| delivery | finds the entry that a record of the service belongs to, and delivers each end to one handler |
+| delivery | records what the service reports, and delivers each end to one handler |
 | activity | no I/O: the sums of a day, and their chart |
-| schema | the tables |
+| schema, schemas | the tables; the schema of PostgreSQL that they are in |
+| upgrade, structure, migrate, moving | the versions of the tables; moving a journal to another database |
 | database, sqlite, postgresql | connections, bounded waits and leases, and what differs between the databases |
 | sharing | which journals of a process share a database |
 | refusals, pooling | why a PostgreSQL database cannot be opened, and pools that cannot hold a journal |
@@ -23,7 +27,6 @@ Thread safety: any thread may call any method in this package. The database deci
 
 from momopay.journal.activity import ActivityDay, ActivitySum
 from momopay.journal.entries import (
-    EntryKind,
     HistoryEntry,
     HistoryKind,
     JournalCheck,
@@ -32,6 +35,7 @@ from momopay.journal.entries import (
     JournalTransaction,
 )
 from momopay.journal.journal import Journal
+from momopay.models.enums import EntryKind
 
 __all__ = [
     "ActivityDay",

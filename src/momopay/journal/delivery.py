@@ -17,7 +17,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from sqlalchemy import BindParameter, Connection, and_, bindparam, select, update
 
@@ -25,18 +25,16 @@ from momopay._redaction import redacted_repr
 from momopay.errors import CallbackError, MomoPayError
 from momopay.journal import history, schema
 from momopay.journal.database import change
-from momopay.journal.entries import EntryKind, HistoryKind, JournalEntry
+from momopay.journal.entries import HistoryKind, JournalEntry
 from momopay.journal.evidence import Evidence, ServiceRecord, differences, is_indexable, is_keepable
 from momopay.journal.leases import Lease
 from momopay.journal.matching import Matcher, filled, fits, is_shown, mismatch
 from momopay.journal.schema import INSERTS, TAKE_LEASE, deliveries
 from momopay.journal.store import Store
 from momopay.models.callbacks import Callback, CallbackTransaction
-from momopay.models.enums import TransactionStatus, TransactionType
+from momopay.models.enums import EntryKind, TransactionStatus, TransactionType
+from momopay.models.payments import Payment
 from momopay.models.transactions import Transaction, TransactionSummary
-
-if TYPE_CHECKING:
-    from momopay.durable.payment import Payment
 
 logger: logging.Logger = logging.getLogger("momopay")
 

@@ -16,22 +16,8 @@ from typing import Any, Final, Self
 
 from pydantic import Field, computed_field
 
-from momopay.models.enums import ResultCode, TransactionStatus, TransactionType, has_settled
+from momopay.models.enums import EntryKind, ResultCode, TransactionStatus, has_settled
 from momopay.models.records import MaskedModel, Timestamp
-
-
-class EntryKind(StrEnum):
-    """The kind of a payment. A reference may be used once for each kind."""
-
-    PAYOUT = "PAYOUT"
-    """A B2C payout."""
-    COLLECTION = "COLLECTION"
-    """An STK collection: an order, with any number of prompts."""
-
-    @property
-    def transaction_type(self) -> TransactionType:
-        """The type of the service's transactions of this kind."""
-        return TransactionType.B2C if self is EntryKind.PAYOUT else TransactionType.STK
 
 
 class JournalState(StrEnum):

@@ -6,8 +6,6 @@ text with a NUL, is left out with a WARNING.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -17,9 +15,9 @@ from typing import Any, Final, Self, TypeAlias
 from unicodedata import normalize
 
 from momopay._redaction import redacted_repr
-from momopay.journal.entries import EntryKind, JournalEntry, JournalTransaction
+from momopay.journal.entries import JournalEntry, JournalTransaction
 from momopay.models.callbacks import CallbackTransaction
-from momopay.models.enums import Stage, TransactionStatus, end_of, stage_of
+from momopay.models.enums import EntryKind, Stage, TransactionStatus, end_of, stage_of
 from momopay.models.records import is_missing, is_placeholder
 from momopay.models.requests import RequestedPayment
 from momopay.models.transactions import Payout, StkTransaction, Transaction, TransactionSummary
@@ -129,16 +127,6 @@ class Evidence:
             result_code=found.result_code or gaps.get("result_code"),
             fee=found.fee or gaps.get("fee"),
         )
-
-
-def payout_key(scope: str, reference: str, amount: Decimal, phone: str, number: int) -> str:
-    """Return the Idempotency-Key of an attempt at a payout: 64 hexadecimal digits, the same from any journal.
-
-    `scope` is from `Accounts.scope`, and `number` how many attempts were definitely refused, plus 1.
-    """
-    # As JSON, so that no two lists of fields have the same text.
-    fields = json.dumps(["payout", scope, reference, format_amount(amount), phone, number])
-    return hashlib.sha256(fields.encode()).hexdigest()
 
 
 def is_keepable(text: object) -> bool:

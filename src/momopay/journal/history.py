@@ -14,10 +14,10 @@ from typing import Any, Final, TypeAlias
 from sqlalchemy import ColumnElement, Connection, Insert, and_, bindparam, exists, insert, or_, select
 
 from momopay.journal.database import change_and_commit, defer
-from momopay.journal.entries import EntryKind, HistoryEntry, HistoryKind, JournalEntry, JournalState, JournalTransaction
+from momopay.journal.entries import HistoryEntry, HistoryKind, JournalEntry, JournalState, JournalTransaction
 from momopay.journal.evidence import Evidence
 from momopay.journal.schema import Now, history, payments
-from momopay.models.enums import TransactionStatus, end_of, outranks
+from momopay.models.enums import EntryKind, TransactionStatus, end_of, outranks
 
 Change: TypeAlias = tuple[HistoryKind, str | None, str | None]
 """What happened, and the state or status before and after."""

@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING, Any, Self, overload
 from momopay._redaction import clears_frames, redacted_repr
 from momopay.errors import ConfigurationError, RequestValidationError
 from momopay.journal.activity import ActivityDay
-from momopay.journal.entries import EntryKind, HistoryEntry, JournalCheck, JournalEntry, JournalState
+from momopay.journal.entries import HistoryEntry, JournalCheck, JournalEntry, JournalState
 from momopay.journal.internals import Internals
 from momopay.models.callbacks import Callback, CallbackTransaction
-from momopay.models.enums import TransactionStatus
+from momopay.models.enums import EntryKind, TransactionStatus
+from momopay.models.payments import Payment
 from momopay.models.transactions import Payout, TransactionSummary
 
 if TYPE_CHECKING:  # a journal uses them only as the caller's
     from momopay.client import AsyncClient, Client
-    from momopay.durable.payment import Payment
 else:  # for `typing.get_type_hints`
-    AsyncClient = Client = Payment = Any
+    AsyncClient = Client = Any
 
 logger: logging.Logger = logging.getLogger("momopay")
 

@@ -22,7 +22,6 @@ from momopay.journal import statements as sql
 from momopay.journal.activity import JUDGED, ActivityDay, ActivitySum
 from momopay.journal.entries import (
     UNRESOLVED,
-    EntryKind,
     HistoryEntry,
     JournalCheck,
     JournalEntry,
@@ -36,7 +35,7 @@ from momopay.journal.rules import Refundable, refunded
 from momopay.journal.schema import PAYMENT, TRANSACTION
 from momopay.journal.sharing import OpenDatabase
 from momopay.journal.structure import differing_indexes
-from momopay.models.enums import TransactionStatus
+from momopay.models.enums import EntryKind, TransactionStatus
 from momopay.models.receipts import receipt_key, receipts_in
 
 _PAGE: Final = 500  # rows; databases limit the parameters of a statement

@@ -1,4 +1,4 @@
-"""The rules: what a call does next about a payment, which states may follow which, and what may be refunded. No I/O.
+"""The rules: which states may follow which, what blocks another attempt, and what may be refunded. No I/O.
 
 Payouts and orders follow the same state machine. They differ in one policy: whether another attempt may follow a
 transaction that ended without success. `momopay.journal.statements` derives the conditions of its SQL from
@@ -12,13 +12,16 @@ Which scale answers which question:
 | `Stage` | a transaction | Is it open, paid, or ended without success? It follows from the status. |
 | `JournalState` | a payment | How far did our latest attempt come? It is a column of the row. |
 | `Cause` | a payment | Why does that state change? |
-| `Step` | a payment | What does a durable call do next? |
 | `Fit` | a record of the list | Is it the payment that a search looks for? |
 | `Proof` | a search | Do the records that fit prove that the payment was made? |
+
+What a durable call does next is decided in `momopay.durable.decide`.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -29,24 +32,9 @@ from typing import Final
 
 from momopay._redaction import mask_phone, redacted_repr
 from momopay.errors import RequestValidationError
-from momopay.journal.entries import MAY_BE_SENT, UNRESOLVED, EntryKind, JournalEntry, JournalState, Moment
-from momopay.models.enums import Stage, TransactionStatus, stage_of
+from momopay.journal.entries import MAY_BE_SENT, UNRESOLVED, JournalEntry, JournalState, Moment
+from momopay.models.enums import EntryKind, Stage, TransactionStatus, stage_of
 from momopay.money import format_amount
-
-
-class Step(Enum):
-    """What a durable call does next about a payment."""
-
-    SEND = auto()
-    """Nothing blocks another attempt, and every earlier one is accounted for: send, if the row did not change."""
-    SEARCH_THEN_SEND = auto()
-    """As SEND, but an earlier attempt may have become an unknown transaction: search first."""
-    WAIT = auto()
-    """Another call is sending it: read the row again later."""
-    READ = auto()
-    """A transaction was paid, or blocks another attempt: read it again, and return it if that is still so."""
-    RECONCILE = auto()
-    """The latest attempt may have been executed: search for it, and do not send again."""
 
 
 class Cause(Enum):
@@ -110,25 +98,6 @@ def blocks(kind: EntryKind, stage: Stage) -> bool:
     return stage is not Stage.ENDED or not REPEATS[kind]
 
 
-def next_step(kind: EntryKind, state: JournalState | None, stages: Sequence[Stage], attempts: int) -> Step:
-    """Return the next step for a payment in this state (None: no row), with known transactions at these stages."""
-    if Stage.PAID in stages:
-        return Step.READ
-    match state:
-        case None:
-            return Step.SEND
-        case JournalState.SENDING:
-            return Step.WAIT
-        case JournalState.UNKNOWN:
-            return Step.RECONCILE
-        case JournalState.ACCEPTED | JournalState.REFUSED | JournalState.NOT_SENT:
-            if any(blocks(kind, stage) for stage in stages):
-                return Step.READ
-            # An attempt without a transaction was refused or released. It may have been executed even so.
-            unaccounted = state in MAY_BE_SENT or attempts > len(stages)
-            return Step.SEARCH_THEN_SEND if unaccounted else Step.SEND
-
-
 def seconds_to_resend(entry: JournalEntry, now: Moment) -> float:
     """Return for how long an unresolved payment may still be sent again where the service honours its key.
 
@@ -138,6 +107,16 @@ def seconds_to_resend(entry: JournalEntry, now: Moment) -> float:
         return 0.0
     passed = Moment.of(entry.key_since).seconds_until(now)
     return 0.0 if passed is None or passed < -_CLOCK_RESOLUTION else RESEND_WITHIN - passed
+
+
+def payout_key(scope: str, reference: str, amount: Decimal, phone: str, number: int) -> str:
+    """Return the Idempotency-Key of an attempt at a payout: 64 hexadecimal digits, the same from any journal.
+
+    `scope` is from `Accounts.scope`, and `number` how many attempts were definitely refused, plus 1.
+    """
+    # As JSON, so that no two lists of fields have the same text.
+    fields = json.dumps(["payout", scope, reference, format_amount(amount), phone, number])
+    return hashlib.sha256(fields.encode()).hexdigest()
 
 
 def may_have_executed(entry: JournalEntry) -> bool:

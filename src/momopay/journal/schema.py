@@ -20,9 +20,8 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 from sqlalchemy.types import TypeEngine
 
-from momopay.journal.entries import EntryKind
 from momopay.journal.rules import REPEATS
-from momopay.models.enums import TransactionStatus, has_settled
+from momopay.models.enums import EntryKind, TransactionStatus, has_settled
 
 metadata: Final = sa.MetaData()
 
@@ -97,7 +96,7 @@ keys: Final = sa.Table(
     sa.Column("account", sa.Text, primary_key=True),
     sa.Column("key", sa.Text, primary_key=True),
     sa.Column("tenant_id", sa.Text, nullable=False),
-    # The tenant if the wallet shows it to this key, else the key's hash: see `momopay.journal.evidence.payout_key`.
+    # The tenant if the wallet shows it to this key, else the key's hash: see `momopay.journal.rules.payout_key`.
     sa.Column("scope", sa.Text, nullable=False),
 )
 

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 
 from sqlalchemy import ColumnElement, TextClause, Update, and_, bindparam, case, delete, func, or_, select, update
 
-from momopay.journal.entries import EntryKind, JournalState
+from momopay.journal.entries import JournalState
 from momopay.journal.guards import MARK, MARKS
 from momopay.journal.rules import Cause, transitions
 from momopay.journal.schema import (
@@ -23,7 +23,7 @@ from momopay.journal.schema import (
     payments,
     transactions,
 )
-from momopay.models.enums import Stage, TransactionStatus
+from momopay.models.enums import EntryKind, Stage, TransactionStatus
 
 _SEARCH_DELAY: Final = 600.0  # seconds after a release, when a sweep searches for the payment once more
 

@@ -27,13 +27,13 @@ from momopay.errors import JournalError
 from momopay.journal import history
 from momopay.journal import statements as sql
 from momopay.journal.database import bounded, change, defer
-from momopay.journal.entries import UNRESOLVED, EntryKind, HistoryKind, JournalEntry, JournalState, JournalTransaction
+from momopay.journal.entries import UNRESOLVED, HistoryKind, JournalEntry, JournalState, JournalTransaction
 from momopay.journal.evidence import Draft, Evidence
 from momopay.journal.leases import Lease
 from momopay.journal.pages import Entries
 from momopay.journal.rules import RELEASE_AFTER_LEASE, REPEATS, check_sharing, is_earlier
 from momopay.journal.schema import INSERTS, PAYMENT, payments
-from momopay.models.enums import Stage, stage_of
+from momopay.models.enums import EntryKind, Stage, stage_of
 from momopay.money import format_amount
 
 logger: logging.Logger = logging.getLogger("momopay")

@@ -148,3 +148,17 @@ def stage_of(status: TransactionStatus | None) -> Stage:
     if status is TransactionStatus.SUCCESS:
         return Stage.PAID
     return Stage.ENDED if status in _TERMINAL else Stage.OPEN
+
+
+class EntryKind(StrEnum):
+    """The kind of a payment. A reference may be used once for each kind."""
+
+    PAYOUT = "PAYOUT"
+    """A B2C payout."""
+    COLLECTION = "COLLECTION"
+    """An STK collection: an order, with any number of prompts."""
+
+    @property
+    def transaction_type(self) -> TransactionType:
+        """The type of the service's transactions of this kind."""
+        return TransactionType.B2C if self is EntryKind.PAYOUT else TransactionType.STK

@@ -8,7 +8,8 @@ from http import HTTPStatus
 
 from pydantic import ValidationError
 
-from momopay._core.call import Call, Endpoint, PaymentDetails
+from momopay._core.call import Call
+from momopay._core.endpoint import Endpoint, PaymentDetails
 from momopay._core.operation import Resource, operation
 from momopay._core.retry import AT_MOST_ONCE, IDEMPOTENT, SAFE
 from momopay._core.wiring import BackendT

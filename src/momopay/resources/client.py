@@ -11,7 +11,8 @@ from urllib.parse import quote, urlencode
 
 from pydantic import AfterValidator, BaseModel
 
-from momopay._core.call import Call, Endpoint, PaymentDetails
+from momopay._core.call import Call
+from momopay._core.endpoint import Endpoint, PaymentDetails
 from momopay._core.operation import Resource, operation
 from momopay._core.retry import AT_MOST_ONCE, SAFE
 from momopay._core.wiring import BackendT

@@ -7,20 +7,22 @@ from decimal import Decimal
 from typing import Any, Literal
 from uuid import UUID
 
-from momopay._core.call import Call, Endpoint, PaymentDetails
+from momopay._core.call import Call
+from momopay._core.endpoint import Endpoint, PaymentDetails
 from momopay._core.operation import Resource, as_operation, operation, run_async, run_sync
 from momopay._core.retry import AT_MOST_ONCE
 from momopay._core.wiring import BackendT
 from momopay._ratelimit.budget import Lane
 from momopay.durable.call import DurableCall
 from momopay.durable.pay_all import PayAll, PayoutIterator, PayoutLimits, Source
-from momopay.durable.payment import Payment, journal_for
+from momopay.durable.payment import journal_for
 from momopay.durable.refund import plan_refund
 from momopay.durable.release import release
 from momopay.durable.sweep import Sweep
 from momopay.errors import RequestValidationError
 from momopay.journal import EntryKind, Journal, JournalEntry
 from momopay.models.arguments import ChannelRef
+from momopay.models.payments import Payment
 from momopay.models.records import Envelope
 from momopay.models.requests import PayoutRequest
 from momopay.models.transactions import Payout

@@ -6,15 +6,17 @@ from collections.abc import Mapping
 from decimal import Decimal
 from uuid import UUID
 
-from momopay._core.call import Call, Endpoint, PaymentDetails
+from momopay._core.call import Call
+from momopay._core.endpoint import Endpoint, PaymentDetails
 from momopay._core.operation import Resource, operation
 from momopay._core.retry import AT_MOST_ONCE
 from momopay._core.wiring import BackendT
 from momopay._ratelimit.budget import Lane
 from momopay.durable.call import DurableCall
-from momopay.durable.payment import Payment, journal_for
+from momopay.durable.payment import journal_for
 from momopay.journal import Journal
 from momopay.models.arguments import ChannelRef
+from momopay.models.payments import Payment
 from momopay.models.records import Envelope
 from momopay.models.requests import OrderRequest, StkRequest
 from momopay.models.transactions import StkTransaction

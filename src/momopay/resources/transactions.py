@@ -16,10 +16,9 @@ from momopay._core.operation import Resource, as_operation, operation
 from momopay._core.reads import TransactionIterator, read_page, read_transaction, read_unread, search
 from momopay._core.session import Session
 from momopay._core.wiring import BackendT, load
-from momopay._polling.wait import ConfirmCall, PollLoops, PollSchedule, WaitCall, WaitIterator, terminal
+from momopay._polling.wait import PollLoops, PollSchedule, WaitCall, WaitIterator, confirm, terminal
 from momopay._redaction import clears_frames, redacted_repr
-from momopay.callbacks import check_agreement
-from momopay.durable.payment import AsyncPaymentHandler, PaymentHandler, journal_for
+from momopay.durable.payment import journal_for
 from momopay.durable.receive import Receiver
 from momopay.durable.reconcile import DayReport, reconcile_days
 from momopay.durable.remedies import BookedOrder
@@ -30,6 +29,7 @@ from momopay.journal import Journal
 from momopay.models.arguments import ChannelRef, TransactionRef
 from momopay.models.callbacks import Callback
 from momopay.models.enums import TransactionStatus, TransactionType
+from momopay.models.payments import AsyncPaymentHandler, PaymentHandler
 from momopay.models.requests import Search, TransactionQuery, transaction_id_of
 from momopay.models.transactions import Transaction, TransactionPage, TransactionSummary
 from momopay.signing import CallbackSigner
@@ -214,12 +214,7 @@ class Transactions(Resource[BackendT]):
             raise RequestValidationError({"callback": "must be a Callback, from parse_callback"})
         events = self._session.events
         with nullcontext() if events is None else events.confirming(callback):
-            return await self._confirm(callback)
-
-    async def _confirm(self, callback: Callback) -> Transaction:
-        transaction = await ConfirmCall(self._poll_loops.confirmations, self._session, callback).read()
-        check_agreement(callback, transaction)
-        return transaction
+            return await confirm(self._poll_loops.confirmations, self._session, callback)
 
     @operation
     async def receive(
@@ -255,7 +250,8 @@ class Transactions(Resource[BackendT]):
         if on_event is not None:
             observer = load("_core.events.observer_of")(on_event)
             observers.append(observer.start("transactions.receive", self._session.backend.now))
-        return await Receiver(self._session, self._confirm, handler, signer, observers).receive(url, body)
+        receiver = Receiver(self._session, self._poll_loops.confirmations, handler, signer, observers)
+        return await receiver.receive(url, body)
 
     @operation
     async def wait(

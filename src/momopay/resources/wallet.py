@@ -5,7 +5,8 @@ from __future__ import annotations
 from decimal import Decimal
 from uuid import uuid4
 
-from momopay._core.call import Call, Endpoint, PaymentDetails
+from momopay._core.call import Call
+from momopay._core.endpoint import Endpoint, PaymentDetails
 from momopay._core.operation import Resource, operation
 from momopay._core.reads import WALLET_PATH
 from momopay._core.retry import IDEMPOTENCY_KEYED, SAFE

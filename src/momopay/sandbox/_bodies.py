@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Collection
 from decimal import Decimal
 from ipaddress import ip_address
+from math import inf
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, cast
 from urllib.parse import SplitResult, urlsplit
 
@@ -274,13 +275,17 @@ def callback_fields(model: type[Body], switches: Switches) -> tuple[str, ...]:
     return (named,) if model is PayoutBody else ("callbackUrl",)
 
 
-def read_body(model: type[B], raw: bytes, switches: Switches) -> B:
-    """Return the body of a request to an account with these switches."""
+def read_body(model: type[B], raw: bytes, switches: Switches, hosts: Collection[str] = ()) -> B:
+    """Return the body of a request to an account with these switches. For `hosts`, see `check_callback_url`."""
     value = parse_json(raw)
     if "callback_url" in model.model_fields:
         # A field with another name is unknown, and ignored as any other.
-        urls = (value.get(name) for name in callback_fields(model, switches))
-        value["callbackUrl"] = next((url for url in urls if url is not None), None)
+        urls = {name: value[name] for name in callback_fields(model, switches) if value.get(name) is not None}
+        value["callbackUrl"] = next(iter(urls.values()), None)
+        for name, url in [*urls.items()][1:]:  # it is not used, and must be as described even so
+            if not isinstance(url, str) or len(url) > limits_under(model, switches).get("callback_url", inf):
+                raise invalid_field(name, "is not an absolute HTTPS URL")
+            check_callback_url(url, strict=switches.strict_callback_urls, hosts=hosts, field=name)
     if model is PayoutBody and not switches.payout_credentials:
         value.pop("credential_id", None)
     try:

@@ -90,7 +90,7 @@ class Call:
 
     def read(self, model: type[B]) -> B:
         """Return the body under the account's switches."""
-        return read_body(model, self.body, self.switches)
+        return read_body(model, self.body, self.switches, self.state.callback_hosts)
 
 
 def initiate_stk(call: Call, body: StkBody) -> Transaction:

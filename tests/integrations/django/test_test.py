@@ -131,12 +131,13 @@ def run(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     ("engine", "runs", "use_tz"),
     [
         ("memory", {"tests": 13}, True),
         *(
-            pytest.param(database, {"tests.OnAServer": 1, "tests": 13}, False, marks=pytest.mark.whole)
+            (database, {"tests.OnAServer": 1, "tests": 13}, False)
             for database in ("sqlite", "postgresql")  # the first run commits, too
         ),
     ],

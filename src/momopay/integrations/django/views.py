@@ -13,9 +13,9 @@ from django.views.decorators.csrf import csrf_exempt
 
 from momopay import AsyncClient, CallbackSigner, Client, Payment
 from momopay._core.config import check_handler, is_async, raise_if_not_run
-from momopay.durable.payment import AsyncPaymentHandler, PaymentHandler
 from momopay.events import Event
 from momopay.integrations.django.clients import options, payment_ended, signer, the_client
+from momopay.models.payments import AsyncPaymentHandler, PaymentHandler
 
 __all__ = ["callback_endpoint", "status_endpoint"]
 
