@@ -257,8 +257,8 @@ def move(
     interrupted, at most one of the two can be used, and running it again finishes. Stop the programs that pay before.
 
     Examples:
-        momopay journal move --from payments.db --to postgresql://shop@db.example/shop
-        momopay journal move --from payments.db --to postgresql://shop@db.example/shop --undo
+        momopay journal move --from payments.db --to postgresql:///shop
+        momopay journal move --from payments.db --to postgresql:///shop --undo
     """
     if lost and not undo:
         raise CommandError("--lost says how to undo a move", remedy="give --undo with it, or leave it out")
