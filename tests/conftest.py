@@ -20,7 +20,6 @@ from memory import in_memory
 from momopay import Journal, JournalEntry
 from momopay.sandbox import Account, Sandbox
 from postgresql import PostgresqlServer, running_postgresql
-from rewriting import share_the_rewriting
 from sandbox.kit import Receiver
 
 TESTS = Path(__file__).parent
@@ -56,7 +55,7 @@ def _share_statements(connection: Connection) -> None:
     connection.execution_options(compiled_cache=STATEMENTS)
 
 
-def pytest_configure(config: pytest.Config) -> None:
+def pytest_configure() -> None:
     """Make every run draw the same examples, and start programs as a user's shell does.
 
     Programs receive Ctrl-C, which a shell's background job does not, and they keep what Python compiled. An example may
@@ -71,7 +70,6 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["MOMOPAY_TEST_RUN"] = "1"
     _keep_files_in_memory()
     gc.disable()  # until all is collected: there is no garbage before
-    share_the_rewriting(config, lambda path: bool(pytest_ignore_collect(path, config)))
 
 
 def _keep_files_in_memory() -> None:
@@ -82,13 +80,13 @@ def _keep_files_in_memory() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Return how many processes `-n auto` starts: two a core, since some of the tests' time is waiting.
+    """Return how many processes `-n auto` starts: one more than there are cores, since some tests wait.
 
     Each takes tests from those that have most left, so that none works long after the others have ended.
     """
     if config.option.dist == "no":  # nothing else was asked for
         config.option.dist = "worksteal"
-    return 2 * (os.cpu_count() or 1)
+    return 1 + (os.cpu_count() or 1)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

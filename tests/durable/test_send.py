@@ -391,6 +391,17 @@ def test_a_slot_is_not_kept_while_a_row_that_has_changed_is_searched_for(serve: 
     assert shop.seen.changes() == ["REFUSED -> SENDING", "SENDING -> ACCEPTED PENDING"]
 
 
+def test_nor_is_one_kept_that_a_payroll_took(serve: Serve, journal: Journal) -> None:
+    shop = serve(payout_record(), options={"budget": (lanes := Lanes())})
+    shop.reconcile_all()
+    lanes.taken.clear()
+    row = {"reference": "r", "amount": 10, "phone": PHONE}
+    with just_before("BEGIN", journal, lambda: put(journal, "r", REFUSED)):
+        (outcome,) = shop.sdk.collect(lambda client: client.payouts.pay_all([row], journal=journal))
+    assert outcome.state is ACCEPTED
+    assert lanes.taken == [Lane.PAYMENT, Lane.READ, Lane.PAYMENT]
+
+
 # Processes that die, and calls that are cancelled or interrupted.
 
 
