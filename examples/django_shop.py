@@ -11,6 +11,7 @@ public https:// address for callbacks, and DJANGO_SECRET_KEY.
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import secrets
 import shutil
@@ -38,10 +39,11 @@ if SANDBOX is not None:
 
 PAGE = """<!doctype html><html lang="en"><meta name="viewport" content="width=device-width">
 <meta name="color-scheme" content="light dark"><title>Soko</title>
-{% if order.state == "WAITING" %}<meta http-equiv="refresh" content="2">{% endif %}
+{% if waits %}<meta http-equiv="refresh" content="2">{% endif %}
 <style>body { font: 1.1rem/1.6 system-ui; max-width: 24rem; margin: 4rem auto; padding: 0 1rem }</style><h1>Soko</h1>
 {% if order %}<p>Order {{ order.id }}, KES {{ order.amount }}: <b id="state">{{ order.state }}</b></p>{% endif %}
-{% if not order or order.state == "NOT PAID" %}<form method="post" action="/pay">{% csrf_token %}
+{% if waits %}<p>No prompt on your phone? <a href="?again">Try again</a></p>
+{% elif is_open %}<form method="post" action="/pay">{% csrf_token %}
 <label>Phone <input name="phone" type="tel" required></label>
 <input type="hidden" name="order" value="{{ order.id }}{{ new }}"><button>Pay KES {{ price }}</button></form>
 {% endif %}"""
@@ -91,16 +93,25 @@ django.setup()
 from django.contrib import admin  # noqa: E402  needs the settings, as all below
 from django.contrib.auth.models import User  # noqa: E402
 from django.core.management import call_command  # noqa: E402
-from django.db import connection, models  # noqa: E402
+from django.db import connection, models, transaction  # noqa: E402
 from django.dispatch import receiver  # noqa: E402
 from django.http import HttpRequest, HttpResponse  # noqa: E402
 from django.shortcuts import get_object_or_404, redirect, render  # noqa: E402
 from django.urls import include, path  # noqa: E402
 
-from momopay import DuplicateCollectionError, EntryKind, MomoPayError, Payment  # noqa: E402
+from momopay import (  # noqa: E402
+    DuplicateCollectionError,
+    EntryKind,
+    InvalidPhoneError,
+    JournalError,
+    MomoPayError,
+    Payment,
+    RequestValidationError,
+)
 from momopay.integrations.django import client, payment_ended  # noqa: E402
 
 PRICE = 450  # KES; a price never comes from a form
+logger = logging.getLogger("shop")
 
 
 class Order(models.Model):
@@ -120,15 +131,21 @@ class Order(models.Model):
 
 
 def move(order: str, state: str, *before: str) -> None:
-    """Change the state of an order, if it is in one of the states before."""
-    if Order.objects.filter(id=order, state__in=before).update(state=state):
-        # The place to deliver what was paid.
-        print(f"  order {order}: {state}", flush=True)
+    """Change the state of an order, if it is in one of the states before. Raise LookupError if there is no order."""
+    found = Order.objects.filter(id=order)
+    with transaction.atomic():
+        if found.filter(state__in=before).update(state=state):
+            # The place to deliver what was paid. An error here undoes the change.
+            print(f"  order {order}: {state}", flush=True)
+        elif not found.exists():
+            raise LookupError(f"there is no order {order}")
 
 
 @receiver(payment_ended)
 def on_end(payment: Payment, **_: object) -> None:
-    """Act on the end of a payment. Callbacks and sweeps bring each end here once."""
+    """Act on the end of a payment. Callbacks and sweeps bring each end here once; after an error, again."""
+    if not payment.in_journal:
+        return  # the shop did not ask for it: a pay link, or the dashboard
     if payment.kind is EntryKind.COLLECTION:
         if payment.is_paid:
             # NOT PAID: the PIN came after the prompt had ended.
@@ -150,9 +167,9 @@ def paid(order: str) -> Decimal:
     return sum((each.amount for each in (entry.counting if entry else ())), Decimal(0))
 
 
+@transaction.non_atomic_requests  # the order is committed before the prompt is sent
 def pay(request: HttpRequest) -> HttpResponse:
     """Collect an order, however often "Pay" is pressed, and from which phone."""
-    # Stored first: the customer may pay at any moment from here on.
     order, _ = Order.objects.get_or_create(id=request.POST["order"], defaults={"amount": PRICE})
     move(order.id, "WAITING", "NOT PAID")
     try:
@@ -163,22 +180,29 @@ def pay(request: HttpRequest) -> HttpResponse:
         )
     except DuplicateCollectionError:
         return HttpResponse("Open on the other phone.", status=409)
+    except (RequestValidationError, InvalidPhoneError) as error:
+        move(order.id, "NOT PAID", "WAITING")
+        return HttpResponse(str(error), status=422)
     except MomoPayError as error:
-        if not error.may_have_executed:  # else it may be paid yet
+        logger.exception("order %s", order.id)
+        if isinstance(error, JournalError) or not error.may_have_executed:
             move(order.id, "NOT PAID", "WAITING")
-            return HttpResponse(str(error), status=422)
+            return HttpResponse("Please try again in a minute.", status=503)
     return redirect(f"/orders/{order.id}")
 
 
 def front(request: HttpRequest) -> HttpResponse:
     """Show the form, for a new order."""
-    context = {"new": secrets.token_hex(6), "price": PRICE}
+    context = {"new": secrets.token_hex(6), "price": PRICE, "is_open": True}
     return render(request, "soko/order.html", context)
 
 
 def show(request: HttpRequest, order: str) -> HttpResponse:
-    """Show an order, and the form again if it is not paid."""
-    context = {"order": get_object_or_404(Order, id=order), "price": PRICE}
+    """Show an order, and the form again if it is not paid. While it waits, the customer may ask for the form."""
+    found = get_object_or_404(Order, id=order)
+    waits = found.state == "WAITING" and "again" not in request.GET
+    is_open = found.state in {"WAITING", "NOT PAID"}
+    context = {"order": found, "price": PRICE, "waits": waits, "is_open": is_open}
     return render(request, "soko/order.html", context)
 
 

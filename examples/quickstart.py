@@ -108,7 +108,8 @@ def collect(
         paid = client.transactions.wait(order, schedule=schedule)
     except WaitTimeoutError as late:
         sys.exit(f"No result yet: {late}")
-    say("Paid" if paid.status == "SUCCESS" else "Not paid", f"{paid.status} {paid.result_desc or ''}")
+    if order.is_new or paid.status != "SUCCESS":
+        say("Paid" if paid.status == "SUCCESS" else "Not paid", f"{paid.status} {paid.result_desc or ''}")
     if paid.status != "SUCCESS":
         sys.exit("Run it again to try again.")
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import atexit
+import logging
 import os
 import secrets
 import shutil
@@ -20,9 +21,10 @@ import sqlite3
 import tempfile
 import threading
 import time
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager, closing
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import asynccontextmanager, closing, contextmanager
 from decimal import Decimal
+from http import HTTPStatus
 from string import Template
 
 import uvicorn
@@ -35,9 +37,12 @@ from momopay import (
     Client,
     DuplicateCollectionError,
     EntryKind,
+    InvalidPhoneError,
     Journal,
+    JournalError,
     MomoPayError,
     Payment,
+    RequestValidationError,
 )
 from momopay.integrations.fastapi import callback_endpoint, status_endpoint
 from momopay.sandbox import Sandbox
@@ -54,24 +59,31 @@ PRICE = 450  # KES; a price never comes from a form
 journal = Journal("sqlite:///payments.db")
 client = Client(journal=journal)
 signer = CallbackSigner(os.environ["MOMOPAY_CALLBACK_SECRET"])
+logger = logging.getLogger("shop")
 
 
-def orders(statement: str, *values: object) -> list[tuple[str, int, str]]:
-    """Run a statement on the shop's own database, and return its rows."""
+@contextmanager
+def shop() -> Generator[sqlite3.Connection]:
+    """Open the shop's own database for one transaction."""
     with closing(sqlite3.connect("shop.db", timeout=30)) as database, database:
-        return database.execute(statement, values).fetchall()
+        yield database
 
 
-orders("CREATE TABLE IF NOT EXISTS orders (id PRIMARY KEY, amount, state)")
+with shop() as created:
+    created.execute("CREATE TABLE IF NOT EXISTS orders (id PRIMARY KEY, amount, state)")
 
 
 def move(order: str, state: str, *before: str) -> None:
-    """Change the state of an order, if it is in one of the states before."""
-    found = f"id = ? AND state IN ({', '.join('?' * len(before))})"
-    update = f"UPDATE orders SET state = ? WHERE {found} RETURNING *"  # noqa: S608  question marks only
-    if orders(update, state, order, *before):
-        # The place to deliver what was paid.
-        print(f"  order {order}: {state}", flush=True)
+    """Change the state of an order, if it is in one of the states before. Raise LookupError if there is no order."""
+    among = f"AND state IN ({', '.join('?' * len(before))})"
+    update = f"UPDATE orders SET state = ? WHERE id = ? {among}"  # noqa: S608  question marks only
+    exists = "SELECT 1 FROM orders WHERE id = ?"
+    with shop() as database:
+        if database.execute(update, (state, order, *before)).rowcount:
+            # The place to deliver what was paid. An error here undoes the change.
+            print(f"  order {order}: {state}", flush=True)
+        elif not database.execute(exists, [order]).fetchone():
+            raise LookupError(f"there is no order {order}")
 
 
 def callback_url(reference: str) -> str:
@@ -79,36 +91,36 @@ def callback_url(reference: str) -> str:
     return signer.url(f"{os.environ['SHOP_URL']}/momo", reference=reference)
 
 
-class Press(BaseModel):
-    """What the page sends when the customer presses "Pay"."""
-
-    order: str = Field(pattern="^[0-9a-f]{12}$")
-    phone: str
-
-
-def pay(press: Press) -> None:
-    """Collect an order, however often "Pay" is pressed, and from which phone."""
-    order = press.order
-    # Stored first: the customer may pay at any moment from here on.
-    orders("INSERT OR IGNORE INTO orders VALUES (?, ?, 'WAITING')", order, PRICE)
+def pay(order: str, phone: str) -> tuple[int, str]:
+    """Collect an order, however often "Pay" is pressed, and from which phone. Return an HTTP status and a text."""
+    with shop() as database:  # committed before the prompt is sent
+        insert = "INSERT OR IGNORE INTO orders VALUES (?, ?, 'WAITING')"
+        database.execute(insert, (order, PRICE))
     move(order, "WAITING", "NOT PAID")
     try:
         client.stk.collect_once(
             reference=order,
             amount=PRICE,
-            phone=press.phone,
+            phone=phone,
             callback_url=callback_url(order),
         )
     except DuplicateCollectionError:
-        raise HTTPException(409, "Open on the other phone.") from None
+        return 409, "Open on the other phone."
+    except (RequestValidationError, InvalidPhoneError) as error:
+        move(order, "NOT PAID", "WAITING")
+        return 422, str(error)
     except MomoPayError as error:
-        if not error.may_have_executed:  # else it may be paid yet
+        logger.exception("order %s", order)
+        if isinstance(error, JournalError) or not error.may_have_executed:
             move(order, "NOT PAID", "WAITING")
-            raise HTTPException(422, str(error)) from error
+            return 503, "Please try again in a minute."
+    return 200, "Enter your PIN on your phone."
 
 
 def on_end(payment: Payment) -> None:
     """Act on the end of a payment. Callbacks and sweeps bring each end here once; after an error, again."""
+    if not payment.in_journal:
+        return  # the shop did not ask for it: a pay link, or the dashboard
     if payment.kind is EntryKind.COLLECTION:
         if payment.is_paid:
             # NOT PAID: the PIN came after the prompt had ended.
@@ -145,11 +157,28 @@ def refund(order: str, amount: int | None = None, number: int = 1) -> Payment:
     )
 
 
+class Press(BaseModel):
+    """What the page sends when the customer presses "Pay"."""
+
+    order: str = Field(pattern="^[0-9a-f]{12}$")
+    phone: str
+
+
+def press(body: Press) -> str:
+    """Collect an order, and say how that went."""
+    status, text = pay(body.order, body.phone)
+    if status != HTTPStatus.OK:
+        raise HTTPException(status, text)
+    return text
+
+
 def show(order: str) -> dict[str, object]:
     """Return an order as the shop has it."""
-    for number, amount, state in orders("SELECT * FROM orders WHERE id = ?", order):
-        return {"order": number, "amount": amount, "state": state}
-    raise HTTPException(404, "There is no such order.")
+    with shop() as database:
+        found = database.execute("SELECT * FROM orders WHERE id = ?", [order]).fetchone()
+    if found is None:
+        raise HTTPException(404, "There is no such order.")
+    return dict(zip(("order", "amount", "state"), found, strict=True))
 
 
 def front() -> HTMLResponse:
@@ -178,7 +207,7 @@ async def lifespan(_app: FastAPI) -> AsyncGenerator[None]:
 
 app = FastAPI(lifespan=lifespan)
 app.get("/")(front)
-app.post("/pay")(pay)
+app.post("/pay")(press)
 app.get("/orders/{order}")(show)
 app.post("/momo")(callback_endpoint(on_end, client=client, signer=signer))
 app.get("/status")(status_endpoint(client=client, signer=signer))
@@ -214,7 +243,7 @@ def steps(sandbox: Sandbox) -> None:
     """Be the customers, one step after the other."""
 
     def press_pay(order: str, phone: str) -> None:
-        pay(Press(order=order, phone=phone))
+        pay(order, phone)
         print(f"  {phone} presses Pay: {show(order)['state']}")
 
     def until(order: str, state: str, act: Callable[[], object] = lambda: None) -> None:

@@ -53,6 +53,18 @@ EACH_PROFILE = """
         assert momopay_account.switches.receipt_field == expected[momopay_profile]
 """
 
+WITH_JOURNAL = """
+    import pytest
+
+    @pytest.mark.parametrize("number", [1, 2])
+    def test_the_same_order(momopay_sandbox, momopay_client, momopay_journal, number):
+        client = momopay_client.with_options(journal=momopay_journal)
+        assert client.stk.collect_once(reference="INV-1", amount=100, phone="0712345678").is_new
+        momopay_sandbox.advance(60)
+        assert client.transactions.sweep().settled == 1
+        assert [each.reference for each in momopay_journal.entries()] == ["INV-1"]
+"""
+
 LIVE = """
     import momopay, pytest
 
@@ -75,6 +87,29 @@ def run(pytester: pytest.Pytester, tests: str) -> pytest.RunResult:
 def test_a_merchants_own_tests(pytester: pytest.Pytester) -> None:
     """A checkout; an async client, which leaves nothing open; and a live key, which is refused in a test run."""
     run(pytester, CHECKOUT + ASYNC + LIVE).assert_outcomes(passed=5)
+
+
+@pytest.mark.parametrize("where", ["file", "environment", "ini"])
+@pytest.mark.parametrize("database", ["sqlite", pytest.param("postgresql", marks=pytest.mark.whole)])
+def test_each_test_has_a_journal_of_its_own_in_one_database(
+    pytester: pytest.Pytester,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+    database: str,
+    where: str,
+) -> None:
+    monkeypatch.delenv("MOMOPAY_TEST_JOURNAL", raising=False)
+    url = f"sqlite:///{pytester.path}/all.db"
+    if database == "postgresql":
+        url = request.getfixturevalue("postgresql").new_database()
+    if where == "environment":
+        monkeypatch.setenv("MOMOPAY_TEST_JOURNAL", url)
+    elif where == "ini":
+        pytester.makeini(f"[pytest]\nmomopay_journal = {url}")
+    for _ in range(2):  # a second run on what the first one left
+        run(pytester, WITH_JOURNAL).assert_outcomes(passed=2)
+    if database == "sqlite":
+        assert (pytester.path / "all.db").exists() == (where != "file")
 
 
 def test_a_test_runs_under_each_profile(pytester: pytest.Pytester) -> None:

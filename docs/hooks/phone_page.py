@@ -62,7 +62,7 @@ def pictures() -> dict[str, bytes]:
             tab.set_window(width=1240, height=920, scheme=scheme, scale=1.5)
             for view, part in VIEWS.items():
                 tab.open(f"{sandbox.url}/", until="!document.getElementById('veil').hidden")
-                taken[NAME.format(view=view, scheme=scheme)] = tab.screenshot(part, margin=16)
+                taken[NAME.format(view=view, scheme=scheme)] = tab.screenshot(part, margin=10)
         return taken
 
 

@@ -1,5 +1,14 @@
 """momopay: STK collections, B2C payouts, wallet, channels, transactions and callbacks, typed to the last field.
 
+The first call, with MOMOPAY_API_KEY and MOMOPAY_BASE_URL in the environment::
+
+    client = momopay.Client(journal="sqlite:///payments.db")
+    payment = client.stk.collect_once(reference="INV-1", amount=100, phone="0712 345 678")
+
+The whole interface on one page, with its rules, a shop, a payroll, a refund and a test, is ``llms.txt`` beside this
+file: ``importlib.resources.files("momopay").joinpath("llms.txt").read_text()``. For people, it is the page "The
+interface on one page" of the documentation.
+
 Importing the package imports nothing else: the module of a name is loaded when the name is first used. Further types
 for annotations are in `momopay.types`, and events in `momopay.events`.
 """
@@ -116,7 +125,7 @@ else:
         if name in ("events", "types"):
             return _import_module(f"{__name__}.{name}")
         if name not in _MODULE_OF:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+            raise _import_module(f"{__name__}._hints").missing_name(name)
         value = getattr(_import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
         globals()[name] = value
         return value

@@ -137,6 +137,9 @@ def clears_frames(function: Callable[P, T]) -> Callable[P, T]:
         try:
             return function(*args, **kwargs)
         except Exception as error:
+            from momopay._hints import explain  # noqa: PLC0415  for wrong names only
+
+            explain(error, function)
             clear_frames(error)
             del args, kwargs
             raise

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from decimal import Decimal
+from inspect import iscoroutine, iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Final, cast
 from unicodedata import normalize
 
@@ -119,14 +120,27 @@ def _encoded(body: object) -> bytes:
         return body.encode(errors="surrogatepass")
     if isinstance(body, Buffer):
         return bytes(body)
-    if not isinstance(body, Mapping):
-        raise InvalidCallbackError("not a callback: bytes, text or a mapping are needed")
+    how = _how_to_read(body)
+    if how or not isinstance(body, Mapping):  # a request of Starlette is a mapping, too
+        raise InvalidCallbackError(f"not a callback: bytes, text or a mapping are needed{how}")
     try:
         # Encoded again, so that there is one parser, and a copy that the caller cannot change. The fallback is for
         # mappings that are not a dict; it raises for anything else that JSON does not have.
         return to_json(body, fallback=dict)
     except (ValueError, RecursionError) as error:
         raise InvalidCallbackError("not a callback: it cannot be encoded as JSON") from error
+
+
+def _how_to_read(request: object) -> str:
+    """Return what to pass instead of a request of a web framework; "" of anything else."""
+    if iscoroutine(request):
+        return "; await it first"
+    for name in ("get_data", "body", "read"):  # Flask; Django, Starlette and others; aiohttp
+        found = getattr(type(request), name, None)
+        if found is not None:
+            call = f"request.{name}()" if callable(found) else f"request.{name}"
+            return f": pass {'await ' if iscoroutinefunction(found) else ''}{call}"
+    return ""
 
 
 def callback_body(transaction: Transaction) -> bytes:

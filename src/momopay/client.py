@@ -28,6 +28,7 @@ from momopay._core.config import (
     merged_headers,
 )
 from momopay._core.wiring import BackendT, ClassResource, ClientJournal, Once, UnloadedResource, load, once
+from momopay._hints import missing_attribute
 from momopay._redaction import clears_frames
 from momopay.errors import ConfigurationError
 
@@ -267,6 +268,7 @@ class BaseClient(Generic[BackendT, TransportT]):
 for _name in ("stk", "payouts", "transactions", "wallet", "channels"):
     # Not by a decorator, because editors, type checkers and documentation know only `property`.
     setattr(BaseClient, _name, ClassResource(vars(BaseClient)[_name].fget))
+setattr(BaseClient, "__getattr__", missing_attribute)  # noqa: B010  as above; only for names that do not exist
 
 
 class Client(BaseClient[SyncBackend, "httpx.BaseTransport"]):

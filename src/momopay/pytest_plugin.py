@@ -6,6 +6,7 @@ tests run, live keys are refused.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +21,12 @@ if TYPE_CHECKING:
     from momopay.sandbox import Account, Sandbox
 
 TEST_RUN = "MOMOPAY_TEST_RUN"
+_JOURNAL = "momopay_journal"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option that names the database of all tests' journals."""
+    parser.addini(_JOURNAL, "the URL of the database for the fixture momopay_journal; MOMOPAY_TEST_JOURNAL wins")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -81,6 +88,19 @@ def momopay_async_client(momopay_sandbox: Sandbox, momopay_api_key: str) -> momo
     return momopay.AsyncClient(
         momopay_api_key, base_url=momopay_sandbox.base_url, budget=None, transport=transport, journal=NO_JOURNAL
     )
+
+
+@pytest.fixture
+def momopay_journal(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[momopay.Journal]:
+    """A journal with an account of this test's own, for ``momopay_client.with_options(journal=momopay_journal)``.
+
+    It is in the database that MOMOPAY_TEST_JOURNAL or the ini option ``momopay_journal`` names, which all tests may
+    share and may keep from run to run. By default, it is in a file of the test's own.
+    """
+    url: str = os.environ.get("MOMOPAY_TEST_JOURNAL") or request.config.getini(_JOURNAL)
+    account = f"test-{uuid4().hex}"  # a journal that knows another test's key would refuse this one's
+    with momopay.Journal(url or f"sqlite:///{tmp_path}/payments.db", account=account) as journal:
+        yield journal
 
 
 @pytest.fixture

@@ -41,13 +41,11 @@ def test_every_public_name_is_in_the_reference(reference: str) -> None:
     assert [name for name in names if f'id="{name}"' not in reference] == []
 
 
-def test_every_operation_is_in_the_reference_and_in_its_table(site: Path) -> None:
-    index = (site / "reference/index.html").read_text()
+def test_every_operation_is_in_the_reference(site: Path) -> None:
     shown = (site / "reference/operations/index.html").read_text()
     for kind in ("Stk", "Payouts", "Transactions", "Wallet", "Channels"):
         for operation in (each for each in dir(getattr(momopay.types, kind)) if not each.startswith("_")):
             assert f'id="momopay.types.{kind}.{operation}"' in shown, operation
-            assert f">{kind.lower()}.{operation}<" in index, operation
 
 
 def test_the_reference_shows_public_base_classes_only(reference: str) -> None:

@@ -194,6 +194,7 @@ def test_what_a_handler_gets_is_the_payment_as_the_journal_has_it_now(way: Recei
     assert receive("", json.dumps(callback_body("INV-1-R1", "back", amount=4)).encode()) == 200
     refund = handler.calls[-1]
     assert (refund.kind, refund.reference, refund.refund_of) == (EntryKind.PAYOUT, "INV-1-R1", "INV-1")
+    assert [each.in_journal for each in handler.calls] == [True] * 3
     service.records["the-id"] = transaction("the-id", "REVERSED", type="STK", amount=10, accountReference="INV-1")
     assert receive("", json.dumps(order | {"event_type": "x"}).encode()) == 200  # its SUCCESS was delivered
 
@@ -206,6 +207,7 @@ def test_an_end_that_no_entry_knows_is_handled_once(way: Receive, journal: Journ
     assert [receive("", body) for _ in range(3)] == [200] * 3
     (paid,) = handler.calls
     assert (paid.kind, paid.reference, paid.metadata, paid.receipt) == (EntryKind.COLLECTION, "METER-1", None, "QK12")
+    assert paid.in_journal is False
     assert journal.get("METER-1") is None
     assert [(each.kind, each.what) for each in journal.history("METER-1")] == [(EntryKind.COLLECTION, "delivered")]
     put(journal, "METER-1", kind=EntryKind.COLLECTION, transaction_id="link")  # an entry that learns of it late
@@ -218,6 +220,7 @@ def test_without_a_journal_each_delivery_is_handled() -> None:
     receive = blocking(handler, None, None)
     assert [receive("", BODY) for _ in range(2)] == [200, 200]
     assert handler.ends == ["the-id SUCCESS"] * 2
+    assert {each.in_journal for each in handler.calls} == {False}
 
 
 @pytest.mark.parametrize("by", ["record", "callback"])

@@ -74,7 +74,7 @@ def test_without_either_guard_it_would_be_paid_twice(merchant: Merchant, tmp_pat
     """The journal hands each end to one, and the condition on the state is the second line."""
     careless = (EXAMPLES / "shop.py").read_text()
     for guard, instead in [
-        (" AND state IN (", " OR id IN ("),
+        ("AND state IN (", "OR id IN ("),
         ("client = Client(journal=journal)", "client = Client(journal=journal)\nforgetful = Client()"),
         ("callback_endpoint(on_end, client=client", "callback_endpoint(on_end, client=forgetful"),
     ]:

@@ -18,6 +18,7 @@ def test_the_plain_command_collects_once_and_pays_back() -> None:
     assert re.fullmatch("transaction.success, receipt [A-Z0-9]{10}", lines["Callback"])
     assert lines["Confirmed"] == "the service's own record says SUCCESS"
     assert (lines["Paid"].split()[0], lines["Settled"]) == ("SUCCESS", "SUCCESS")
+    assert ended.stdout.count(" Paid ") == 1
     assert (lines["Again"], lines["Wallet"]) == ("no second prompt; INV-42 is SUCCESS", "KES 9998 left for fees")
 
 

@@ -118,6 +118,11 @@ assert (item.phone, item.amount) == ("254712345678", 10)
 with momopay.Journal("sqlite:///payouts.db") as journal:
     assert journal.unresolved() == []
 """,
+    "mcp": """
+from momopay.cli.mcp import server_of
+with momopay.Journal("sqlite:///payouts.db") as journal:
+    assert server_of(journal, None).name == "momopay"
+""",
     "postgresql": """
 with momopay.Journal("postgresql://me@127.0.0.1:1/d") as journal:
     try:

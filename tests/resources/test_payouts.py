@@ -88,7 +88,7 @@ def test_every_argument_of_a_durable_call_reaches_the_service_or_the_journal(
     sdk: Driver, sandbox: Sandbox, tmp_path: Path
 ) -> None:
     asked, profile = list[str](), str(uuid4())
-    session_of(sdk.client).hooks = Hooks(make_callback_url=(HOOK + "/{}").format, before_payment=asked.append)
+    session_of(sdk.client).hooks = Hooks((HOOK + "/{}").format, asked.append, before_release=asked.append)
     channel = sdk(lambda client: client.channels.create(name="Till", type="TILL_NUMBER", shortcode="123456")).id
     common = {"phone": PHONE, "channelId": channel, "description": "Rent", "currency": "KES", "credential_id": profile}
     more: dict[str, Any] = {"channel_id": channel, "description": "Rent", "credential_id": profile}

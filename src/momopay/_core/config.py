@@ -121,7 +121,9 @@ class Hooks:
 
     make_callback_url: Callable[[str], str | None] | None = None  # for a payment's reference
     before_payment: Callable[[str], None] | None = None
-    """Raises if the journal cannot be written, before the payment with a reference is sent or released."""
+    """Raises if the journal cannot be written, before the payment with a reference is sent."""
+    before_release: Callable[[str], None] | None = None
+    """The same, before the payment with a reference is released."""
 
 
 def check_budget(budget: object) -> None:

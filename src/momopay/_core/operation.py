@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol
 
 from momopay._core.session import Session
 from momopay._core.wiring import BackendT
+from momopay._hints import explain, missing_attribute
 from momopay._redaction import clear_frames
 from momopay._transport.attempt import run_blocking
 
@@ -52,6 +53,11 @@ class Resource(Generic[BackendT]):
         # Public: events, spans and logs carry this name.
         name = f"{type(self).__name__.lower()}.{method.__name__}"
         return _observed(self._session, name, work, kwargs.get("reference", kwargs.get("account_reference")))
+
+
+# Called only for names that do not exist. Set here and not in the class, where checkers and editors would take every
+# name for one that does.
+setattr(Resource, "__getattr__", missing_attribute)  # noqa: B010
 
 
 def as_operation(
@@ -139,6 +145,7 @@ class Operation(Generic[T, P]):
                     del args, kwargs
                 return run_blocking(coroutine)
             except BaseException as error:
+                explain(error, method)
                 clear_frames(error)
                 raise
 
@@ -151,6 +158,7 @@ class Operation(Generic[T, P]):
                     del args, kwargs
                 return await coroutine
             except BaseException as error:
+                explain(error, method)
                 clear_frames(error)
                 raise
 

@@ -10,7 +10,7 @@ import typer
 from typer import Option
 
 from momopay import __version__
-from momopay.cli import development, doctor, journal, payouts, probe, report, transactions
+from momopay.cli import development, doctor, journal, mcp, payouts, probe, report, transactions
 from momopay.cli.command import DEBUG, App, Command, command
 from momopay.cli.exit_codes import ExitCode
 
@@ -40,6 +40,7 @@ command(app, rich_help_panel=_PAYMENTS)(transactions.channels)
 command(app, rich_help_panel=_RECORDS)(journal.sweep)
 command(app, rich_help_panel=_RECORDS)(journal.reconcile)
 command(app, rich_help_panel=_RECORDS)(report.report)
+command(app, rich_help_panel=_RECORDS)(mcp.mcp)
 app.add_typer(journal.app, name="journal", rich_help_panel=_RECORDS)
 app.command(
     cls=Command,

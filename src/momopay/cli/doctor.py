@@ -57,7 +57,7 @@ def doctor(options: AccountOptions) -> ExitCode:
 
     Examples:
         momopay doctor
-        momopay doctor --journal shop.db
+        momopay doctor --journal payments.db
     """
     checks: list[Check] = []
     for check in _checks(options):

@@ -80,8 +80,8 @@ def list_(
     With --json, one entry a line.
 
     Examples:
-        momopay journal list --journal shop.db --state UNKNOWN
-        momopay journal list --journal shop.db --since 2026-11-01 --all
+        momopay journal list --journal payments.db --state UNKNOWN
+        momopay journal list --journal payments.db --since 2026-11-01 --all
     """
     with options.open_journal() as journal:
         found = journal.entries(kind=kind, state=state, status=status_, since=since, until=until)
@@ -100,7 +100,7 @@ def show(
     A payout and a collection may have the same reference; then both are shown, with --json in two lines.
 
     Examples:
-        momopay journal show INV-43 --journal shop.db
+        momopay journal show INV-43 --journal payments.db
     """
     with options.open_journal() as journal:
         entries = [entry for kind in momopay.EntryKind if (entry := journal.get(reference, kind)) is not None]
@@ -133,7 +133,7 @@ def backup(
     Only its owner may read the file. It has all accounts, and whole phones. Overwrites nothing.
 
     Examples:
-        momopay journal backup backup-2026-11-30.db --journal shop.db
+        momopay journal backup backup-2026-11-30.db --journal payments.db
     """
     with options.open_journal() as journal:
         journal.backup(path)
@@ -152,7 +152,7 @@ def anonymise(
     open or unresolved stays whole. References stay used, so nothing is paid again.
 
     Examples:
-        momopay journal anonymise --before 2025-11-30 --journal shop.db
+        momopay journal anonymise --before 2025-11-30 --journal payments.db
     """
     secret = os.environ.get(_VARIABLE) or None
     what = "replaced by keyed hashes" if secret else "removed"
@@ -177,7 +177,7 @@ def check(options: AccountOptions) -> ExitCode:
     time, or an index that is missing or differs; with 3 if it is another account's.
 
     Examples:
-        momopay journal check --journal shop.db
+        momopay journal check --journal payments.db
     """
     from momopay.durable.access import check_client  # loads the modules that send
 
@@ -213,7 +213,7 @@ def accept_restored(
     until it is accepted, every command that pays refuses it.
 
     Examples:
-        momopay journal accept-restored --by Amina --journal shop.db
+        momopay journal accept-restored --by Amina --journal payments.db
     """
     with options.open_journal() as journal:
         days = journal.accept_restored(by=by)
@@ -234,8 +234,8 @@ def migrate(
     differ.
 
     Examples:
-        momopay journal migrate --journal shop.db
-        momopay journal migrate --journal shop.db --check
+        momopay journal migrate --journal payments.db
+        momopay journal migrate --journal payments.db --check
     """
     said = momopay.Journal.migrate(options.journal_url(), check=check)
     shown = f"{'To do: ' if check else 'Done: '}{plain(said)}" if said else "Nothing to do: the journal is up to date."
@@ -257,8 +257,8 @@ def move(
     interrupted, at most one of the two can be used, and running it again finishes. Stop the programs that pay before.
 
     Examples:
-        momopay journal move --from shop.db --to postgresql://shop@db.example/shop
-        momopay journal move --from shop.db --to postgresql://shop@db.example/shop --undo
+        momopay journal move --from payments.db --to postgresql:///shop
+        momopay journal move --from payments.db --to postgresql:///shop --undo
     """
     if lost and not undo:
         raise CommandError("--lost says how to undo a move", remedy="give --undo with it, or leave it out")
@@ -279,8 +279,8 @@ def sweep(
     document for each pass.
 
     Examples:
-        momopay sweep --journal shop.db
-        momopay sweep --journal shop.db --every 60
+        momopay sweep --journal payments.db
+        momopay sweep --journal payments.db --every 60
     """
     output = options.output
     with options.open_journal() as journal, options.client(journal) as client:
@@ -342,8 +342,8 @@ def reconcile(
     --timezone.
 
     Examples:
-        momopay reconcile --day yesterday --journal shop.db
-        momopay reconcile --day 2026-11 --journal shop.db --orders orders.csv
+        momopay reconcile --day yesterday --journal payments.db
+        momopay reconcile --day 2026-11 --journal payments.db --orders orders.csv
     """
     from momopay.durable.reconcile import NAIROBI
 

@@ -107,8 +107,8 @@ def run(
     rows are unresolved, 5 if rows were not paid, 6 if some had not settled in time.
 
     Examples:
-        momopay payouts run salaries.csv --journal shop.db --dry-run
-        momopay payouts run salaries.csv --journal shop.db --report report.csv
+        momopay payouts run salaries.csv --journal payments.db --dry-run
+        momopay payouts run salaries.csv --journal payments.db --report report.csv
     """
     from momopay.durable.pay_all import PayoutLimits  # loads pydantic
 
@@ -217,8 +217,8 @@ def refund(
     collection needs a --reference of its own.
 
     Examples:
-        momopay payouts refund INV-43 --journal shop.db
-        momopay payouts refund INV-43 --amount 40 --journal shop.db
+        momopay payouts refund INV-43 --journal payments.db
+        momopay payouts refund INV-43 --amount 40 --journal payments.db
     """
     from momopay.durable.refund import preview_refund  # loads the modules that send
 
@@ -243,7 +243,7 @@ def status(options: JournalOptions) -> ExitCode:
     Exits with 4 if anything is unresolved.
 
     Examples:
-        momopay payouts status --journal shop.db
+        momopay payouts status --journal payments.db
     """
     output = options.output
     with options.open_journal() as journal:
@@ -283,7 +283,7 @@ def release(
     transaction has the reference, whatever its amount, phone or time. The journal keeps who released it, and when.
 
     Examples:
-        momopay payouts release SAL-2026-11-001 --journal shop.db
+        momopay payouts release SAL-2026-11-001 --journal payments.db
     """
     output = options.output
     with options.open_journal() as journal, options.client(journal, deadline=SEARCH_DEADLINE) as client:

@@ -41,7 +41,7 @@ def report(
     numbers.
 
     Examples:
-        momopay report --html report.html --journal shop.db
+        momopay report --html report.html --journal payments.db
     """
     check_writable(html, "--html")
     with options.open_journal() as journal:

@@ -102,7 +102,7 @@ def collect(
     it has not ended in time, 4 if it is not known whether the customer was prompted. With a live key it asks first.
 
     Examples:
-        momopay collect INV-43 --amount 100 --phone 0712345678 --journal shop.db
+        momopay collect INV-43 --amount 100 --phone 0712345678 --journal payments.db
         momopay collect INV-43 --amount 100 --phone 0712345678 --no-journal --wait
     """
     output, key = options.output, api_key()
@@ -236,7 +236,7 @@ def find(
     Examples:
         momopay transactions find INV-42
         momopay transactions find --phone 0712345678
-        momopay transactions find --receipt SBX1234567 --journal shop.db
+        momopay transactions find --receipt SBX1234567 --journal payments.db
     """
     output = options.output
     if wanted is not None and reference not in {None, wanted}:

@@ -182,7 +182,8 @@ class Receiver:
         entry_kind = EntryKind.PAYOUT if kind == TransactionType.B2C else EntryKind.COLLECTION
         # An unsigned callback could name any order.
         draft = Draft(entry_kind, reference_of(read) or signed or "", read.amount, "", "")
-        return _with_evidence(payment_of(draft, read), read, Evidence.confirmed(read, callback.transaction))
+        stranger = payment_of(draft, read).model_copy(update={"in_journal": False})
+        return _with_evidence(stranger, read, Evidence.confirmed(read, callback.transaction))
 
     def _compare(self, journal: Journal, callback: Callback, signed: str | None) -> tuple[JournalEntry | None, bool]:
         """Compare a callback with the journal. Return the entry, if it is known, and whether its end was delivered."""

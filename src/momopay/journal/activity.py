@@ -114,11 +114,12 @@ def _rates(days: Sequence[ActivityDay], left: float, slot: float) -> Iterator[st
         yield _text(right + 5, _y(share) + 4, f"{share:.0%}")
     yield f'<path d="M{left:.1f} {_y(LEAST_RATE):.1f}H{right:.1f}" stroke="{_LINE}" stroke-dasharray="4 4"/>'
     rates = [(left + (number + 0.5) * slot, day.success_rate) for number, day in enumerate(days)]
-    line = [f"{x:.1f} {_y(rate):.1f}" for x, rate in rates if rate is not None]
-    if line:
-        # The first point is there twice, because a line to itself is drawn as a dot, and one point alone is not.
-        path = f"M{line[0]}L{' '.join(line)}"
-        yield f'<path d="{path}" fill="none" stroke="{_LINE}" stroke-width="2.5" stroke-linecap="round"/>'
+    points = [(x, _y(rate)) for x, rate in rates if rate is not None]
+    if points:
+        path = "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
+        yield f'<path d="M{path}" fill="none" stroke="{_LINE}" stroke-width="2.5"/>'
+        # On the first day there is no line, and today's rate is what counts.
+        yield f'<circle cx="{points[-1][0]:.1f}" cy="{points[-1][1]:.1f}" r="4.5" fill="{_LINE}"/>'
 
 
 def _legend(width: int) -> Iterator[str]:

@@ -33,6 +33,8 @@ class Payment(MaskedModel):
             collection was paid back as a whole once this is as much as was collected. Of a collection, a sweep reads it
             before it calls the handler for the first end.
         transaction: The service's record, unchanged; None if no request was needed.
+        in_journal: Whether the client's journal has it. False in a handler means that no call of yours made it: a pay
+            link or the dashboard did, or the client has no journal.
     """
 
     kind: EntryKind
@@ -49,6 +51,7 @@ class Payment(MaskedModel):
     refund_of: str | None = None
     refunded: Decimal = Decimal(0)
     transaction: Payout | StkTransaction | Transaction | None = Field(default=None, repr=False)
+    in_journal: bool = True
 
     @property
     def type(self) -> TransactionType:

@@ -275,8 +275,8 @@ class Payouts(Resource[BackendT]):
                 ``client.with_options(deadline=3600, max_wait=None)``. Nothing was changed.
             ValueError: A payout and a collection have the reference: pass `kind`.
         """
-        if self._session.hooks.before_payment is not None:
-            self._session.hooks.before_payment(reference)
+        if self._session.hooks.before_release is not None:
+            self._session.hooks.before_release(reference)
         journal = journal_for(self._session, journal)
         return await release(self._session, journal, reference, by, kind, searched_elsewhere=searched_elsewhere)
 

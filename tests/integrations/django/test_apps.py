@@ -7,7 +7,9 @@ from uuid import uuid4
 
 import pytest
 from django.conf import settings
+from django.core.checks import run_checks
 from django.core.management import call_command
+from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.test import Client as Browser
@@ -17,7 +19,7 @@ from django.urls import include, path
 from integrations.django.conftest import Project, collect
 from momopay import ConfigurationError, pytest_plugin
 from momopay.integrations.django import callback_endpoint, client, clients
-from momopay.integrations.django.apps import check_settings
+from momopay.integrations.django.apps import check_settings, check_transactions
 from momopay.integrations.django.test import sandboxed
 from momopay.sandbox import Sandbox
 
@@ -60,6 +62,14 @@ def test_a_project_on_mysql_is_told_of_a_file_beside_it(project: Project, monkey
     (problem,) = found({})
     for text in ('MOMOPAY["DATABASE"]: mysql cannot', "django.db.backends.sqlite3", "migrate --database momopay"):
         assert text in problem
+
+
+def test_the_check_warns_of_views_in_transactions(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert check_transactions() == []
+    monkeypatch.setitem(connections.settings["default"], "ATOMIC_REQUESTS", True)
+    (warning,) = check_transactions()
+    assert (warning.id, warning.level, warning.msg[:27]) == ("momopay.W003", 30, "ATOMIC_REQUESTS of default:")
+    assert "momopay.W003" in {each.id for each in run_checks()}
 
 
 def wall(get_response: Any) -> Any:

@@ -121,6 +121,52 @@ def test_a_rollback_of_the_shop_forgets_no_payment(project: Project) -> None:
     assert project.prompts() == 1
 
 
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+
+
+@both_databases
+def test_a_payment_in_a_transaction_that_may_roll_back_is_warned_of_once(
+    project: Project, caplog: pytest.LogCaptureFixture
+) -> None:
+    collect()
+    with transaction.atomic(using=ALIAS):
+        transaction.on_commit(lambda: collect(reference="INV-2"), using=ALIAS)
+    assert warnings(caplog) == []  # control: outside, and after the commit
+    with transaction.atomic(using=ALIAS):
+        project.sweep()
+        assert warnings(caplog) == []  # these write nothing about an order
+        with transaction.atomic(using=ALIAS):
+            collect(reference="INV-3")
+        collect(reference="INV-4")
+    (said,) = warnings(caplog)
+    assert ("'INV-3'" in said, f"database {ALIAS!r}" in said, "non_atomic_requests" in said) == (True, True, True)
+    for pay in (
+        lambda: client.payouts.pay_once(reference="SAL-1", amount=50, phone="0712345678"),
+        lambda: client.payouts.refund(of="INV-1", amount=10),
+        lambda: list(client.payouts.pay_all([{"reference": "SAL-2", "amount": 50, "phone": "0712345678"}])),
+    ):
+        project.sandbox.advance(60)
+        clients._warnings.clear()
+        caplog.clear()
+        with transaction.atomic(using=ALIAS):
+            pay()
+        assert len([each for each in warnings(caplog) if "open transaction" in each]) == 1
+
+
+def test_a_connection_without_autocommit_is_an_open_transaction(
+    project: Project, caplog: pytest.LogCaptureFixture
+) -> None:
+    project.database.ensure_connection()
+    transaction.set_autocommit(False, using=ALIAS)
+    try:
+        collect()
+    finally:
+        transaction.rollback(using=ALIAS)
+        transaction.set_autocommit(True, using=ALIAS)
+    assert len(warnings(caplog)) == 1
+
+
 def test_sqlite_refuses_soon_beside_a_writing_transaction(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clients, "TIMEOUT", 0.2)
     with project.database.cursor() as cursor:

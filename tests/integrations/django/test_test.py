@@ -33,6 +33,7 @@ TESTS = """
 from datetime import timedelta
 
 from django.contrib.auth.models import User
+from django.db import transaction
 from django.test import LiveServerTestCase, TestCase, TransactionTestCase
 
 from django.utils import timezone
@@ -62,6 +63,13 @@ class Checkout(SandboxMixin):
         assert [each.status for each in self.sandbox.callbacks] == [200, 200]
         assert User.objects.count() == 1
         assert client.stk.collect_once(reference="INV-1", amount=100, phone="0712345678").is_paid
+
+    def test_hears_of_a_transaction_of_the_shop_and_not_of_the_tests_own(self):
+        with self.assertNoLogs("momopay", "WARNING"):
+            client.stk.collect_once(reference="INV-1", amount=100, phone="0712345678")
+        with self.assertLogs("momopay", "WARNING") as logs, transaction.atomic():
+            client.stk.collect_once(reference="INV-2", amount=100, phone="0712345678")
+        assert "'INV-2'" in logs.output[0]
 
     def test_sees_no_order_of_another_test(self):
         self.test_pays()
@@ -127,9 +135,9 @@ def run(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     ("engine", "runs", "use_tz"),
     [
-        ("memory", {"tests": 11}, True),
+        ("memory", {"tests": 13}, True),
         *(
-            (database, {"tests.OnAServer": 1, "tests": 11}, False)
+            (database, {"tests.OnAServer": 1, "tests": 13}, False)
             for database in ("sqlite", "postgresql")  # the first run commits, too
         ),
     ],

@@ -36,6 +36,7 @@ class MomopayConfig(AppConfig):
     def ready(self) -> None:
         """Register the checks and the handlers."""
         register(check_settings)
+        register(check_transactions)
         router.routers.insert(0, _ViewRouter())
         setting_changed.connect(clients.forget_clients, dispatch_uid="momopay")
         if hasattr(os, "register_at_fork"):
@@ -92,6 +93,21 @@ def check_settings(**_options: object) -> list[CheckMessage]:
         hint = "Let this URL pass, and have its host in ALLOWED_HOSTS. The service logs in nowhere."
         return [CheckMessage(WARNING, f"{name}: {answer}", hint=hint, id="momopay.W002")]
     return []
+
+
+def check_transactions(**_options: object) -> list[CheckMessage]:
+    """Return a warning if Django puts each view into a transaction, with which a paid order could roll back."""
+    atomic = [alias for alias, of_database in connections.settings.items() if of_database.get("ATOMIC_REQUESTS")]
+    if not atomic:
+        return []
+    text = (
+        f"ATOMIC_REQUESTS of {', '.join(atomic)}: after an exception in a view, its order is lost, its payment is not"
+    )
+    hint = (
+        "Commit the order before you pay: decorate each view that pays with transaction.non_atomic_requests. Then add"
+        ' "momopay.W003" to SILENCED_SYSTEM_CHECKS.'
+    )
+    return [CheckMessage(WARNING, text, hint=hint, id="momopay.W003")]
 
 
 class _Handler(BaseHandler):

@@ -9,6 +9,7 @@ Thread safety: any thread may call everything here.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 from functools import cache, partial
@@ -18,7 +19,7 @@ from urllib.parse import quote
 
 from django.apps import apps
 from django.conf import settings
-from django.db import DEFAULT_DB_ALIAS, connections
+from django.db import DEFAULT_DB_ALIAS, connections, transaction
 from django.dispatch import Signal
 from django.urls import reverse
 from django.utils.module_loading import import_string
@@ -26,9 +27,12 @@ from django.utils.module_loading import import_string
 from momopay import AsyncClient, CallbackSigner, Client, ConfigurationError, Journal, JournalError
 from momopay._core.config import Hooks
 from momopay._core.wiring import Once, load
+from momopay._redaction import redacted_repr
 from momopay.client import BaseClient
 from momopay.journal.entries import MAY_BE_SENT
 from momopay.journal.journal import internals
+
+logger: logging.Logger = logging.getLogger("momopay")
 
 TIMEOUT: Final = 2.0  # seconds to wait for the database where waiting longer would not help
 _OWN: Final = {"CALLBACK_BASE_URL", "CALLBACK_SECRETS", "DATABASE", "LINK", "SWEEP_SECRET"}
@@ -139,7 +143,45 @@ def _check_not_locked_out(reference: str) -> None:
         raise locked from error
 
 
-_HOOKS: Final = Hooks(_signed_url, _check_not_locked_out)
+def _open_transaction() -> str | None:
+    """Return the alias of a database in whose open transaction this thread is, tests' own aside; None if in none."""
+    for connection in connections.all(initialized_only=True):
+        if connection.in_atomic_block:
+            try:
+                # Raises inside any block but those that TestCase opens around a test; without a savepoint, no query.
+                with transaction.atomic(connection.alias, savepoint=False, durable=True):
+                    pass
+            except RuntimeError:
+                return connection.alias
+        elif connection.connection is not None and not connection.autocommit:
+            return connection.alias
+    return None
+
+
+_warnings = list[str]()  # the aliases of transactions that a payment was seen in
+
+
+def _warn_of_rollback(reference: str) -> None:
+    """Log a WARNING, the first time that a payment is made in a transaction which may still roll back."""
+    alias = None if _warnings else _open_transaction()
+    if alias is None:
+        return
+    _warnings.append(alias)
+    logger.warning(
+        "payment %s is made inside an open transaction of the database %r. If that rolls back, what you wrote about it,"
+        " such as the order, is lost, and the payment is not. Commit the order first: pay after the atomic() block, and"
+        " with ATOMIC_REQUESTS decorate the view with transaction.non_atomic_requests. This is said once",
+        redacted_repr(reference),
+        alias,
+    )
+
+
+def _before_payment(reference: str) -> None:
+    _check_not_locked_out(reference)
+    _warn_of_rollback(reference)
+
+
+_HOOKS: Final = Hooks(_signed_url, _before_payment, before_release=_check_not_locked_out)
 
 
 class ShopClient(Client):
@@ -209,6 +251,7 @@ def forget_clients(*, setting: str, **_options: object) -> None:
     """Close and forget the clients when a test has changed their settings."""
     if setting in {"MOMOPAY", "DATABASES", "SECRET_KEY"}:
         _async_clients.clear()
+        _warnings.clear()
         for each in (_client, _journal):
             if each.made is not None:
                 each.made.close()

@@ -1,0 +1,162 @@
+"""The whole public interface on one page, for assistants: in the page that asks for it, in llms.txt, in the package.
+
+``<!-- interface -->`` in a page is replaced by every public name with its signature. As a program, this writes
+``src/momopay/llms.txt``: that page, without what only its tests need. A test holds it up to date.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel
+
+import momopay
+from momopay import types
+
+if TYPE_CHECKING:
+    from mkdocs.config.defaults import MkDocsConfig
+    from mkdocs.structure.files import Files
+    from mkdocs.structure.pages import Page
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs/reference/interface.md"
+COPY = ROOT / "src/momopay/llms.txt"
+MARK = "<!-- interface -->"
+GROUPS = ("Stk", "Payouts", "Transactions", "Wallet", "Channels")
+_MODULES = re.compile(r"\b(?:momopay\.types|momopay\.events|momopay|typing|collections\.abc|datetime)\.(?=[A-Z])")
+_COMMENT = re.compile(r"<!--(?!/).*?-->\n*", re.DOTALL)
+_LINK = re.compile(r"\[([^]]+)\]\([^)]+\)")
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Put the page into the site's llms.txt, before its links (a hook of mkdocs)."""
+    plugins: dict[str, Any] = dict(config.plugins)
+    plugins["llmstxt"].config["markdown_description"] = text().partition("\n\n")[2]
+    return config
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Replace the comment that asks for the interface (a hook of mkdocs)."""
+    del page, config, files
+    return markdown.replace(MARK, interface())
+
+
+def text() -> str:
+    """Return the page as assistants read it."""
+    whole = PAGE.read_text().replace(MARK, interface())
+    return _LINK.sub(r"\1", _COMMENT.sub("", whole)).rstrip() + "\n"
+
+
+def interface() -> str:
+    """Return every public name with its signature, as Markdown."""
+    return "\n".join(_lines())
+
+
+def _lines() -> Iterator[str]:
+    yield "## Every operation\n"
+    yield "Each is `client.<group>.<name>`; on an `AsyncClient`, awaited.\n"
+    for group in GROUPS:
+        yield f"### client.{group.lower()}\n\n```python"
+        for name, member in _members(getattr(types, group)).items():
+            if not name.startswith("_"):
+                yield f"# {_summary(member)}"
+                yield f"{name}{_signature(getattr(member, '__wrapped__', member))}"
+        yield "```\n"
+    for heading, names in (("Clients, the journal, functions", _made()), ("Records", _records()), ("Enums", _enums())):
+        yield f"## {heading}\n\n```python"
+        for name in names:
+            yield from _described(name, getattr(momopay, name))
+        yield "```\n"
+    yield "## Errors\n\nAll are `MomoPayError`s; in brackets the class above, if another.\n"
+    for name in (each for each in momopay.__all__ if each.endswith("Error")):
+        kind = getattr(momopay, name)
+        above = kind.__mro__[1].__name__
+        shown = "" if above in {"MomoPayError", "Exception"} else f" ({above})"
+        yield f"- `{name}`{shown}: {_summary(kind)}"
+
+
+def _members(kind: type) -> dict[str, Any]:
+    return dict(vars(kind))
+
+
+def _made() -> list[str]:
+    others = {*_records(), *_enums()}
+    return [each for each in momopay.__all__ if each not in others and not each.endswith("Error")]
+
+
+def _records() -> list[str]:
+    return [name for name in momopay.__all__ if _is_record(getattr(momopay, name))]
+
+
+def _enums() -> list[str]:
+    return [
+        name for name in momopay.__all__ if inspect.isclass(each := getattr(momopay, name)) and issubclass(each, Enum)
+    ]
+
+
+def _is_record(value: Any) -> bool:
+    return inspect.isclass(value) and (issubclass(value, BaseModel) or value.__name__ in {"JournalEntry", "PayoutItem"})
+
+
+def _described(name: str, value: Any) -> Iterator[str]:
+    yield f"# {_summary(value)}"
+    if not inspect.isclass(value):
+        yield f"{name}{_signature(value)}"
+    elif issubclass(value, Enum):
+        yield f"{name}: {', '.join(member.name for member in value)}"
+    elif _is_record(value):
+        yield f"{name}: {', '.join(_fields(value))}"
+    else:
+        yield f"{name}{_signature(value)}"
+        for method, member in vars(value).items():
+            if not method.startswith("_") and callable(getattr(value, method)):
+                yield f"    .{method}{_signature(getattr(value, method))}  # {_summary(member)}"
+
+
+def _fields(kind: Any) -> Iterator[str]:
+    bases: tuple[type, ...] = kind.__mro__
+    if is_dataclass(kind):
+        yield from (each.name for each in fields(kind))
+    else:
+        yield from kind.model_fields
+    for base in bases:
+        if base.__module__.startswith("momopay"):
+            yield from (name for name, each in vars(base).items() if isinstance(each, property) and name[0] != "_")
+
+
+def _signature(function: Any) -> str:
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return ""
+    parameters = [
+        each.replace(annotation=_Text(each.annotation)) for each in signature.parameters.values() if each.name != "self"
+    ]
+    shown = str(signature.replace(parameters=parameters, return_annotation=_Text(signature.return_annotation)))
+    return _MODULES.sub("", re.sub(r"<function (\w+)[^>]*>", r"\1", shown))
+
+
+class _Text:
+    """An annotation that is shown as it is written, without quotes."""
+
+    def __init__(self, annotation: object) -> None:
+        self._annotation = annotation
+
+    def __repr__(self) -> str:
+        return str(self._annotation)
+
+
+def _summary(value: Any) -> str:
+    """Return the first sentence of a docstring."""
+    documented = inspect.getdoc(value) or ""
+    return " ".join(documented.partition("\n\n")[0].split())
+
+
+if __name__ == "__main__":
+    COPY.write_text(text())
