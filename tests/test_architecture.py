@@ -28,7 +28,7 @@ LAYERS = [
     {"_transport"},
     {"spreadsheets"},
     {"callbacks", "errors", "events", "models", "money", "phones", "signing", "urls"},
-    {"_fork", "_hints", "_redaction"},
+    {"_fork", "_hints", "_locks", "_redaction"},
 ]
 # A client is built before anything is loaded, so this module of _core imports nothing that costs time.
 EVERYWHERE = {"momopay._core.wiring", "momopay._core.config"}

@@ -31,7 +31,7 @@ from momopay.durable.decide import (
     decide,
 )
 from momopay.journal.entries import Moment
-from momopay.journal.rules import Cause
+from momopay.journal.rules import RESEND_WITHIN, Cause
 from momopay.models.enums import Stage
 
 OPEN, ENDED, PAID = Stage.OPEN, Stage.ENDED, Stage.PAID
@@ -131,11 +131,43 @@ def test_what_a_search_found_is_returned_unless_it_allows_another_prompt(kind: E
     assert decide(entry, memory, Policy(kind)) == (ReadRow() if allows else ReturnFound(entry, "t-9"))
 
 
-def test_a_search_that_leaves_a_doubt_ends_the_call() -> None:
-    entry = row(REFUSED, "", 1)
+@pytest.mark.parametrize(
+    ("read", "step"),
+    [
+        (row(REFUSED, "C", 2), Fail),
+        (row(UNKNOWN, "C", 2), Fail),
+        (row(ACCEPTED, "C", 2), Fail),
+        (row(ACCEPTED, "CP", 2), ReturnRow),
+        (row(ACCEPTED, "CC", 2), ReturnRow),
+        (None, Fail),
+    ],
+)
+def test_a_search_that_leaves_a_doubt_ends_the_call(read: Any, step: type[Step]) -> None:
+    """Unless a callback shows meanwhile that the payment was made."""
+    entry = row(REFUSED, "C", 2)
+    memory = Memory().after_search(entry, found=None, is_doubtful=True)
+    assert decide(entry, memory, ORDER) == ReadRow(may_fail=True)
+    assert type(decide(read, memory.after_reading_row(read), ORDER)) is step
+
+
+def test_a_doubt_about_an_unresolved_payment_ends_the_call_at_once() -> None:
+    entry, accepted = row(UNKNOWN, "", 1), row(ACCEPTED, "P")
     memory = Memory().after_search(entry, found=None, is_doubtful=True)
     assert decide(entry, memory, ORDER) == Fail()
-    assert decide(entry, memory.after_reading_row(entry), ORDER) == Fail()
+    assert decide(accepted, memory.after_reading_row(accepted), ORDER) == Fail()
+
+
+def test_a_search_from_before_another_step_does_not_count() -> None:
+    """While another order was read, or a send was refused, the list may have come to show the payment."""
+    entry = row(REFUSED, "", 1)
+    memory = Memory().after_search(entry, found=None, is_doubtful=False)
+    for result in (Result.REFERENCE_IN_USE, Result.NOT_BEGUN, Result.RATE_LIMITED):
+        sent = memory.after_send(result, attempts=1, shown_id=None, retry_after=0.0)
+        for later in (sent, replace(memory, result=result)):
+            again = later.after_step().after_reading_row(entry)
+            assert decide(entry, again, ORDER) == Search(entry), result
+    begun = memory.after_send(Result.NOT_BEGUN, attempts=0, shown_id=None, retry_after=0.0).after_reading_row(entry)
+    assert decide(entry, begun, ORDER) == Search(entry)
 
 
 @pytest.mark.parametrize(
@@ -313,7 +345,6 @@ def test_a_callback_that_was_faster_than_the_response_counts(
 ) -> None:
     memory = after(result, shown_id=shown_id, was_unclear=True)
     assert decide(entry, memory, ORDER) == (ReturnRow(entry) if is_returned else Fail())
-    assert decide(entry, replace(memory, is_unreadable=True), ORDER) == Fail()
 
 
 def test_a_lost_payout_is_searched_for_and_sent_again_with_its_key() -> None:
@@ -345,6 +376,11 @@ def test_a_lost_payout_is_searched_for_and_sent_again_with_its_key() -> None:
 def test_a_lost_payout_is_sent_again_after_a_pause_that_doubles(attempts: int, left: float, step: Step) -> None:
     policy = replace(KEYS, max_attempts=9, least_seconds=6.0)
     assert decide(None, after(Result.LOST, attempts=attempts, seconds_left=left), policy) == step
+    since = str(replace(NOW, clock=NOW.clock - RESEND_WITHIN + left))
+    entry = row(UNKNOWN, "", attempts, kind=PAYOUT, key_since=since)
+    assert decide(entry, after(Result.LOST, attempts=attempts, now=NOW), policy) == step, "the key's time ends, too"
+    another = row(SENDING, "", attempts, kind=PAYOUT, key_since=since)
+    assert isinstance(decide(another, after(Result.LOST, attempts=1, now=NOW), policy), Wait)
 
 
 @pytest.mark.parametrize("result", [Result.OTHER_PAYMENT, Result.ROW_CHANGED])
@@ -354,7 +390,10 @@ def test_what_the_service_takes_for_another_payment_is_not_sent_again(result: Re
 
 def test_an_earlier_request_with_the_key_is_searched_for_once() -> None:
     entry = row(UNKNOWN, "", 1, kind=PAYOUT)
-    assert decide(entry, after(Result.SENT_BEFORE), KEYS) == Search(entry)
+    memory = after(Result.SENT_BEFORE)
+    assert decide(entry, memory, KEYS) == Wait(0.0)
+    assert decide(entry, memory.after_step(), KEYS) == ReadRow()
+    assert decide(entry, memory.after_step().after_reading_row(entry), KEYS) == Search(entry)
     again = after(Result.LOST).after_send(Result.SENT_BEFORE, attempts=2, shown_id=None, retry_after=0.0)
     assert decide(entry, replace(again, is_stale=False), KEYS) == Fail()
 

@@ -137,7 +137,9 @@ def test_two_journals_send_one_key_and_pay_once_where_it_is_honoured(
     assert service.keys[0] == service.keys[1] == payout_key(TENANT, "r", Decimal(100), "254712345678", 1)
 
 
-@pytest.mark.parametrize("trouble", [unsent, answers(429, "RATE_LIMIT_EXCEEDED")])
+@pytest.mark.parametrize(
+    "trouble", [unsent, *(answers(429, code) for code in ("RATE_LIMIT_EXCEEDED", "TRANSACTION_HEALTH_BLOCKED"))]
+)
 @over_both_clients
 def test_what_repeats_an_attempt_keeps_its_key(drive: Drive, journal: Journal, trouble: Trouble) -> None:
     service, sdk = keyed(drive, trouble, trouble, max_attempts=1)

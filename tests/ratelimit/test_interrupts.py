@@ -1,6 +1,5 @@
 """An exception out of a signal handler (Ctrl-C, Celery's soft time limit) leaves no lock held, wherever it strikes."""
 
-import queue
 import random
 import threading
 import time
@@ -23,19 +22,18 @@ def strikes_until_stuck(budget: Any, other: Any, strikes: int, seed: int, patien
     """Return after how many strikes another thread or another process was held up, or None."""
     caller, second = Caller(budget), Caller(other)
 
-    def take(taken: queue.SimpleQueue[float]) -> None:
+    def take(taken: list[float]) -> None:
         # The other process first: the next request of this one would release what it had left locked.
-        for each in (second, caller):
-            taken.put(each.reserve(Lane.PAYMENT, within=patience))
+        taken += [each.reserve(Lane.PAYMENT, within=patience) for each in (second, caller)]
 
     with Striker(seed, 1e-3) as striker:
         for count in range(strikes):
             striker.strike(lambda: caller.reserve(Lane.PAYMENT, within=1.0))
-            taken = queue.SimpleQueue[float]()
+            taken = list[float]()
             thread = threading.Thread(target=take, args=(taken,), daemon=True)
             thread.start()
             thread.join(patience)
-            if thread.is_alive() or [taken.get(), taken.get()] != [0.0, 0.0]:
+            if thread.is_alive() or taken != [0.0, 0.0]:
                 return count
     for each in (caller, second):
         each.close()

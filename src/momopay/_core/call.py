@@ -82,12 +82,13 @@ class Call(Generic[R]):
         if key is not None:
             self.headers = self.headers.copy()
             self.headers["Idempotency-Key"] = key
-        self.started: float = session.backend.now()
-        self.deadline: float = min(self.started + session.limits.deadline, until)
+        now = session.backend.now()
+        earlier = earlier or Sent(now)
+        self.started: float = earlier.started
+        self.deadline: float = min(now + session.limits.deadline, until)
         self.latest_start: float = self.deadline - endpoint.least_seconds(session)
         self.has_slot: bool = has_slot
         self.before_body = before_body
-        earlier = earlier or Sent()
         self.attempts: int = earlier.attempts
         self.sent_at: datetime | None = earlier.first_at
         self.may_have_executed: bool = earlier.may_have_executed
@@ -100,7 +101,7 @@ class Call(Generic[R]):
     @property
     def sent(self) -> Sent:
         """What was sent of the payment, by this call and before."""
-        return Sent(self.attempts, self.sent_at, self.may_have_executed, self.transaction_id)
+        return Sent(self.started, self.attempts, self.sent_at, self.may_have_executed, self.transaction_id)
 
     async def acquire_slot(self) -> None:
         """Take the next attempt's slot in the rate budget, unless the call holds one."""

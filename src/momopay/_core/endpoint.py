@@ -52,8 +52,9 @@ class PaymentDetails:
 
 @dataclass(frozen=True)
 class Sent:
-    """What was sent of a payment so far."""
+    """What a durable call has sent of its payment so far."""
 
+    started: float  # when the durable call began, on the backend's clock
     attempts: int = 0
     first_at: datetime | None = None  # when the first attempt was sent; a search must cover all of them
     may_have_executed: bool = False

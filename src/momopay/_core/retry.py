@@ -1,7 +1,7 @@
 """The retry table: which failures may be retried.
 
 A payment is never retried once it may have been sent. The service has no idempotency key for prompts and may ignore
-that of payouts, so its advice to retry every 5xx would pay twice. `momopay.durable.call` repeats a payout with its key
+that of payouts, so its advice to retry every 5xx would pay twice. `momopay.durable` repeats a payout with its key
 if the client says that keys are honoured. Times are in seconds.
 """
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -13,6 +12,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, TypeVar
 
 from momopay._fork import renew_in_child
+from momopay._locks import SafeLock
 from momopay.errors import ConfigurationError
 
 if TYPE_CHECKING:  # a blocking client must not load the other backend, and asyncio with it
@@ -40,7 +40,7 @@ class Once(Generic[T]):
         renew_in_child(self._renew)
 
     def _renew(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = SafeLock()
 
     def get(self) -> T:
         if self.made is not None:

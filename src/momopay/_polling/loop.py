@@ -31,6 +31,7 @@ from weakref import WeakValueDictionary
 from momopay._core.reads import EVERYTHING, read_page, read_transaction
 from momopay._core.session import Session
 from momopay._fork import renew_in_child
+from momopay._locks import SafeLock
 from momopay._ratelimit.budget import Lane
 from momopay.errors import (
     APIConnectionError,
@@ -223,7 +224,7 @@ class PollLoop:
         # In order of arrival. It needs no lock, because adding, removing and copying are atomic.
         self._calls: WeakValueDictionary[int, PollingCall] = WeakValueDictionary()
         self._lock = Lock()  # of the call that read last, which holds it while it reads
-        self._guard = Lock()  # held for a moment, while `_lock` is examined and replaced
+        self._guard = SafeLock()  # held for a moment, while `_lock` is examined and replaced
         self._read_by_id_next: bool = False  # whether reads by id go first
 
     def register(self, call: PollingCall) -> None:

@@ -14,7 +14,6 @@ a `with`, which no such exception can leave held, and a call that could not leav
 from __future__ import annotations
 
 import logging
-import threading
 from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable
@@ -23,6 +22,7 @@ from math import inf, isfinite
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from momopay._fork import renew_in_child
+from momopay._locks import SafeLock
 from momopay._ratelimit.slot_log import Lane, Place, SlotLog
 from momopay.errors import BudgetExhaustedError, ConfigurationError
 from momopay.money import is_number, is_whole
@@ -59,7 +59,7 @@ class Line:
     """The waiting calls of each lane, in order of arrival."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = SafeLock()
         self._lanes: dict[Lane, OrderedDict[Ticket, None]] = {lane: OrderedDict() for lane in Lane}
         self.departures: int = 0
 
@@ -237,14 +237,14 @@ class RateBudget(BaseBudget):
 
     def _start_again(self) -> None:
         super()._start_again()
-        self._lock = threading.Lock()
+        self._lock = SafeLock()
         self._local = LocalSlots(self, self._log, self._lock)
 
 
 class LocalSlots(Slots):
     """The slots of a `RateBudget`. A separate class, so that editors do not offer its methods."""
 
-    def __init__(self, budget: RateBudget, log: SlotLog, lock: threading.Lock) -> None:
+    def __init__(self, budget: RateBudget, log: SlotLog, lock: SafeLock) -> None:
         super().__init__()
         self._budget, self._log, self._lock = budget, log, lock
 

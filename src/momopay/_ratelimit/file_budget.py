@@ -21,7 +21,6 @@ import secrets
 import stat
 import sys
 import tempfile
-import threading
 from abc import abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
@@ -30,6 +29,7 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from momopay._locks import SafeLock
 from momopay._ratelimit.budget import BUSY, BaseBudget, Slots
 from momopay._ratelimit.slot_log import Lane, Place, SlotLog
 from momopay.errors import ConfigurationError
@@ -127,7 +127,7 @@ class SharedSlots(Slots):
         super().__init__()
         self.size: tuple[int, float] = (requests, window)
         self._process = secrets.token_hex(4)
-        self._lock = threading.Lock()
+        self._lock = SafeLock()
         self._stopped_until = -inf  # on this machine's clock; kept until the shared state has it
         # The fewest requests that an answer has shown to remain, and until when. Kept in the same way, because after an
         # answer to a payment nothing may wait or fail.

@@ -1,6 +1,6 @@
 """One call of ``pay_once``, ``collect_once`` or ``refund``: take the steps that `decide` returns, and keep the memory.
 
-What is sent, and when, is decided in `momopay.durable.decide` alone. Nothing here has a condition about it.
+What is sent, and when, is decided in `momopay.durable.decide` alone.
 """
 
 from __future__ import annotations
@@ -115,8 +115,9 @@ class DurableCall(Generic[BackendT]):
                 case step.ReadRow(may_fail):
                     run = self._journal.run_or_log if may_fail else self._journal.run
                     entry = await run(self._store.get, self._kind, self._draft.reference)
-                    memory = replace(memory.after_reading_row(entry), is_unreadable=may_fail and entry is None)
-                    self._check(entry)
+                    memory = memory.after_reading_row(entry)
+                    if not may_fail:  # else the call ends with its own error or payment
+                        self._check(entry)
                 case step.Search(searched, whole_list):
                     memory = await self._search(searched, memory, whole_list=whole_list)
                 case step.ReadTransaction(read, transaction_id):

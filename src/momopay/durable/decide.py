@@ -2,7 +2,7 @@
 
 `DurableCall` reads the payment's row, asks `decide`, takes the step, and asks again. Money may be sent in three cases:
 
-- `Send` where there is no row, and this call has sent nothing.
+- `Send` where there is no row, and this call has sent nothing that may have been executed.
 - `Send` where every earlier attempt was refused, was not sent, or (of an order) has a transaction that ended without
   success. If an attempt has no transaction, a search must not have found one, and the row must still be as it was when
   the search began.
@@ -11,11 +11,12 @@
 
 In each case, the journal lets the call begin only if the row is still the one that was decided about. Absence from the
 list never resolves a payment. Times are in seconds. `tests/model` explores every order of steps, crashes, callbacks and
-people with this function.
+people with this function; what one call does after it sent is in the tables of `tests/durable/test_decide.py`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 from math import inf
@@ -40,7 +41,7 @@ class Result(Enum):
     RATE_LIMITED = auto()
     """A definite refusal that may be retried later."""
     NOT_SENT = auto()
-    """The request did not reach the service."""
+    """No request of this send was executed."""
     LOST = auto()
     """The request was sent, or may have been, and no valid response came."""
     OTHER_PAYMENT = auto()
@@ -52,7 +53,7 @@ class Result(Enum):
     NOT_BEGUN = auto()
     """The row had changed before this call could begin: nothing was written and nothing was sent."""
     REFERENCE_IN_USE = auto()
-    """The journal refused it: another open order has its account_reference, or refunds would exceed what was paid."""
+    """The journal refuses it: another order has its account_reference, or refunds would exceed what was paid."""
 
 
 _UNCLEAR: Final = frozenset({Result.LOST, Result.OTHER_PAYMENT, Result.SENT_BEFORE, Result.ROW_CHANGED})
@@ -87,7 +88,6 @@ class Memory:
     seconds_left: float = inf  # until the deadline
     is_stale: bool = False  # whether this call may have changed the row since it read it
     is_older: bool = False  # whether a transaction was read after the row
-    is_unreadable: bool = False  # whether the row could not be read after a send
     read: tuple[Shown, ...] = ()
     searched: JournalEntry | None = None  # the row for which the latest search was made
     found: Shown | None = None  # the transaction that this search found
@@ -116,14 +116,13 @@ class Memory:
 
     def after_send(self, result: Result, *, attempts: int, shown_id: str | None, retry_after: float) -> Memory:
         """Return the memory once a send has ended."""
-        unclear = self.was_unclear or self.result in _UNCLEAR
-        sent = replace(self, is_stale=True, result=result, attempts=attempts, was_unclear=unclear)
-        return replace(sent, shown_id=shown_id, retry_after=retry_after)
+        return replace(self.after_step(), result=result, attempts=attempts, shown_id=shown_id, retry_after=retry_after)
 
     def after_step(self) -> Memory:
-        """Return the memory once the step that followed from a result was taken."""
+        """Return the memory once the step that followed from a result was taken. Earlier searches are outdated."""
         unclear = self.was_unclear or self.result in _UNCLEAR
-        return replace(self, is_stale=True, result=None, was_unclear=unclear)
+        now = replace(self, is_stale=True, result=None, was_unclear=unclear)
+        return replace(now, searched=None, found=None, is_doubtful=False)
 
 
 @dataclass(frozen=True)
@@ -209,7 +208,7 @@ Step: TypeAlias = _More | _Last
 
 def decide(entry: JournalEntry | None, memory: Memory, policy: Policy) -> Step:
     """Return the next step of a call. `entry` is the payment's row as the call last read it, None if there is none."""
-    step = _after_search(memory, policy) or _after_send(entry, memory, policy)
+    step = _after_search(entry, memory, policy) or _after_send(entry, memory, policy)
     if step is not None:
         return step
     if memory.is_stale:
@@ -266,13 +265,17 @@ def _by_transactions(entry: JournalEntry, memory: Memory, policy: Policy) -> Ste
     return None if blocking is None else ReturnFound(entry, blocking)
 
 
-def _after_search(memory: Memory, policy: Policy) -> Step | None:
+def _after_search(entry: JournalEntry | None, memory: Memory, policy: Policy) -> Step | None:
     """Return the step that follows from what the latest search showed; None to decide by the row."""
-    if memory.searched is None:
+    searched = memory.searched
+    if searched is None:
         return None
     if memory.found is not None and blocks(policy.kind, memory.found.stage):
-        return ReturnFound(memory.searched, memory.found.transaction_id)
-    return Fail() if memory.is_doubtful else None
+        return ReturnFound(searched, memory.found.transaction_id)
+    if not memory.is_doubtful or searched.state is JournalState.UNKNOWN:
+        return Fail() if memory.is_doubtful else None
+    # Before the search, the row was one that may be sent. A callback may have shown meanwhile that it was.
+    return _row_or_fail(entry, memory, known=searched.transaction_ids)
 
 
 def _after_send(entry: JournalEntry | None, memory: Memory, policy: Policy) -> Step | None:
@@ -297,18 +300,27 @@ def _after_send(entry: JournalEntry | None, memory: Memory, policy: Policy) -> S
 
 
 def _after_unclear_send(entry: JournalEntry | None, memory: Memory, policy: Policy) -> Step | None:
-    if memory.is_stale:
-        return ReadRow(may_fail=True)
-    if memory.is_unreadable:
-        return Fail()
     # A callback may have recorded meanwhile what the lost response would have said.
-    is_accepted = entry is not None and entry.state is JournalState.ACCEPTED and entry.transaction is not None
-    if entry is not None and is_accepted and memory.shown_id in {None, entry.transaction_id}:
-        return ReturnRow(entry)
+    step = _row_or_fail(entry, memory)
+    if not isinstance(step, Fail):
+        return step
     if memory.result is Result.SENT_BEFORE and not memory.was_unclear:
-        return None  # the earlier request is searched for
+        return Wait(0.0)  # the earlier request is searched for
     # With its key, it may be sent again once a search has not found it.
     pause = min(MAX_BACKOFF, BASE_BACKOFF * 2 ** (memory.attempts - 1))
-    is_over = memory.attempts >= policy.max_attempts or pause >= memory.seconds_left - policy.least_seconds
+    left = memory.seconds_left
+    if entry is not None and entry.state is JournalState.UNKNOWN and memory.now is not None:
+        left = min(left, seconds_to_resend(entry, memory.now))
+    is_over = memory.attempts >= policy.max_attempts or pause >= left - policy.least_seconds
     may_retry = memory.result is Result.LOST and policy.payout_keys and not is_over
-    return Wait(pause, is_retry=True) if may_retry else Fail()
+    return Wait(pause, is_retry=True) if may_retry else step
+
+
+def _row_or_fail(entry: JournalEntry | None, memory: Memory, known: Container[str | None] = ()) -> Step:
+    """Return the payment if the row, as it is now, has it as accepted, with no `known` transaction. Else fail."""
+    if memory.is_stale:
+        return ReadRow(may_fail=True)
+    if entry is None or entry.state is not JournalState.ACCEPTED or entry.transaction is None:
+        return Fail()
+    is_new = entry.transaction_id not in known and memory.shown_id in {None, entry.transaction_id}
+    return ReturnRow(entry) if is_new else Fail()

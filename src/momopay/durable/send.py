@@ -19,6 +19,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from momopay import errors
@@ -72,7 +73,7 @@ _UNCLEAR_RESULTS: Final = {
     FailureKind.SENT_BEFORE: Result.SENT_BEFORE,
 }
 # After these, the service does not know the key as that of this payment's open request.
-_NEVER_RESENT: Final = frozenset({Result.OTHER_PAYMENT, Result.SENT_BEFORE, Result.ROW_CHANGED})
+_NEVER_RESENT: Final = frozenset({Result.OTHER_PAYMENT, Result.SENT_BEFORE})
 
 
 @dataclass(frozen=True)
@@ -124,7 +125,7 @@ class Sender:
         self._store = journal.store
         self._call: Call[Any]  # the latest
         self._began: tuple[datetime, float]  # when the row was written, by the clock as it was then
-        self.sent = Sent()  # what this durable call has sent so far
+        self.sent = Sent(self._session.backend.now())  # what this durable call has sent so far
         self.may_have_been_sent = False  # whether any of it reached the service
 
     async def send(
@@ -282,7 +283,10 @@ class Sender:
             state,
             code=code,
             seen_id=error.transaction_id if isinstance(error, errors.OutcomeUnknownError) else None,
-            ends_attempt=state is JournalState.REFUSED and result is not Result.RATE_LIMITED,
+            # By the status: any 429 may be a gateway's, and the next call then sends the same attempt.
+            ends_attempt=isinstance(error, errors.APIError)
+            and state is JournalState.REFUSED
+            and error.status_code != HTTPStatus.TOO_MANY_REQUESTS,
             may_resend=result not in _NEVER_RESENT,
         )
 

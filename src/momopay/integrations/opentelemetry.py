@@ -14,7 +14,6 @@ number of time series stays small.
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -32,6 +31,7 @@ except ModuleNotFoundError as _missing:
     raise ModuleNotFoundError(_remedy, name=_missing.name) from _missing
 
 from momopay import __version__, events
+from momopay._locks import SafeLock
 from momopay._redaction import redact
 from momopay.events import Event
 from momopay.journal.entries import JournalState
@@ -184,7 +184,7 @@ class Metrics:
         ):
             # Starts at 0, because Prometheus sees no increase in a counter that starts with its first event.
             self._callbacks(0, {"momopay.operation": operation, "momopay.callback.outcome": outcome})
-        self._lock = threading.Lock()
+        self._lock = SafeLock()
         self._counted: OrderedDict[tuple[str, TransactionStatus], None] = OrderedDict()
         self._prompts: OrderedDict[str, bool] = OrderedDict()  # whether it was paid, by the transaction's id
         meter.create_observable_gauge(
