@@ -142,7 +142,8 @@ def test_two_journals_send_one_key_and_pay_once_where_it_is_honoured(
 )
 @over_both_clients
 def test_what_repeats_an_attempt_keeps_its_key(drive: Drive, journal: Journal, trouble: Trouble) -> None:
-    service, sdk = keyed(drive, trouble, trouble, max_attempts=1)
+    # A key of its own, which the block of prompts stays with.
+    service, sdk = keyed(drive, trouble, trouble, max_attempts=1, api_key=unique_key())
     for _ in range(2):
         with pytest.raises(MomoPayError):
             sdk(pay(journal))
