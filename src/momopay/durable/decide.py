@@ -90,8 +90,8 @@ class Memory:
     is_older: bool = False  # whether a transaction was read after the row
     read: tuple[Shown, ...] = ()
     searched: JournalEntry | None = None  # the row for which the latest search was made
-    found: Shown | None = None  # the transaction that this search found
-    is_doubtful: bool = False  # whether that search left open whether the payment was made
+    found: Shown | None = None  # the transaction that this search found, if there was a search
+    is_doubtful: bool = False  # whether it left open whether the payment was made
     result: Result | None = None  # of the latest send, until a step followed from it
     shown_id: str | None = None  # the transaction id in the response to it
     retry_after: float = 0.0  # the pause that the response ordered
@@ -121,8 +121,7 @@ class Memory:
     def after_step(self) -> Memory:
         """Return the memory once the step that followed from a result was taken. Earlier searches are outdated."""
         unclear = self.was_unclear or self.result in _UNCLEAR
-        now = replace(self, is_stale=True, result=None, was_unclear=unclear)
-        return replace(now, searched=None, found=None, is_doubtful=False)
+        return replace(self, is_stale=True, result=None, was_unclear=unclear, searched=None)
 
 
 @dataclass(frozen=True)
