@@ -93,7 +93,7 @@ class Fence:
         self._draft = draft
         self._lease: Lease
         self._began: float
-        self.has_changed = False
+        self.has_changed: bool = False
 
     def begins(self, lease: Lease) -> None:
         """Note the lease under which the row is about to be written."""
@@ -125,8 +125,8 @@ class Sender:
         self._store = journal.store
         self._call: Call[Any]  # the latest
         self._began: tuple[datetime, float]  # when the row was written, by the clock as it was then
-        self.sent = Sent(self._session.backend.now())  # what this durable call has sent so far
-        self.may_have_been_sent = False  # whether any of it reached the service
+        self.sent: Sent = Sent(self._session.backend.now())  # what this durable call has sent so far
+        self.may_have_been_sent: bool = False  # whether any of it reached the service
 
     async def send(
         self, draft: Draft, body: bytes, read: JournalEntry | None, *, within: float | None = None, has_slot: bool
