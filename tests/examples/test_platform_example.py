@@ -75,7 +75,7 @@ def test_five_hundred_accounts_in_one_process(
 
         def pay(number: int) -> Payment:
             payouts = clients[number % 5].payouts
-            return payouts.pay_once(reference="SAL-1", amount=10, phone="0712345678", journal=journals[number])
+            return payouts.pay_once(reference=f"SAL-{number}", amount=10, phone="0712345678", journal=journals[number])
 
         with ThreadPoolExecutor(25) as threads:
             paid = list(threads.map(pay, range(500)))

@@ -75,6 +75,7 @@ def test_without_either_guard_it_would_be_paid_twice(merchant: Merchant, tmp_pat
     careless = (EXAMPLES / "shop.py").read_text()
     for guard, instead in [
         ("AND state IN (", "OR id IN ("),
+        ("if not payment.in_journal:", "if False:"),
         ("client = Client(journal=journal)", "client = Client(journal=journal)\nforgetful = Client()"),
         ("callback_endpoint(on_end, client=client", "callback_endpoint(on_end, client=forgetful"),
     ]:

@@ -23,6 +23,7 @@ _SCHEME: Final = re.compile(r"\s*((?:jdbc:)?[A-Za-z][A-Za-z0-9+._-]{1,39})://") 
 _POSTGRESQL_NAMES: Final = re.compile(r"(jdbc:)?(postgres|pgsql|psql|postgis|pg$|pg\+)", re.IGNORECASE)
 _SQLITE_NAMES: Final = re.compile(r"(jdbc:)?(sqlite|file|libsql)", re.IGNORECASE)
 _SQLITE_WITHOUT_SLASHES: Final = re.compile(r"(?:jdbc:)?(?:sqlite|file)[+\w]*:/*(?P<path>.*)", re.IGNORECASE)
+_ENCODED: Final = re.compile(r"^([\\/]{2})%3F(?=[\\/])")
 _LONG_PATH: Final = re.compile(r"(sqlite[+\w]*:///[\\/]{2})\?(?=[\\/])")  # \\?\C:\..., as Windows has long paths
 # What libpq and other programs take: "host=db password=...", "user:password@host/database", "host:5432/database".
 _OF_A_SERVER: Final = re.compile(r"@|\b(host|hostaddr|dbname|user|password|port)\s*=|^[\w.-]{2,}:\d+(/|$)")
@@ -56,6 +57,11 @@ def check_url(url: object) -> None:
 def encoded(url: str) -> str:
     r"""Return the URL of a journal with the question mark of a path such as \\?\C:\shop.db, which begins no options."""
     return _LONG_PATH.sub(r"\1%3F", url)
+
+
+def decoded(path: str) -> str:
+    """Return the path of an `encoded` URL as it was; SQLAlchemy decodes it in its later versions only."""
+    return _ENCODED.sub(r"\1?", path)
 
 
 def check_name(name: str) -> None:

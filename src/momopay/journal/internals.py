@@ -5,7 +5,7 @@ from __future__ import annotations
 from os import PathLike
 from typing import TYPE_CHECKING
 
-from momopay._core.journal_url import check_url, encoded
+from momopay._core.journal_url import check_url, decoded, encoded
 from momopay.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ class Internals:
 
             try:
                 parsed = make_url(url)
+                parsed = parsed.set(database=decoded(parsed.database or "") or None)
                 shown = parsed.difference_update_query(["password"])  # libpq takes it there, too
                 self.name: str = shown.render_as_string(hide_password=True)  # refuses what is not Unicode
             except (ArgumentError, ValueError):
