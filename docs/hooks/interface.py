@@ -139,7 +139,7 @@ def _signature(function: Any) -> str:
         each.replace(annotation=_Text(each.annotation)) for each in signature.parameters.values() if each.name != "self"
     ]
     shown = str(signature.replace(parameters=parameters, return_annotation=_Text(signature.return_annotation)))
-    shown = shown.replace("<UNSET>", "UNSET")  # as typing-extensions shows it from 4.16 on
+    shown = re.sub(r"<([A-Z_]+)>", r"\1", shown)  # as typing-extensions shows a sentinel from 4.16 on
     return _MODULES.sub("", re.sub(r"<function (\w+)[^>]*>", r"\1", shown))
 
 
