@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from pathlib import Path
 from threading import Thread
 
 import pytest
@@ -234,3 +235,18 @@ def test_an_id_that_cannot_be_kept_hides_no_stranger(journal: Journal) -> None:
     put(journal, "r", transaction_id="t-r")
     shown = [payout("r", transactionId=each) for each in ("a\0b", "t-r", "new")] + [payout("s\0")]
     assert [each.transaction_id for each in queue_of(journal).strangers(shown)] == ["a\0b", "new"]
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_several_prompts_that_were_read_again_are_marked_at_once(
+    kind: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """On PostgreSQL in the journal's own schema, which nothing but its transactions looks into."""
+    is_sqlite = kind == "sqlite"
+    url = f"sqlite:///{tmp_path}/j.db" if is_sqlite else request.getfixturevalue("postgresql").new_database()
+    with Journal(url) as journal:
+        put_collection(journal, statuses=("CANCELLED", "CANCELLED", "CANCELLED"))
+        queue_of(journal).mark_checked(["o-2", "o-0"])
+        with store_of(journal).database.transaction() as connection:
+            rows = connection.exec_driver_sql("SELECT transaction_id, checked_at FROM momopay_transactions").all()
+    assert {name for name, checked_at in rows if checked_at is not None} == {"o-0", "o-2"}

@@ -18,7 +18,7 @@ from __future__ import annotations
 import os
 import select
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, ClassVar, Final, Self, TypeVar, cast
@@ -288,6 +288,14 @@ class BatchCursor(psycopg.Cursor[Any]):
                 connection.send(*each)
         connection.is_committed = _COMMIT in after
         return self
+
+    def executemany(self, query: Any, params_seq: Iterable[Any], **_options: Any) -> None:
+        """Execute a statement with each of several values; the first one brings what was deferred."""
+        values = iter(params_seq)
+        for params in values:
+            self.execute(query, params)
+            if self.connection.info.transaction_status == TransactionStatus.INTRANS:
+                super().executemany(query, [*values])  # the rest, in one round trip
 
     def execute_alone(self, query: Any, params: Any = None, **options: Any) -> Self:
         """Execute a statement as psycopg does."""
