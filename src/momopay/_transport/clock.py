@@ -44,6 +44,19 @@ def machine() -> str:
     return f"{boot} {namespace.readlink() if namespace.exists() else None} {round(now() - uptime)}"
 
 
+def wait_in_turns(seconds: float, wait_once: Callable[[float], bool]) -> bool:
+    """Wait until `wait_once` returns True, in calls of at most `LONGEST_TURN`; return whether it did in time."""
+    until = time.monotonic() + seconds
+    while not wait_once(min(LONGEST_TURN, max(0.0, until - time.monotonic()))):
+        if time.monotonic() >= until:
+            return False
+    return True
+
+
+def _is_done(outcome: Future[T], turn: float) -> bool:
+    return bool(wait([outcome], turn).done)
+
+
 def done_within(seconds: float, work: Callable[[], T], name: str) -> T:
     """Do work that has no timeout, such as looking up a host name, in a thread with this name, and return its result.
 
@@ -52,11 +65,7 @@ def done_within(seconds: float, work: Callable[[], T], name: str) -> T:
     outcome = Future[T]()
     try:
         threading.Thread(target=_do, args=(work, outcome), name=name, daemon=True).start()  # lets the process end
-        until = time.monotonic() + seconds
-        while not outcome.done():
-            wait([outcome], min(LONGEST_TURN, max(0.0, until - time.monotonic())))
-            if time.monotonic() >= until:
-                break
+        wait_in_turns(seconds, partial(_is_done, outcome))
         return outcome.result(0)
     finally:
         del outcome  # a traceback would keep a late result, such as a connection

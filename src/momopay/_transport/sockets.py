@@ -37,7 +37,7 @@ import httpcore
 
 from momopay._transport import attempt
 from momopay._transport.attempt import Progress, run_blocking
-from momopay._transport.clock import LONGEST_TURN
+from momopay._transport.clock import wait_in_turns
 
 # SO_LINGER: whether to abort on close, and after how many seconds. Windows has its own struct.
 _LINGER: Final = "hh" if sys.platform == "win32" else "ii"
@@ -267,11 +267,7 @@ async def wait_blocking(sock: socket.socket, writable: bool, seconds: float) -> 
     """Block until a socket is readable, or writable, and return whether it is."""
     if sys.platform == "win32":
         readers, writers = ([], [sock]) if writable else ([sock], [])
-        until = attempt.now() + seconds
-        while not any(select.select(readers, writers, writers, min(LONGEST_TURN, max(0.0, until - attempt.now())))):
-            if attempt.now() >= until:
-                return False
-        return True
+        return wait_in_turns(seconds, lambda turn: any(select.select(readers, writers, writers, turn)))
     poller = select.poll()  # select takes no descriptor above 1023
     poller.register(sock, select.POLLOUT if writable else select.POLLIN)
     return bool(poller.poll(1000 * seconds))

@@ -15,7 +15,7 @@ import httpcore
 import httpx
 
 from momopay._transport.attempt import run_blocking
-from momopay._transport.clock import LONGEST_TURN, done_within
+from momopay._transport.clock import LONGEST_TURN, done_within, wait_in_turns
 from momopay._transport.connections import BaseBackend, Connection
 from momopay._transport.sockets import AttemptSocket, addresses_in, wait_blocking
 
@@ -131,7 +131,4 @@ class SyncSignal:
             self._lock.release()
 
     async def wait(self, seconds: float) -> None:
-        until = time.monotonic() + min(max(0.0, seconds), threading.TIMEOUT_MAX)
-        while not self._lock.acquire(timeout=min(LONGEST_TURN, max(0.0, until - time.monotonic()))):
-            if time.monotonic() >= until:
-                return
+        wait_in_turns(min(seconds, threading.TIMEOUT_MAX), lambda turn: self._lock.acquire(timeout=turn))
