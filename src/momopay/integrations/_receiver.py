@@ -70,6 +70,18 @@ def view_name(handler: PaymentHandler | AsyncPaymentHandler) -> str:
     return str(getattr(handler, "__name__", "momopay_callback"))
 
 
+async def _call_with(client: Client | AsyncClient, operation: Callable[..., Any], handler: Any) -> Any:
+    """Call an operation of a client with a handler: in a thread if the client blocks."""
+    if isinstance(client, AsyncClient):
+        return await operation(handler)
+
+    def call(payment: Payment) -> object:
+        """Await the handler on the event loop, from a thread."""
+        return in_event_loop(partial(handler, payment))
+
+    return await in_thread(partial(operation, call if is_async(handler) else handler))
+
+
 class CallbackView:
     """Responds to requests. It has no state of its own, so any thread may use it."""
 
@@ -106,14 +118,8 @@ class CallbackView:
             return HTTPStatus.METHOD_NOT_ALLOWED
         client = self._client()
         receive = partial(client.transactions.receive, query, body, **self._options)
-        if isinstance(client, AsyncClient):
-            status: HTTPStatus = await receive(self._handler)
-            return status
-        return await in_thread(partial(receive, self._call if is_async(self._handler) else self._handler))
-
-    def _call(self, payment: Payment) -> object:
-        """Await the handler on the event loop, from a thread."""
-        return in_event_loop(partial(self._handler, payment))
+        status: HTTPStatus = await _call_with(client, receive, self._handler)
+        return status
 
 
 class Answer(NamedTuple):
@@ -225,10 +231,11 @@ class SweepView:
             return refusal
         try:
             client = self._client()
-            if isinstance(client, AsyncClient):
-                return _answer(await client.transactions.sweep(handler=self._handler))
-            handler = self._call if is_async(self._handler) else self._handler
-            return _answer(await in_thread(partial(client.transactions.sweep, handler=handler)))
+
+            def sweep(handler: Any) -> Any:
+                return client.transactions.sweep(handler=handler)
+
+            return _answer(await _call_with(client, sweep, self._handler))
         except MomoPayError as error:
             return _failed(error)
         finally:
@@ -243,10 +250,6 @@ class SweepView:
         if not (hmac.compare_digest(given, self._secret) and is_bearer):
             return _refusal(HTTPStatus.FORBIDDEN)
         return None if self._sweeping.acquire(blocking=False) else _refusal(HTTPStatus.CONFLICT)
-
-    def _call(self, payment: Payment) -> object:
-        """Await the handler on the event loop, from a thread."""
-        return in_event_loop(partial(self._handler, payment))
 
 
 def _answer(report: Any) -> Answer:
