@@ -35,7 +35,7 @@ from momopay.cli.options import (
     url_of,
     word_option,
 )
-from momopay.cli.output import Output, day_of, in_lines, kes, moment, plain, stderr, use_zone, zone
+from momopay.cli.output import Output, day_of, day_zone, in_lines, kes, moment, plain, stderr, use_zone
 from momopay.cli.payroll_file import read_file
 from momopay.cli.payroll_report import show_faults
 from momopay.errors import ConfigurationError, InvalidApiKeyError, MomoPayError
@@ -305,11 +305,9 @@ def sweep(
 
 def _days(text: str) -> tuple[date, date]:
     """Return the first and the last day of a month, or a date twice."""
-    from momopay.durable.reconcile import NAIROBI  # loads pydantic
-
     is_month = text.count("-") == 1
     try:
-        if day := day_of(text, zone() or NAIROBI):
+        if day := day_of(text, day_zone()):
             return day, day
         if is_month:
             first = date.fromisoformat(f"{text}-01")
@@ -345,10 +343,8 @@ def reconcile(
         momopay reconcile --day yesterday --journal payments.db
         momopay reconcile --day 2026-11 --journal payments.db --orders orders.csv
     """
-    from momopay.durable.reconcile import NAIROBI
-
     output = options.output
-    days = zone() or NAIROBI
+    days = day_zone()
     use_zone(days)  # of the times that are shown, too
     first, last = day[0], (last_day or day)[1]
     booked = None if orders is None else _orders(output, orders, sheet)

@@ -20,7 +20,7 @@ import momopay
 from momopay._redaction import mask_phone, redact
 from momopay.cli.exit_codes import CommandError
 from momopay.cli.options import AccountOptions
-from momopay.cli.output import day_of, zone
+from momopay.cli.output import day_of, day_zone
 from momopay.errors import ERRORS_BY_CODE, MomoPayError
 from momopay.phones import normalise_phone, same_phone
 
@@ -144,7 +144,7 @@ class Desk:
 
     def today(self) -> Result:
         """Report today: what was collected, paid out, refunded and failed, and what is open or unresolved."""
-        (day,) = self._journal.activity(1, zone=zone() or _nairobi())
+        (day,) = self._journal.activity(1, zone=day_zone())
         sums = ("collected", "paid_out", "refunded", "reversed", "failed")
         shown = {name: {"count": (each := getattr(day, name)).count, "kes": _kes(each.amount)} for name in sums}
         rate = None if day.success_rate is None else round(day.success_rate, 3)
@@ -154,12 +154,12 @@ class Desk:
 
     def reconcile_day(self, day: str) -> Result:
         """Compare a day (2026-11-30, today or yesterday) of the service's list with the journal; list differences."""
-        zone_ = zone() or _nairobi()
+        zone = day_zone()
         try:
-            which = day_of(day, zone_) or date.fromisoformat(day)
+            which = day_of(day, zone) or date.fromisoformat(day)
         except ValueError:
             raise CommandError("the day is no date", remedy="write it as 2026-11-30, today or yesterday") from None
-        report = self._service().transactions.reconcile(day=which, zone=zone_)
+        report = self._service().transactions.reconcile(day=which, zone=zone)
         numbers = {each.name: getattr(report, each.name) for each in fields(report) if each.name != "differences"}
         shown = list(enumerate(report.differences[:_MOST], 1))
         return {
@@ -271,9 +271,3 @@ def _kes(amount: Decimal) -> str:
 
 def _summary(kind: type) -> str:
     return " ".join((inspect.getdoc(kind) or "").partition("\n\n")[0].split())
-
-
-def _nairobi() -> Any:
-    from momopay.durable.reconcile import NAIROBI  # loads pydantic
-
-    return NAIROBI

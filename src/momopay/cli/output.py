@@ -126,6 +126,13 @@ def zone() -> tzinfo | None:
     return _ZONE.get()
 
 
+def day_zone() -> tzinfo:
+    """Return the zone in which days begin: that of ``--timezone``, else Nairobi's."""
+    from momopay.durable.reconcile import NAIROBI  # loads pydantic
+
+    return zone() or NAIROBI
+
+
 def local(when: datetime) -> datetime:
     """Return a time in the zone of this command, or unchanged if it is at the edge of the calendar."""
     with suppress(*_AT_THE_EDGE):
