@@ -88,7 +88,7 @@ def test_the_first_step_by_the_row(state: JournalState, statuses: str, attempts:
 
 def test_only_what_no_row_has_is_sent_at_once() -> None:
     assert decide(None, Memory(), ORDER) == Send()
-    assert decide(None, Memory(was_unclear=True), ORDER) == Fail(), "its own row has disappeared"
+    assert decide(None, Memory(was_unresolved=True), ORDER) == Fail(), "its own row has disappeared"
     assert decide(None, Memory(is_stale=True), ORDER) == ReadRow()
 
 
@@ -324,10 +324,10 @@ def test_a_rate_limit_is_waited_for(pause: float, attempts: int, policy: Policy,
     assert decide(refused, memory.after_step().after_reading_row(refused), policy) == Search(refused), "before any send"
 
 
-UNCLEAR = [Result.LOST, Result.OTHER_PAYMENT, Result.SENT_BEFORE, Result.ROW_CHANGED]
+UNRESOLVED = [Result.LOST, Result.OTHER_PAYMENT, Result.SENT_BEFORE, Result.ROW_CHANGED]
 
 
-@pytest.mark.parametrize("result", UNCLEAR)
+@pytest.mark.parametrize("result", UNRESOLVED)
 @pytest.mark.parametrize(
     ("entry", "shown_id", "is_returned"),
     [
@@ -343,7 +343,7 @@ UNCLEAR = [Result.LOST, Result.OTHER_PAYMENT, Result.SENT_BEFORE, Result.ROW_CHA
 def test_a_callback_that_was_faster_than_the_response_counts(
     result: Result, entry: Any, shown_id: str | None, is_returned: bool
 ) -> None:
-    memory = after(result, shown_id=shown_id, was_unclear=True)
+    memory = after(result, shown_id=shown_id, was_unresolved=True)
     assert decide(entry, memory, ORDER) == (ReturnRow(entry) if is_returned else Fail())
 
 
@@ -352,7 +352,7 @@ def test_a_lost_payout_is_searched_for_and_sent_again_with_its_key() -> None:
     memory = replace(after(Result.LOST), now=NOW)
     assert decide(entry, memory, KEYS) == Wait(0.5, is_retry=True)
     memory = memory.after_step()
-    assert memory.was_unclear
+    assert memory.was_unresolved
     assert decide(entry, memory, KEYS) == ReadRow()
     memory = memory.after_reading_row(entry)
     assert decide(entry, memory, KEYS) == Search(entry)
@@ -398,15 +398,15 @@ def test_an_earlier_request_with_the_key_is_searched_for_once() -> None:
     assert decide(entry, replace(again, is_stale=False), KEYS) == Fail()
 
 
-def test_a_result_is_unclear_for_what_follows() -> None:
+def test_a_result_is_unresolved_for_what_follows() -> None:
     for result in Result:
         memory = after(result)
-        assert not memory.was_unclear
-        assert memory.after_step().was_unclear is (result in UNCLEAR)
-        assert memory.after_send(Result.REFUSED, attempts=2, shown_id=None, retry_after=0.0).was_unclear is (
-            result in UNCLEAR
+        assert not memory.was_unresolved
+        assert memory.after_step().was_unresolved is (result in UNRESOLVED)
+        assert memory.after_send(Result.REFUSED, attempts=2, shown_id=None, retry_after=0.0).was_unresolved is (
+            result in UNRESOLVED
         )
-        assert after(result, was_unclear=True).after_step().was_unclear
+        assert after(result, was_unresolved=True).after_step().was_unresolved
 
 
 def test_the_memory_of_a_send_is_that_of_the_latest() -> None:
@@ -416,5 +416,5 @@ def test_the_memory_of_a_send_is_that_of_the_latest() -> None:
     )
     second = first.after_send(Result.NOT_SENT, attempts=2, shown_id=None, retry_after=0.0)
     assert (second.result, second.attempts, second.shown_id, second.retry_after) == (Result.NOT_SENT, 2, None, 0.0)
-    assert first.after_step() == replace(first, result=None, was_unclear=True)
+    assert first.after_step() == replace(first, result=None, was_unresolved=True)
     assert first.after_reading_row(None) == replace(first, is_stale=False, is_older=False)

@@ -56,7 +56,7 @@ class Result(Enum):
     """The journal refuses it: another order has its account_reference, or refunds would exceed what was paid."""
 
 
-_UNCLEAR: Final = frozenset({Result.LOST, Result.OTHER_PAYMENT, Result.SENT_BEFORE, Result.ROW_CHANGED})
+_UNRESOLVED: Final = frozenset({Result.LOST, Result.OTHER_PAYMENT, Result.SENT_BEFORE, Result.ROW_CHANGED})
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class Memory:
     shown_id: str | None = None  # the transaction id in the response to it
     retry_after: float = 0.0  # the pause that the response ordered
     attempts: int = 0  # requests so far
-    was_unclear: bool = False  # whether an earlier send of this call ended with an unclear result
+    was_unresolved: bool = False  # whether an earlier send of this call ended with an unresolved result
     has_read_others: bool = False  # whether it has read the other orders with its account_reference
 
     def after_reading_row(self, entry: JournalEntry | None) -> Memory:
@@ -120,8 +120,8 @@ class Memory:
 
     def after_step(self) -> Memory:
         """Return the memory once the step that followed from a result was taken. Earlier searches are outdated."""
-        unclear = self.was_unclear or self.result in _UNCLEAR
-        return replace(self, is_stale=True, result=None, was_unclear=unclear, searched=None)
+        unresolved = self.was_unresolved or self.result in _UNRESOLVED
+        return replace(self, is_stale=True, result=None, was_unresolved=unresolved, searched=None)
 
 
 @dataclass(frozen=True)
@@ -214,7 +214,7 @@ def decide(entry: JournalEntry | None, memory: Memory, policy: Policy) -> Step:
         return ReadRow()
     if entry is None:
         # A row of this call's own that has disappeared says nothing about its payment.
-        return Send() if not memory.was_unclear else Fail()
+        return Send() if not memory.was_unresolved else Fail()
     step = _by_transactions(entry, memory, policy)
     if step is None and memory.is_older:
         return ReadRow()  # which has what was read, and perhaps a callback of that time
@@ -295,15 +295,15 @@ def _after_send(entry: JournalEntry | None, memory: Memory, policy: Policy) -> S
             is_over = pause > policy.max_wait or pause >= memory.seconds_left
             return Fail() if is_over or memory.attempts >= policy.max_attempts else Wait(pause, is_retry=True)
         case Result.LOST | Result.OTHER_PAYMENT | Result.SENT_BEFORE | Result.ROW_CHANGED:
-            return _after_unclear_send(entry, memory, policy)
+            return _after_unresolved_send(entry, memory, policy)
 
 
-def _after_unclear_send(entry: JournalEntry | None, memory: Memory, policy: Policy) -> Step | None:
+def _after_unresolved_send(entry: JournalEntry | None, memory: Memory, policy: Policy) -> Step | None:
     # A callback may have recorded meanwhile what the lost response would have said.
     step = _row_or_fail(entry, memory)
     if not isinstance(step, Fail):
         return step
-    if memory.result is Result.SENT_BEFORE and not memory.was_unclear:
+    if memory.result is Result.SENT_BEFORE and not memory.was_unresolved:
         return Wait(0.0)  # the earlier request is searched for
     # With its key, it may be sent again once a search has not found it.
     pause = min(MAX_BACKOFF, BASE_BACKOFF * 2 ** (memory.attempts - 1))

@@ -68,7 +68,7 @@ _CLOCK_RESOLUTION: Final = timedelta(seconds=2)
 
 
 # How a send ended, by how its last attempt failed, where the payment may have been executed. All others are LOST.
-_UNCLEAR_RESULTS: Final = {
+_UNRESOLVED_RESULTS: Final = {
     FailureKind.OTHER_PAYMENT: Result.OTHER_PAYMENT,
     FailureKind.SENT_BEFORE: Result.SENT_BEFORE,
 }
@@ -313,4 +313,4 @@ def _result_of(error: errors.MomoPayError, call: Call[Any], fence: Fence) -> Res
         return Result.REFUSED
     if not error.may_have_executed or call.last_failure is None:
         return Result.NOT_SENT
-    return _UNCLEAR_RESULTS.get(call.last_failure.kind, Result.LOST)
+    return _UNRESOLVED_RESULTS.get(call.last_failure.kind, Result.LOST)
