@@ -52,8 +52,10 @@ def missing_name(name: str) -> Exception:
 
 def explain(error: BaseException, function: Callable[..., object]) -> None:
     """Add what to write instead to the TypeError of a call of the function with an argument that does not exist."""
+    if not isinstance(error, TypeError):
+        return
     start, quoted, name = str(error).removesuffix("'").partition(" got an unexpected keyword argument '")
-    if not isinstance(error, TypeError) or not quoted or start != f"{function.__qualname__}()":
+    if not quoted or start != f"{function.__qualname__}()":
         return
     section = "options" if function.__name__ in {"__init__", "with_options"} else "arguments"
     if instead := hint(section, name):
