@@ -23,7 +23,16 @@ from campaign.clocks import SKEWS, Clock, own_time
 from campaign.judge import Order
 from campaign.orders import JUMPS, Ear, asking, heard, lane_of, next_call, orders_of
 from campaign.settings import DEADLINE, LANES, SIGNER, TIMEOUT, Log, Settings
-from momopay import AsyncClient, Client, EntryKind, Journal, JournalEntry, JournalError, MomoPayError
+from momopay import (
+    AsyncClient,
+    Client,
+    ConfigurationError,
+    EntryKind,
+    Journal,
+    JournalEntry,
+    JournalError,
+    MomoPayError,
+)
 
 UNREACHABLE = 0.04
 CANCELLED = 0.15
@@ -32,6 +41,8 @@ FORGOTTEN = 0.1
 ROUNDS = 4
 """How often a process goes through the orders that it collects: customers try again."""
 
+RECOVERS = 20.0
+"""Seconds within which a server that crashed can be used again, at most."""
 SWEEPS_EVERY = 0.7
 """Seconds between two passes of a sweep."""
 
@@ -125,6 +136,22 @@ class Worker:
             if wanted is not None:
                 yield wanted
 
+    def wait_for_journal(self) -> None:
+        """Wait while the server recovers from a crash: whoever starts a process at such a moment tries again."""
+        latest = time.monotonic() + RECOVERS
+        while True:
+            try:
+                self.journal.unresolved()
+            except ConfigurationError:
+                if time.monotonic() > latest:
+                    raise
+                self.log.event("journal at the start: ConfigurationError")
+                time.sleep(0.1)
+            except JournalError:  # it was open before
+                return
+            else:
+                return
+
     def next_call(self, order: Order) -> Order | None:
         entry = self.entry(order.reference)
         if self.kind is EntryKind.COLLECTION:
@@ -154,6 +181,7 @@ def at_work(settings: Settings) -> Generator[Worker]:
     threading.Thread(target=_end_with_the_parent, daemon=True).start()
     with controls.broken(settings.plan.control):
         worker = Worker(settings)
+        worker.wait_for_journal()
         with own_time(worker.clock, hastened=True):
             yield worker
 
