@@ -38,6 +38,14 @@ def tests(session: nox.Session) -> None:
 
 
 @nox.session(python=PYTHONS[0])
+def httpx2(session: nox.Session) -> None:
+    """Run the default tests where each `import httpx` is httpx2, as in programs that call `httpx2.alias_httpx()`."""
+    session.install("-e", ".[dev]")
+    command = ["pytest", "-p", "httpx2_alias", *(session.posargs or ["-n", "auto"])]
+    session.run(*command, "-W", "ignore::pytest.PytestAssertRewriteWarning", env={"PYTHONPATH": "tests"})
+
+
+@nox.session(python=PYTHONS[0])
 def windows(session: nox.Session) -> None:
     """Run what only Windows had, on its CPython under Wine, which is made in the session's folder from packages."""
     folder = str(Path(session.create_tmp()) / "windows")

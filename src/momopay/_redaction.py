@@ -55,7 +55,9 @@ _CARRIERS: Final = frozenset(
         "contextlib",  # its frames hold our generators
         "h11",
         "httpcore",
+        "httpcore2",
         "httpx",
+        "httpx2",
         "httpx_aiohttp",
         "momopay",
         "psycopg",

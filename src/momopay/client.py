@@ -33,7 +33,6 @@ from momopay._redaction import clears_frames
 from momopay.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    import httpx
     from pydantic import BaseModel
 
     from momopay._core.session import Session
@@ -43,7 +42,7 @@ else:
     AsyncBackend = SyncBackend = Any
 
 ModelT = TypeVar("ModelT", bound="BaseModel", default=Any)
-TransportT = TypeVar("TransportT", "httpx.BaseTransport", "httpx.AsyncBaseTransport")
+TransportT = TypeVar("TransportT")
 
 
 class BaseClient(Generic[BackendT, TransportT]):
@@ -271,7 +270,7 @@ for _name in ("stk", "payouts", "transactions", "wallet", "channels"):
 setattr(BaseClient, "__getattr__", missing_attribute)  # noqa: B010  as above; only for names that do not exist
 
 
-class Client(BaseClient[SyncBackend, "httpx.BaseTransport"]):
+class Client(BaseClient[SyncBackend, "momopay.types.SyncTransport"]):
     """The blocking client. Safe to share among threads; make one and keep it.
 
     Args:
@@ -291,8 +290,8 @@ class Client(BaseClient[SyncBackend, "httpx.BaseTransport"]):
         payout_keys: Whether the service honours the ``Idempotency-Key`` of a payout: True says that a request which
             repeats a key within 15 minutes never pays again. Then an unresolved payout is sent again, after a search
             that does not find it. If it is not true, that may pay twice: ``momopay probe --spend`` finds out.
-        transport: An httpx transport to send through instead of the SDK's own connections. `timeout` then bounds each
-            of its network operations, and the body.
+        transport: A transport of httpx or httpx2 to send through instead of the SDK's own connections. `timeout` then
+            bounds each of its network operations, and the body.
         proxy: The URL of an HTTP proxy, ``http://``, with user and password if it needs them; for one under TLS, pass
             a `transport`. The environment's proxies are never used.
         verify: An SSL context with the CA certificates to trust, and any client certificate; by default httpx's.
@@ -362,7 +361,7 @@ class Client(BaseClient[SyncBackend, "httpx.BaseTransport"]):
         self.close()
 
 
-class AsyncClient(BaseClient[AsyncBackend, "httpx.AsyncBaseTransport"]):
+class AsyncClient(BaseClient[AsyncBackend, "momopay.types.AsyncTransport"]):
     """The client for asyncio and trio. It belongs to the event loop that uses it first; make one for each loop.
 
     Takes what `Client` takes. `transport` is an async one, and `on_event` a plain function: it is not awaited.

@@ -5,7 +5,7 @@ Users rarely create them. Events are in `momopay.events`.
 
 from __future__ import annotations
 
-from momopay._core.config import SHARED_BUDGET, UNCHANGED
+from momopay._core.config import SHARED_BUDGET, UNCHANGED, AsyncTransport, SyncTransport
 from momopay._core.reads import TransactionIterator, TransactionPages
 from momopay._polling.wait import WaitIterator
 from momopay._ratelimit.budget import Lane
@@ -36,6 +36,7 @@ __all__ = [
     "ActivityDay",
     "ActivitySum",
     "AsyncPaymentHandler",
+    "AsyncTransport",
     "BookedOrder",
     "CallbackTransaction",
     "ChannelRef",
@@ -59,6 +60,7 @@ __all__ = [
     "ResponseInfo",
     "Stk",
     "SweepReport",
+    "SyncTransport",
     "TransactionIterator",
     "TransactionOverview",
     "TransactionPage",

@@ -185,16 +185,6 @@ def test_to_ask_a_proxy_for_a_tunnel_is_to_connect() -> None:
     assert progress.is_unsent
 
 
-def test_every_error_of_httpx_and_httpcore_is_known_as_theirs() -> None:
-    def errors_of(library: object) -> set[type[Exception]]:
-        found = {each for each in vars(library).values() if isinstance(each, type) and issubclass(each, Exception)}
-        return found - {httpx.CookieConflict}  # raised by httpx.Client, which is not used
-
-    for error in errors_of(httpx) | errors_of(httpcore) | {OSError, TimeoutError, ssl.SSLError}:
-        assert issubclass(error, attempt.TRANSPORT_ERRORS), error
-    assert not issubclass(AssertionError, attempt.TRANSPORT_ERRORS)
-
-
 URL = "https://api.example:8443/v1/transactions/a%2Fb%20c?q=x%26y&limit=1"
 HEADERS = attempt.common_headers("https://api.example:8443/v1", {"Accept": "application/json"})
 

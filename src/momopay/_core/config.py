@@ -11,7 +11,7 @@ import traceback
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from contextlib import AsyncContextDecorator, ContextDecorator
 from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeGuard
+from typing import Any, Final, Literal, Protocol, TypeGuard
 from urllib.parse import urlsplit
 
 from typing_extensions import Sentinel
@@ -126,18 +126,38 @@ class Hooks:
     """The same, before the payment with a reference is released."""
 
 
+class SyncTransport(Protocol):
+    """A blocking transport: of httpx, of httpx2, or any object that does what theirs do."""
+
+    def handle_request(self, request: Any, /) -> Any:
+        """Send a request of httpx, or of httpx2 if the class is derived from one there; return the response."""
+
+    def close(self) -> None:
+        """Close the connections."""
+
+
+class AsyncTransport(Protocol):
+    """An async transport: of httpx, of httpx2, or any object that does what theirs do."""
+
+    async def handle_async_request(self, request: Any, /) -> Any:
+        """Send a request of httpx, or of httpx2 if the class is derived from one there; return the response."""
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+
+
 def check_budget(budget: object) -> None:
     if not (budget is None or budget is SHARED_BUDGET or isinstance(budget, BaseBudget)):
         raise ConfigurationError("budget must be a RateBudget, a FileRateBudget, a RedisRateBudget or None")
 
 
 def check_transport(transport: object, *, is_async: bool) -> None:
-    """Raise ConfigurationError if this is no httpx transport, or a sync one for an async client or vice versa."""
+    """Raise ConfigurationError if this is no transport, or a sync one for an async client or vice versa."""
     method, example = "handle_request", "httpx.HTTPTransport()"
     if is_async:
         method, example = "handle_async_request", "httpx.AsyncHTTPTransport()"
     if not (transport is None or callable(getattr(transport, method, None))):
-        raise ConfigurationError(f"transport must be an httpx transport with {method}, such as {example}")
+        raise ConfigurationError(f"transport must be one of httpx or httpx2 with {method}, such as {example}")
 
 
 def checked_headers(default_headers: object, app_info: object, version: str) -> dict[str, str]:

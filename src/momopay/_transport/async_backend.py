@@ -16,11 +16,10 @@ from typing import Any, ClassVar, Final, TypeVar
 import anyio
 import anyio.lowlevel
 import anyio.to_thread
-import httpcore
-import httpx
 
 from momopay._transport.attempt import run_blocking
 from momopay._transport.connections import BaseBackend, Connection
+from momopay._transport.library import core, http
 from momopay._transport.sockets import AttemptSocket, addresses_in, wait_blocking
 from momopay._transport.threads import finish_in_thread, in_thread
 from momopay.errors import ConfigurationError
@@ -60,7 +59,7 @@ def _can_wait_for_sockets() -> bool:
     return True
 
 
-class AsyncSocket(AttemptSocket, httpcore.AsyncNetworkBackend, httpcore.AsyncNetworkStream):
+class AsyncSocket(AttemptSocket, core.AsyncNetworkBackend, core.AsyncNetworkStream):
     """The socket of an async client, on asyncio and on trio."""
 
     _wait = staticmethod(_wait_suspended)
@@ -71,15 +70,15 @@ class AsyncSocket(AttemptSocket, httpcore.AsyncNetworkBackend, httpcore.AsyncNet
         port: int,
         timeout: float | None = None,
         local_address: str | None = None,
-        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
-    ) -> httpcore.AsyncNetworkStream:
+        socket_options: Iterable[core.SOCKET_OPTION] | None = None,
+    ) -> core.AsyncNetworkStream:
         try:
             with anyio.fail_after(timeout):
                 await self._open(host, port)
         except TimeoutError as error:
-            raise httpcore.ConnectTimeout("no connection within the timeout") from error
+            raise core.ConnectTimeout("no connection within the timeout") from error
         except (OSError, UnicodeError) as error:  # UnicodeError: a label is empty or too long
-            raise httpcore.ConnectError(str(error)) from error
+            raise core.ConnectError(str(error)) from error
         return self
 
     async def _resolve(self, host: str, port: int) -> list[str]:
@@ -102,20 +101,20 @@ class AsyncSocket(AttemptSocket, httpcore.AsyncNetworkBackend, httpcore.AsyncNet
 
     async def start_tls(
         self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
-    ) -> httpcore.AsyncNetworkStream:
+    ) -> core.AsyncNetworkStream:
         try:
             with anyio.fail_after(timeout):
                 await self._start_tls(ssl_context, server_hostname)
         except TimeoutError as error:
-            raise httpcore.ConnectTimeout("no TLS session within the timeout") from error
+            raise core.ConnectTimeout("no TLS session within the timeout") from error
         return self
 
 
-class AsyncConnection(Connection, httpx.AsyncHTTPTransport):
+class AsyncConnection(Connection, http.AsyncHTTPTransport):
     """An async connection."""
 
     _socket_class = AsyncSocket
-    _core_class = httpcore.AsyncHTTPConnection
+    _core_class = core.AsyncHTTPConnection
 
     async def aclose(self) -> None:
         try:

@@ -11,13 +11,11 @@ from functools import lru_cache
 from math import inf
 from typing import Any, Final, NamedTuple, TypeVar
 
-import httpcore
-import httpx
-
 from momopay._transport import clock
+from momopay._transport.library import core, http, not_sent_by_core, not_sent_by_http
 
 T = TypeVar("T")
-Headers = httpx.Headers
+Headers = http.Headers
 
 _TOO_LATE: Final = "the timeout was over before the request was written"
 MAX_BODY: Final = 8 * 1024 * 1024  # bytes
@@ -25,29 +23,9 @@ MAX_BODY: Final = 8 * 1024 * 1024  # bytes
 MAX_PARTS: Final = 200_000
 _MIN_SIZE_TO_COUNT: Final = 2 * MAX_PARTS  # bytes
 
-_HTTPX_NOT_SENT: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.UnsupportedProtocol)
-_HTTPCORE_NOT_SENT: Final = (
-    httpcore.ConnectError,
-    httpcore.ConnectTimeout,
-    httpcore.PoolTimeout,
-    httpcore.UnsupportedProtocol,
-)
 # What the operating system raises when there is no connection.
 _SYSTEM_NOT_SENT: Final = (ConnectionRefusedError, socket.gaierror)
 
-# What a transport raises if an attempt fails. Other exceptions, such as a mock's AssertionError, pass through.
-TRANSPORT_ERRORS: Final = (
-    httpx.HTTPError,
-    httpx.InvalidURL,
-    httpx.StreamError,
-    httpcore.ConnectionNotAvailable,
-    httpcore.NetworkError,
-    httpcore.ProtocolError,
-    httpcore.ProxyError,
-    httpcore.TimeoutException,
-    httpcore.UnsupportedProtocol,
-    OSError,
-)
 # The events of httpcore's trace that show how far a request has come.
 _FOLLOWED: Final = ("connect_tcp.started", "send_request_headers.started", "send_request_body.started")
 
@@ -69,7 +47,7 @@ class RawResponse(NamedTuple):
     """A complete response. The body is decompressed."""
 
     status: int
-    headers: httpx.Headers
+    headers: http.Headers
     body: bytes
 
 
@@ -97,31 +75,39 @@ class UnreadableResponseError(NoResponseError):
     """The body of a response is refused: too large, too many parts, or an encoding that was not asked for."""
 
 
-def common_headers(base_url: str, headers: Mapping[str, str]) -> httpx.Headers:
+def common_headers(base_url: str, headers: Mapping[str, str]) -> http.Headers:
     """Return the headers of all requests to one service."""
-    return httpx.Headers({"Host": httpx.URL(base_url).netloc.decode("ascii"), **headers})
+    return http.Headers({"Host": http.URL(base_url).netloc.decode("ascii"), **headers})
 
 
 def build_request(
-    method: str, url: str, headers: httpx.Headers, body: bytes | None, extensions: dict[str, Any]
-) -> httpx.Request:
-    """Return a request, or raise `NotSentError` if the URL is longer than httpx accepts."""
+    method: str,
+    url: str,
+    headers: http.Headers,
+    body: bytes | None,
+    extensions: dict[str, Any],
+    library: Any = http,
+) -> http.Request:
+    """Return a request of a library, or raise `NotSentError` if the URL is longer than it accepts."""
     # From prepared headers and a cached URL, which httpx would parse and sort for each request.
     raw = headers.raw
     if body is not None:
         raw = [*raw, (b"Content-Type", b"application/json"), (b"Content-Length", b"%d" % len(body))]
-    stream = httpx.ByteStream(body or b"")
-    request = httpx.Request(method, _parsed_url(url), headers=raw, stream=stream, extensions=extensions)
+    stream = library.ByteStream(body or b"")
+    request: http.Request = library.Request(
+        method, _parsed_url(url, library), headers=raw, stream=stream, extensions=extensions
+    )
     request.read()  # transports of httpx, and mocks, expect that the content is loaded
     return request
 
 
 @lru_cache(maxsize=256)
-def _parsed_url(url: str) -> httpx.URL:
+def _parsed_url(url: str, library: Any) -> http.URL:
     try:
-        return httpx.URL(url)
-    except httpx.InvalidURL as error:
+        parsed: http.URL = library.URL(url)
+    except library.InvalidURL as error:
         raise NotSentError(str(error)) from error
+    return parsed
 
 
 class Progress:
@@ -178,7 +164,7 @@ class Progress:
             self.refusal = error
             raise
         if now() >= self.until:
-            raise httpcore.WriteTimeout(_TOO_LATE)
+            raise core.WriteTimeout(_TOO_LATE)
         self.in_body = True
 
 
@@ -189,15 +175,15 @@ class ResponseReader:
         self.progress = progress
         self._deadline = deadline
         self._status: int | None = None
-        self._headers = httpx.Headers()
+        self._headers = http.Headers()
         # Not a list, which would hold an object for each chunk, even for chunks of one byte.
         self._body = bytearray()
         self._is_decoded = False
 
-    def start(self, response: httpx.Response) -> bool:
+    def start(self, response: http.Response) -> bool:
         """Take the response's head, and its body if the transport has read it already; return whether it has.
 
-        Raises `httpx.StreamError` if the transport has consumed the body without keeping it, or closed the response.
+        Raises `StreamError` if the transport has consumed the body without keeping it, or closed the response.
         """
         self._status = response.status_code
         self._headers = response.headers
@@ -207,7 +193,7 @@ class ResponseReader:
             self._body += response.content
             return True
         if response.is_closed:
-            raise httpx.StreamClosed
+            raise http.StreamClosed
         return False
 
     def feed(self, chunk: bytes) -> None:
@@ -270,19 +256,19 @@ class ResponseReader:
         return decoded
 
 
-def _is_not_sent(error: Exception, url: str) -> bool:
+def _is_not_sent(error: Any, url: str) -> bool:
     """Return whether an error proves that nothing was sent."""
-    if isinstance(error, _HTTPCORE_NOT_SENT):
+    if isinstance(error, not_sent_by_core()):
         return True
-    if not isinstance(error, _HTTPX_NOT_SENT):
+    if not isinstance(error, not_sent_by_http()):
         return False
     with suppress(RuntimeError):  # the error knows no request
-        if error.request.url != _parsed_url(url):
+        if error.request.url != url:
             return False  # a transport may make other requests after it has sent this one
     # httpx's errors prove it only if httpcore, the operating system or the transport itself raised them. httpx-aiohttp
     # raises ConnectTimeout even for a server that hung up after it had read the whole request.
     causes = list(_causes(error))
-    return not causes or isinstance(causes[0], _HTTPCORE_NOT_SENT) or isinstance(causes[-1], _SYSTEM_NOT_SENT)
+    return not causes or isinstance(causes[0], not_sent_by_core()) or isinstance(causes[-1], _SYSTEM_NOT_SENT)
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

@@ -26,12 +26,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, Final, cast
 
-import httpcore
-import httpx
-
 from momopay._fork import renew_in_child
 from momopay._transport import attempt
-from momopay._transport.attempt import TRANSPORT_ERRORS, Progress, RawResponse, ResponseReader, build_request
+from momopay._transport.attempt import Progress, RawResponse, ResponseReader, build_request
+from momopay._transport.library import attempt_errors, core, http, library_of
 from momopay._transport.sockets import DIRECT, AttemptSocket, Route
 from momopay.errors import ConfigurationError
 from momopay.urls import check_proxy_url
@@ -66,7 +64,7 @@ def shared_tls_context() -> ssl.SSLContext:
         # OpenSSL would accept a folder that does not exist, and then trust no server.
         if name == "SSL_CERT_DIR" and not any(map(_is_readable_folder, path.split(os.pathsep))):
             raise NotADirectoryError(errno.ENOTDIR, "it is not a folder that can be read")
-        return httpx.create_ssl_context()
+        return http.create_ssl_context()
     except OSError as error:
         source = f"{name} names {path!r}, which" if name else "the file of certifi"
         problem = f"{source} cannot be read as CA certificates"
@@ -90,7 +88,7 @@ class Connection:
     _socket_class: ClassVar[Any]
     _core_class: ClassVar[Any]
 
-    def __init__(self, origin: httpcore.Origin, progress: Progress | None = None, route: Route = DIRECT) -> None:
+    def __init__(self, origin: core.Origin, progress: Progress | None = None, route: Route = DIRECT) -> None:
         tls = None if origin.scheme == b"http" else route.tls or shared_tls_context()
         self.socket: AttemptSocket = self._socket_class(progress, route, tls=tls is not None)
         self.core: Any = self._core_class(origin, tls, KEEP_ALIVE, network_backend=self.socket)
@@ -101,7 +99,7 @@ class Connection:
         expired: bool = self.core.has_expired()
         return expired
 
-    def can_be_kept(self, response: httpx.Response) -> bool:
+    def can_be_kept(self, response: http.Response) -> bool:
         """Return whether the connection may carry another request: this response is complete and no byte followed."""
         # The response is not from our socket if a test tool answered.
         is_own = response.extensions.get("network_stream") is self.socket
@@ -161,6 +159,7 @@ class BaseBackend(ABC):
 
     def __init__(self, transport: Any = None, route: Route = DIRECT) -> None:
         self._transport = transport
+        self._library = library_of(transport)
         self._route = route
         self._idle = IdleStack()  # all that requests share
         self.is_closed: bool = False
@@ -179,7 +178,7 @@ class BaseBackend(ABC):
         self,
         method: str,
         url: str,
-        headers: httpx.Headers,
+        headers: http.Headers,
         body: bytes | None,
         *,
         timeout: float,
@@ -205,7 +204,7 @@ class BaseBackend(ABC):
                     extensions["trace"] = progress.trace_async if self.is_async else progress.trace
             reader = ResponseReader(progress or Progress(), deadline)
             try:
-                request = build_request(method, url, headers, body, extensions)
+                request = build_request(method, url, headers, body, extensions, self._library)
                 if self._transport is not None:
                     await self._exchange(self._transport, request, reader)
                     return reader.finish()
@@ -224,13 +223,13 @@ class BaseBackend(ABC):
                         raise
                     await self._keep_or_close(connection, response, progress)
                     return answer
-            except TRANSPORT_ERRORS as error:
+            except attempt_errors() as error:
                 if error is reader.progress.refusal:
                     raise
                 raise reader.failure(error, url) from error
         raise reader.timed_out()
 
-    async def _connection_for(self, request: httpx.Request, progress: Progress | None) -> Connection:
+    async def _connection_for(self, request: http.Request, progress: Progress | None) -> Connection:
         url, route = request.url, self._route
         if route.proxy is not None and url.scheme == "http":  # a request with TLS goes through the tunnel as it is
             request.extensions["target"] = str(url).encode("ascii")
@@ -241,15 +240,15 @@ class BaseBackend(ABC):
             if not connection.has_expired():
                 return connection
             await self._close(connection)
-        origin = httpcore.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=b"/").origin
+        origin = core.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=b"/").origin
         return self._connection_class(origin, progress, route)
 
-    async def _exchange(self, transport: Any, request: httpx.Request, reader: ResponseReader) -> httpx.Response:
+    async def _exchange(self, transport: Any, request: http.Request, reader: ResponseReader) -> http.Response:
         if not self.is_async:
-            response: httpx.Response = transport.handle_request(request)
+            response: http.Response = transport.handle_request(request)
             try:
                 if not reader.start(response):
-                    for chunk in cast("httpx.SyncByteStream", response.stream):
+                    for chunk in cast("http.SyncByteStream", response.stream):
                         reader.feed(chunk)
             finally:
                 response.close()
@@ -257,13 +256,13 @@ class BaseBackend(ABC):
         response = await transport.handle_async_request(request)
         try:
             if not reader.start(response):
-                async for chunk in cast("httpx.AsyncByteStream", response.stream):
+                async for chunk in cast("http.AsyncByteStream", response.stream):
                     reader.feed(chunk)
         finally:
             await response.aclose()
         return response
 
-    async def _keep_or_close(self, connection: Connection, response: httpx.Response, progress: Progress | None) -> None:
+    async def _keep_or_close(self, connection: Connection, response: http.Response, progress: Progress | None) -> None:
         unused = [connection]
         if progress is not None:
             connection.socket.answered()

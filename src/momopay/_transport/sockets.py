@@ -33,11 +33,10 @@ from functools import lru_cache
 from ipaddress import ip_address
 from typing import Any, Final
 
-import httpcore
-
 from momopay._transport import attempt
 from momopay._transport.attempt import Progress, run_blocking
 from momopay._transport.clock import wait_in_turns
+from momopay._transport.library import core
 
 # SO_LINGER: whether to abort on close, and after how many seconds. Windows has its own struct.
 _LINGER: Final = "hh" if sys.platform == "win32" else "ii"
@@ -109,7 +108,7 @@ class AttemptSocket(ABC):
             raise
         return sock
 
-    def remaining(self, error: type[httpcore.TimeoutException]) -> float:
+    def remaining(self, error: type[core.TimeoutException]) -> float:
         """Return the seconds that remain for the attempt, or raise the error if there are none."""
         seconds = self.deadline - attempt.now()
         if seconds <= 0:
@@ -135,7 +134,7 @@ class AttemptSocket(ABC):
         addresses = [next_host] if is_address(next_host) else await self._resolve(next_host, next_port)
         failure: OSError | None = None
         for tried, address in enumerate(addresses):
-            seconds, left = self.remaining(httpcore.ConnectTimeout), len(addresses) - tried
+            seconds, left = self.remaining(core.ConnectTimeout), len(addresses) - tried
             if left > 1:  # one that does not answer, as an IPv6 that swallows packets, must leave time for the others
                 seconds = min(seconds / left, _UNANSWERED)
             try:
@@ -144,7 +143,7 @@ class AttemptSocket(ABC):
             except OSError as error:
                 failure = error
         else:
-            kind = httpcore.ConnectTimeout if isinstance(failure, TimeoutError) else httpcore.ConnectError
+            kind = core.ConnectTimeout if isinstance(failure, TimeoutError) else core.ConnectError
             raise kind(str(failure or "the name has no address")) from failure
         if self._tls and self._route.proxy is not None:
             await open_tunnel(self, host, port, self._route.authorization)
@@ -155,7 +154,7 @@ class AttemptSocket(ABC):
             tls = context.wrap_socket(self.raw, do_handshake_on_connect=False, server_hostname=server_hostname)
             self.raw = tls  # the plain object no longer owns the socket
             while True:
-                seconds = self.remaining(httpcore.ConnectTimeout)
+                seconds = self.remaining(core.ConnectTimeout)
                 try:
                     tls.do_handshake()
                     break
@@ -164,7 +163,7 @@ class AttemptSocket(ABC):
         except BaseException as error:
             self.end()
             if isinstance(error, OSError):
-                raise httpcore.ConnectError(str(error)) from error
+                raise core.ConnectError(str(error)) from error
             raise
 
     async def receive(self, max_bytes: int) -> bytes:
@@ -174,16 +173,16 @@ class AttemptSocket(ABC):
             # Wait before the first read: a response is never there at once, except for what TLS has decrypted already.
             # On an event loop, the wait also lets other tasks run while a server sends without a pause.
             if not (isinstance(sock, ssl.SSLSocket) and sock.pending()):
-                await self._wait(sock, False, self.remaining(httpcore.ReadTimeout))
+                await self._wait(sock, False, self.remaining(core.ReadTimeout))
             while True:
                 try:
                     return sock.recv(max_bytes)
                 except _NOT_READY as obstacle:
                     # TLS may have to write in order to read.
-                    seconds = self.remaining(httpcore.ReadTimeout)
+                    seconds = self.remaining(core.ReadTimeout)
                     await self._wait(sock, isinstance(obstacle, ssl.SSLWantWriteError), seconds)
         except OSError as error:
-            raise httpcore.ReadError(str(error)) from error
+            raise core.ReadError(str(error)) from error
 
     async def _read(self, max_bytes: int) -> bytes:
         data, self._kept = self._kept, b""
@@ -227,7 +226,7 @@ class AttemptSocket(ABC):
                     # A process that is frozen between this check and the system call would send when it thaws. So only
                     # the note that some of the body may have been written comes between the two.
                     if attempt.now() >= self.deadline:
-                        raise httpcore.WriteTimeout(_NO_TIME)
+                        raise core.WriteTimeout(_NO_TIME)
                     if self._progress is not None:
                         self._progress.sending_body = self._progress.in_body
                     left = left[sock.send(left) :]
@@ -235,7 +234,7 @@ class AttemptSocket(ABC):
                     # TLS may have to read in order to write.
                     await self._wait(sock, not isinstance(obstacle, ssl.SSLWantReadError), seconds)
         except OSError as error:
-            raise httpcore.WriteError(str(error)) from error
+            raise core.WriteError(str(error)) from error
 
     def is_readable(self) -> bool:
         """Return whether data has arrived, or the server has hung up."""
@@ -286,10 +285,10 @@ async def open_tunnel(sock: AttemptSocket, host: str, port: int, authorization: 
     try:
         await sock.send(b"\r\n".join([*lines, b"", b""]))
         await _read_answer(sock)
-    except httpcore.TimeoutException as error:
-        raise httpcore.ConnectTimeout("the proxy opened no tunnel within the timeout") from error
-    except httpcore.NetworkError as error:
-        raise httpcore.ConnectError(f"the proxy opened no tunnel: {error}") from error
+    except core.TimeoutException as error:
+        raise core.ConnectTimeout("the proxy opened no tunnel within the timeout") from error
+    except core.NetworkError as error:
+        raise core.ConnectError(f"the proxy opened no tunnel: {error}") from error
 
 
 async def _read_answer(sock: AttemptSocket) -> None:
@@ -298,13 +297,13 @@ async def _read_answer(sock: AttemptSocket) -> None:
         data = await sock.receive(_MAX_HEAD)
         head += data
         if not data or len(head) > _MAX_HEAD:
-            raise httpcore.ConnectError("it gave no answer of HTTP/1.1")
+            raise core.ConnectError("it gave no answer of HTTP/1.1")
     status = _STATUS.match(head)
     if status is None or not status[1].startswith(b"2"):
-        raise httpcore.ConnectError(f"it answered with status {status[1].decode() if status else 'unknown'}")
+        raise core.ConnectError(f"it answered with status {status[1].decode() if status else 'unknown'}")
     if not head.endswith(b"\r\n\r\n") or head.count(b"\r\n\r\n") > 1:
         # In TLS the client speaks first, so these bytes are not the service's.
-        raise httpcore.ConnectError("it sent more than its answer")
+        raise core.ConnectError("it sent more than its answer")
 
 
 @lru_cache(maxsize=16)

@@ -11,18 +11,16 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from typing import Any, ClassVar, TypeVar
 
-import httpcore
-import httpx
-
 from momopay._transport.attempt import run_blocking
 from momopay._transport.clock import LONGEST_TURN, done_within, wait_in_turns
 from momopay._transport.connections import BaseBackend, Connection
+from momopay._transport.library import core, http
 from momopay._transport.sockets import AttemptSocket, addresses_in, wait_blocking
 
 T = TypeVar("T")
 
 
-class SyncSocket(AttemptSocket, httpcore.NetworkBackend, httpcore.NetworkStream):
+class SyncSocket(AttemptSocket, core.NetworkBackend, core.NetworkStream):
     """The socket of a blocking client."""
 
     _wait = staticmethod(wait_blocking)
@@ -33,19 +31,19 @@ class SyncSocket(AttemptSocket, httpcore.NetworkBackend, httpcore.NetworkStream)
         port: int,
         timeout: float | None = None,
         local_address: str | None = None,
-        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
-    ) -> httpcore.NetworkStream:
+        socket_options: Iterable[core.SOCKET_OPTION] | None = None,
+    ) -> core.NetworkStream:
         run_blocking(self._open(host, port))
         return self
 
     async def _resolve(self, host: str, port: int) -> list[str]:
         ask = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
         try:
-            return addresses_in(done_within(self.remaining(httpcore.ConnectTimeout), ask, f"momopay resolves {host}"))
+            return addresses_in(done_within(self.remaining(core.ConnectTimeout), ask, f"momopay resolves {host}"))
         except TimeoutError:
-            raise httpcore.ConnectTimeout(f"{host} was not resolved in time") from None
+            raise core.ConnectTimeout(f"{host} was not resolved in time") from None
         except (OSError, UnicodeError) as error:  # UnicodeError: a label is empty or too long
-            raise httpcore.ConnectError(str(error)) from error
+            raise core.ConnectError(str(error)) from error
 
     async def _connect(self, address: str, port: int, seconds: float) -> socket.socket:
         if seconds > LONGEST_TURN:  # it would wait in one call of the system
@@ -64,16 +62,16 @@ class SyncSocket(AttemptSocket, httpcore.NetworkBackend, httpcore.NetworkStream)
 
     def start_tls(
         self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
-    ) -> httpcore.NetworkStream:
+    ) -> core.NetworkStream:
         run_blocking(self._start_tls(ssl_context, server_hostname))
         return self
 
 
-class SyncConnection(Connection, httpx.HTTPTransport):
+class SyncConnection(Connection, http.HTTPTransport):
     """A blocking connection."""
 
     _socket_class = SyncSocket
-    _core_class = httpcore.HTTPConnection
+    _core_class = core.HTTPConnection
 
     def close(self) -> None:
         try:
