@@ -10,7 +10,7 @@ import nox
 
 PYTHONS = ["3.11", "3.12", "3.13", "3.14", "3.15"]
 
-# Interpreters that pyenv has, but does not put on the path; and those of `.ci/debian-python 3.14 /opt/python3.14`.
+# Interpreters that pyenv has, but does not put on the path; and those of `.ci/debian-python 3.15 /opt/python3.15`.
 _pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
 _beside = [*sorted(_pyenv.glob("versions/3.*/bin")), *sorted(Path("/opt").glob("python3.*/usr/bin"))]
 os.environ["PATH"] = os.pathsep.join([os.environ["PATH"], *map(str, _beside)])

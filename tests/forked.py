@@ -11,10 +11,6 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-import pytest
-
-forks = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-
 
 def in_a_fork(work: Callable[[], object], seconds: float = 30.0) -> int | None:
     """Do something in a forked child; return its exit status, None if it did not end in time."""

@@ -17,7 +17,7 @@ import pytest
 from sqlalchemy import Enum, bindparam, select
 from sqlalchemy.exc import OperationalError
 
-from forked import forks, in_a_fork
+from forked import in_a_fork
 from journal.constants import ACCEPTED, NOT_SENT, PHONE, SENDING, UNKNOWN
 from journal.database_kit import BOUND, MUCH, engine_of, execute, in_threads, just_before, refused_in_time, store_of
 from journal.kit import begin, found, lease_of, put, record, state_of
@@ -259,7 +259,6 @@ def test_text_that_no_database_holds_is_a_journal_error(journal: Journal) -> Non
 # Forks
 
 
-@forks
 @pytest.mark.both_databases
 def test_a_forked_child_is_a_process_of_its_own(journal: Journal, other: Journal) -> None:
     def child() -> None:
@@ -278,7 +277,6 @@ def test_a_forked_child_is_a_process_of_its_own(journal: Journal, other: Journal
         assert state_of(journal, reference) is ACCEPTED
 
 
-@forks
 def test_a_child_records_nothing_of_its_parents_call(journal: Journal) -> None:
     with lease_of(journal) as lease:
         begin(journal, lease)
@@ -293,7 +291,6 @@ def test_a_child_records_nothing_of_its_parents_call(journal: Journal) -> None:
     assert state_of(journal) is NOT_SENT, "a call that gave up records it after the end of its lease"
 
 
-@forks
 def test_a_child_in_another_folder_has_its_parents_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("here", "there"):
         (tmp_path / name).mkdir()
@@ -309,7 +306,6 @@ def test_a_child_in_another_folder_has_its_parents_journal(tmp_path: Path, monke
     assert list((tmp_path / "there").iterdir()) == []
 
 
-@forks
 def test_the_threads_of_a_child_open_the_journal_once(journal: Journal) -> None:
     put(journal)
 

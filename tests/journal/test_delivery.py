@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from sqlalchemy import literal, select
 
-from forked import forks, in_a_fork
+from forked import in_a_fork
 from journal.constants import ACCEPTED, COLLECTION, PAYOUT, PHONE, REFUSED, UNKNOWN
 from journal.database_kit import another_process, execute, just_before, store_of
 from journal.kit import found, put, put_collection
@@ -358,7 +358,6 @@ def test_an_end_that_was_handled_since_its_row_was_read_outranks_a_failure(journ
 # Once
 
 
-@forks
 @pytest.mark.parametrize("fails", [False, True])
 def test_a_forked_child_leaves_its_parents_end_alone(journal: Journal, other: Journal, fails: bool) -> None:
     with ExitStack() as handling:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from campaign.history import disagreements, killed, live
-from forked import forks, in_a_fork
+from forked import in_a_fork
 from journal.constants import COLLECTION, NOT_SENT, PAYOUT, PHONE, REFUSED, UNKNOWN
 from journal.database_kit import before_each, execute, store_of
 from journal.kit import begin, found, lease_of, put, state_of, told
@@ -87,7 +87,6 @@ def test_one_query_reads_a_history(lived: Journal) -> None:
     assert len(statements) == 1
 
 
-@forks
 @pytest.mark.parametrize("stride", [5, pytest.param(1, marks=pytest.mark.whole)])
 def test_state_and_history_agree_wherever_a_writer_is_killed(url: str, journal: Journal, stride: int) -> None:
     """Each process goes on with what the one before it left."""

@@ -18,7 +18,7 @@ from sqlalchemy import make_url
 
 from drivers import Drive
 from durable.kit import Service, pay, payout_record
-from forked import forks, in_a_fork
+from forked import in_a_fork
 from journal.constants import ACCEPTED, NOT_SENT, SENDING, UNKNOWN
 from journal.database_kit import (
     BOUND,
@@ -353,7 +353,6 @@ def test_a_statement_without_an_answer_ends_in_time_and_with_it_the_connection(u
     assert connection.closed
 
 
-@forks
 def test_a_child_that_ends_closes_no_connection_of_its_parent(url: str) -> None:
     with connect_to(url) as connection:
         assert in_a_fork(connection.__del__) == 0

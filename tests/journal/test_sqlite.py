@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from sqlalchemy import URL
 
-from forked import forks, in_a_fork
+from forked import in_a_fork
 from in_turn import in_turn
 from journal.constants import ACCEPTED, NOT_SENT, SENDING, UNKNOWN
 from journal.database_kit import (
@@ -376,7 +376,6 @@ def test_a_file_in_another_journal_mode_that_is_locked(path: Path, url: str, jou
 # Forks: a file that was open is refused in the child, and no other one
 
 
-@forks
 def test_a_child_refuses_a_file_that_was_open_when_it_was_forked(path: Path, url: str, journal: Journal) -> None:
     put(journal, "r", UNKNOWN)
     with another_process(url) as another_of_the_file:
@@ -394,7 +393,6 @@ def test_a_child_refuses_a_file_that_was_open_when_it_was_forked(path: Path, url
         assert state_of(journal) is UNKNOWN
 
 
-@forks
 def test_a_connection_that_was_dropped_keeps_no_child_from_the_file(path: Path, journal: Journal) -> None:
     put(journal)
     connections = [TrackedConnection(str(path)) for _ in range(2)]
@@ -404,7 +402,6 @@ def test_a_connection_that_was_dropped_keeps_no_child_from_the_file(path: Path, 
     assert in_a_fork(lambda: found(journal)) == 0
 
 
-@forks
 def test_a_child_keeps_no_dead_parent_alive(journal: Journal) -> None:
     forked = get_context("fork")
     begun = forked.Event()
@@ -429,7 +426,6 @@ def test_a_child_keeps_no_dead_parent_alive(journal: Journal) -> None:
         child.join()
 
 
-@forks
 def test_what_a_child_commits_outlasts_its_parents_journal(url: str) -> None:
     forked = get_context("fork")
     written, closed = forked.Event(), forked.Event()

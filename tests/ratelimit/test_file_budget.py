@@ -19,7 +19,7 @@ import pytest
 
 from bodies import balance
 from drivers import Drive, unique_key
-from forked import forks, in_a_fork
+from forked import in_a_fork
 from momopay import BudgetExhaustedError, Client, ConfigurationError, FileRateBudget, RateBudget, RateLimitExceededError
 from momopay._ratelimit.file_budget import SharedState
 from momopay.sandbox import Sandbox
@@ -285,7 +285,6 @@ def test_an_interrupt_in_an_audit_hook_leaves_the_file_unlocked(path: Path, monk
 # Who has the lock.
 
 
-@forks
 def test_the_child_of_a_fork_keeps_no_file_of_its_parent_open(path: Path) -> None:
     """Otherwise it would keep the lock that a thread of its parent held at the fork."""
     caller = process(path)
@@ -311,7 +310,6 @@ def test_nobody_waits_for_the_lock_and_nothing_is_sent_without_it(path: Path) ->
     assert caller.at_once(3) == 0
 
 
-@forks
 def test_a_process_that_stops_or_dies_with_the_lock_holds_up_nobody_who_comes_after_it(path: Path) -> None:
     """What it took before counts: a worker in a crash loop stays within the budget."""
     caller = process(path, time=None)

@@ -13,12 +13,11 @@ from typing import Any
 
 import pytest
 
-from forked import forks
 from momopay import FileRateBudget, RateBudget, RedisRateBudget
 from momopay._ratelimit.slot_log import SlotLog
 from ratelimit.kit import Caller
 
-pytestmark = [forks, pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")]
+pytestmark = [pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")]
 SIZE: Any = {"requests": 40, "window": 60.0}
 
 

@@ -13,7 +13,7 @@ from sqlalchemy.exc import OperationalError
 
 from drivers import Drive, Driver, unique_key
 from durable.kit import Call, collect, pay, sweep
-from forked import forks, in_a_fork
+from forked import in_a_fork
 from journal.database_kit import another_process, before_statement
 from momopay import Client, Journal, MomoPayError, OutcomeUnknownError, TransactionStatus
 from momopay.sandbox import Account, Sandbox
@@ -143,7 +143,6 @@ def test_no_error_says_that_nothing_was_sent_when_it_was(
 
 
 @pytest.mark.whole
-@forks
 @pytest.mark.parametrize(
     ("client_kind", "scenario"), [("blocking", "pay"), ("async", "collect"), ("blocking", "collect again")]
 )

@@ -21,6 +21,8 @@ from momopay.money import format_amount
 from momopay.spreadsheets.faults import FaultyFileError, FileFault
 
 if TYPE_CHECKING:
+    # From Python 3.15 on, a dataclass looks its annotations up: `momopay.Payment` would load pydantic.
+    from momopay import JournalEntry, Payment
     from momopay.spreadsheets.rows import PayoutFile, PayoutRow
 
 NOT_BEGUN: Final = "NOT_BEGUN"
@@ -36,9 +38,9 @@ class RowOutcome:
 
     row: PayoutRow
     state: str = NOT_BEGUN
-    payment: momopay.Payment | None = None
+    payment: Payment | None = None
     error: MomoPayError | None = None
-    entry: momopay.JournalEntry | None = None
+    entry: JournalEntry | None = None
 
     @classmethod
     def known(cls, row: PayoutRow, journal: momopay.Journal | None) -> RowOutcome:
