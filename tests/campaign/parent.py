@@ -51,6 +51,7 @@ class Parent:
         self.rng = random.Random(f"parent {self.plan.seed}")
         self.clock = Clock(settings.epoch)
         self.journal = Journal(settings.database)
+        self.journal.unresolved()  # from now on, a database that is away is an outage
         self.orders = orders_of(self.plan.kind, self.plan.seed, self.plan.size)
         self.patient = self.client()
         self.hasty = self.client(timeout=TIMEOUT, deadline=DEADLINE)

@@ -26,7 +26,6 @@ from campaign.settings import DEADLINE, LANES, SIGNER, TIMEOUT, Log, Settings
 from momopay import (
     AsyncClient,
     Client,
-    ConfigurationError,
     EntryKind,
     Journal,
     JournalEntry,
@@ -142,13 +141,11 @@ class Worker:
         while True:
             try:
                 self.journal.unresolved()
-            except ConfigurationError:
+            except MomoPayError as error:
                 if time.monotonic() > latest:
                     raise
-                self.log.event("journal at the start: ConfigurationError")
+                self.log.event(f"journal at the start: {type(error).__name__}")
                 time.sleep(0.1)
-            except JournalError:  # it was open before
-                return
             else:
                 return
 
