@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import re
 import signal
 from collections.abc import Callable, Iterator, Mapping
@@ -373,9 +374,8 @@ def killed_at(source: str, target: str, statement: int, undo: bool) -> None:
 @pytest.mark.parametrize("urls", DIRECTIONS, ids="-".join, indirect=True)
 @pytest.mark.parametrize("undo", [False, True], ids=["move", "undo"])
 def test_kill_9_at_every_statement(urls: tuple[str, str], undo: bool, fresh: Callable[[], tuple[str, str]]) -> None:
-    share = float(os.environ.get("MOMOPAY_CAMPAIGN", "1"))
-    step = max(1, round(2 / share))
-    statement, code = 1, -signal.SIGKILL
+    step = round(2 / float(os.environ.get("MOMOPAY_CAMPAIGN", "1")) ** 2)
+    statement, code = random.randint(1, step), -signal.SIGKILL
     while code == -signal.SIGKILL:
         source, target = fresh()
         if undo:
