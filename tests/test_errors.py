@@ -127,7 +127,10 @@ def test_an_error_says_whether_money_may_have_moved(name: str) -> None:
     ("name", "words"),
     [
         *(("OutcomeUnknownError", "do not send it again"), ("WaitTimeoutError", "do not pay it again")),
-        *(("DuplicatePayoutError", "use a new reference"), ("DuplicateCollectionError", "use a new reference")),
+        *(
+            ("DuplicatePayoutError", "use a new reference"),
+            ("DuplicateCollectionError", "wait while its prompt is open on another phone"),
+        ),
         *(("RequestValidationError", "nothing was sent"), ("CallbackMismatchError", "do not act on it")),
         *(("InsufficientFundsError", "fund the B2C wallet"), ("JournalError", "then run the same command again")),
     ],

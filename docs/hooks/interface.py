@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel
 
 import momopay
-from momopay import types
+from momopay import sandbox, types
 
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
@@ -29,7 +29,7 @@ PAGE = ROOT / "docs/reference/interface.md"
 COPY = ROOT / "src/momopay/llms.txt"
 MARK = "<!-- interface -->"
 GROUPS = ("Stk", "Payouts", "Transactions", "Wallet", "Channels")
-_MODULES = re.compile(r"\b(?:momopay\.types|momopay\.events|momopay|typing|collections\.abc|datetime)\.(?=[A-Z])")
+_MODULES = re.compile(r"\b(?:momopay(?:\.\w+)*|typing|collections\.abc|datetime|pathlib)\.(?=[A-Z])")
 _COMMENT = re.compile(r"<!--(?!/).*?-->\n*", re.DOTALL)
 _LINK = re.compile(r"\[([^]]+)\]\([^)]+\)")
 
@@ -68,10 +68,20 @@ def _lines() -> Iterator[str]:
                 yield f"# {_summary(member)}"
                 yield f"{name}{_signature(getattr(member, '__wrapped__', member))}"
         yield "```\n"
-    for heading, names in (("Clients, the journal, functions", _made()), ("Records", _records()), ("Enums", _enums())):
-        yield f"## {heading}\n\n```python"
+    results = [name for name in types.__all__ if is_dataclass(getattr(types, name))]
+    for heading, source, names in (
+        ("Clients, the journal, functions", momopay, _made()),
+        ("Records", momopay, _records()),
+        ("What calls return, in `momopay.types`", types, results),
+        ("Enums", momopay, _enums()),
+        ("The sandbox, in `momopay.sandbox`", sandbox, ["Sandbox", "phone_for", "Outcome", "Fault"]),
+    ):
+        yield f"## {heading}\n"
+        if heading == "Records":
+            yield "`X?` is `X | None`.\n"
+        yield "```python"
         for name in names:
-            yield from _described(name, getattr(momopay, name))
+            yield from _described(name, getattr(source, name))
         yield "```\n"
     yield "## Errors\n\nAll are `MomoPayError`s; in brackets the class above, if another.\n"
     for name in (each for each in momopay.__all__ if each.endswith("Error")):
@@ -101,7 +111,11 @@ def _enums() -> list[str]:
 
 
 def _is_record(value: Any) -> bool:
-    return inspect.isclass(value) and (issubclass(value, BaseModel) or value.__name__ in {"JournalEntry", "PayoutItem"})
+    return (
+        inspect.isclass(value)
+        and (issubclass(value, BaseModel) or is_dataclass(value))
+        and value is not momopay.PollSchedule
+    )
 
 
 def _described(name: str, value: Any) -> Iterator[str]:
@@ -114,20 +128,35 @@ def _described(name: str, value: Any) -> Iterator[str]:
         yield f"{name}: {', '.join(_fields(value))}"
     else:
         yield f"{name}{_signature(value)}"
-        for method, member in vars(value).items():
-            if not method.startswith("_") and callable(getattr(value, method)):
+        bases = [base for base in value.__mro__ if base.__module__.startswith("momopay")]
+        methods = {name: member for base in reversed(bases) for name, member in vars(base).items()}
+        for method, member in methods.items():
+            if isinstance(member, property) and not method.startswith("_"):
+                yield f"    .{method}: {_returned(member)}  # {_summary(member)}"
+            elif not method.startswith("_") and callable(getattr(value, method)):
                 yield f"    .{method}{_signature(getattr(value, method))}  # {_summary(member)}"
 
 
 def _fields(kind: Any) -> Iterator[str]:
-    bases: tuple[type, ...] = kind.__mro__
-    if is_dataclass(kind):
-        yield from (each.name for each in fields(kind))
-    else:
-        yield from kind.model_fields
+    """Yield each attribute with its type, as it is written."""
+    bases = [base for base in kind.__mro__ if base.__module__.startswith("momopay")]
+    names = [each.name for each in fields(kind)] if is_dataclass(kind) else list(kind.model_fields)
+    written = {name: kind for base in reversed(bases) for name, kind in inspect.get_annotations(base).items()}
+    yield from (f"{name}: {_plain(written[name])}" for name in names)
     for base in bases:
-        if base.__module__.startswith("momopay"):
-            yield from (name for name, each in vars(base).items() if isinstance(each, property) and name[0] != "_")
+        for name, each in vars(base).items():
+            if isinstance(each, property) and name[0] != "_":
+                yield f"{name}: {_returned(each)}"
+
+
+def _returned(each: property) -> str:
+    getter: Any = each.fget
+    return _plain(inspect.get_annotations(getter)["return"])
+
+
+def _plain(annotation: Any) -> str:
+    text = annotation.__name__ if inspect.isclass(annotation) else str(annotation)
+    return _MODULES.sub("", text).replace(" | None", "?")
 
 
 def _signature(function: Any) -> str:
@@ -139,6 +168,7 @@ def _signature(function: Any) -> str:
         each.replace(annotation=_Text(each.annotation)) for each in signature.parameters.values() if each.name != "self"
     ]
     shown = str(signature.replace(parameters=parameters, return_annotation=_Text(signature.return_annotation)))
+    shown = re.sub(r"<([A-Z]\w+\.\w+): [^>]*>", r"\1", shown)  # a member of an enum
     shown = re.sub(r"<([A-Z_]+)>", r"\1", shown)  # as typing-extensions shows a sentinel from 4.16 on
     return _MODULES.sub("", re.sub(r"<function (\w+)[^>]*>", r"\1", shown))
 
@@ -150,7 +180,7 @@ class _Text:
         self._annotation = annotation
 
     def __repr__(self) -> str:
-        return str(self._annotation)
+        return self._annotation.__name__ if inspect.isclass(self._annotation) else str(self._annotation)
 
 
 def _summary(value: Any) -> str:

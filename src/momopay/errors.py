@@ -255,13 +255,19 @@ class DuplicatePayoutError(MomoPayError):
 
 
 class DuplicateCollectionError(MomoPayError):
-    """The order was collected before with another amount or phone. This call sent nothing. Use another reference.
+    """The reference is another order's, or its prompt is open on another phone. This call sent nothing.
+
+    While a prompt is open, the customer may still pay it: wait for its end, then call again with the new phone. Another
+    amount is another order and needs a reference of its own.
 
     Attributes:
         reference: The reference of the order.
     """
 
-    remedy = "use a new reference; `momopay journal show REFERENCE` shows the earlier order"
+    remedy = (
+        "wait while its prompt is open on another phone; another order needs a new reference;"
+        " `momopay journal show REFERENCE` shows it"
+    )
 
     def __init__(self, message: str, *, reference: str) -> None:
         super().__init__(message)
