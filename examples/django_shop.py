@@ -227,7 +227,8 @@ def main() -> None:
     if SANDBOX is not None:
         password = secrets.token_hex(4)
         User.objects.create_superuser("admin", password=password)
-        print(f"Phone {SANDBOX.url}  Admin http://127.0.0.1:{PORT}/admin/, admin, {password}", flush=True)
+        shop = f"http://127.0.0.1:{PORT}/"
+        print(f"Shop  {shop}\nPhone {SANDBOX.url}\nAdmin {shop}admin/, admin, {password}", flush=True)
         sweeps: dict[str, Any] = {"every": 1, "stdout": open(os.devnull, "w")}  # noqa: PTH123, SIM115  until the end
         threading.Thread(target=call_command, args=["momopay_sweep"], kwargs=sweeps, daemon=True).start()
     call_command("runserver", f"127.0.0.1:{PORT}", use_reloader=False)

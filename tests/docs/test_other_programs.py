@@ -1,4 +1,4 @@
-"""Pages whose steps need other programs, run as they are printed: pg_dump brings a journal back, curl and Node test."""
+"""Pages whose steps need other programs, run as they are printed: pg_dump brings a journal back, curl tests."""
 
 from __future__ import annotations
 
@@ -57,36 +57,20 @@ def run(program: str, *arguments: str) -> None:
 
 PAGE = ROOT / "docs" / "test" / "other-languages.md"
 ADDRESS = "http://127.0.0.1:8787"
-BLOCKS = list(blocks_in(PAGE))
-PROGRAMS = {"bash": ("curl", "test.sh", ["bash", "-eu"]), "js": ("node", "sandbox.test.mjs", ["node"])}
-"""What a program needs, the file that it is, and what runs it."""
 
 
 def run_block(block: Block, sandbox: Sandbox, folder: Path) -> str:
     """Run a program of the page in a folder, and return what it has printed."""
-    needed, name, command = PROGRAMS[block.language]
-    if shutil.which(needed) is None:
-        pytest.skip(f"needs {needed}")
-    (folder / name).write_text(block.text.replace(ADDRESS, sandbox.url))
-    environment = os.environ | {"no_proxy": "*", "SANDBOX": sandbox.url}
-    return run_program([*command, name], cwd=folder, env=environment).stdout
+    (folder / "test.sh").write_text(block.text.replace(ADDRESS, sandbox.url))
+    return run_program(["bash", "-eu", "test.sh"], cwd=folder, env=os.environ | {"no_proxy": "*"}).stdout
 
 
-def blocks(language: str) -> list[Block]:
-    return [block for block in BLOCKS if block.language == language]
-
-
+@pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
 def test_the_health_check_and_the_test_with_curl(sandbox: Sandbox, tmp_path: Path) -> None:
-    ready, collect = blocks("bash")
+    ready, collect = [block for block in blocks_in(PAGE) if block.language == "bash"]
     assert '"now"' in run_block(ready, sandbox, tmp_path)
     run_block(collect, sandbox, tmp_path)
     assert [movement.kind for movement in sandbox.ledger] == ["fee", "fee", "stk"]
-
-
-def test_the_test_with_node(sandbox: Sandbox, tmp_path: Path) -> None:
-    (block,) = blocks("js")
-    assert "# pass 2" in run_block(block, sandbox, tmp_path)
-    assert [movement.kind for movement in sandbox.ledger] == ["fee", "payout", "fee"]
 
 
 def test_every_control_route_is_listed() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from django.conf import settings
-from django.core.management import call_command
+from django.core.management import call_command, execute_from_command_line
 from django.core.management.base import CommandError
 from django.db import connection
 from django.test import Client as Browser
@@ -126,6 +126,14 @@ def test_a_sweep_that_is_repeated_ends_at_ctrl_c(project: Project) -> None:
     console = Console()
     call_command("momopay_sweep", every=60, stdout=console)
     assert "0 settled" in console.getvalue()
+
+
+@pytest.mark.usefixtures("project")
+def test_a_sweep_from_cron_prints_nothing_although_a_check_warns(capfd: pytest.CaptureFixture[str]) -> None:
+    with override_settings(MOMOPAY={**settings.MOMOPAY, "CALLBACK_BASE_URL": "https://not-allowed.example/momopay/"}):
+        assert [each.id for each in check_settings()] == ["momopay.W002"]
+        execute_from_command_line(["manage.py", "momopay_sweep", "-v", "0"])
+    assert capfd.readouterr() == ("", "")
 
 
 @pytest.mark.usefixtures("project")
