@@ -34,6 +34,7 @@ WHOLE = (
     "sandbox/test_page.py",
     "scale",
     "transport/test_late_arrival.py",
+    "typing",
 )
 """What takes its time, and runs where the marker `whole` is asked for."""
 
@@ -62,7 +63,7 @@ def pytest_configure() -> None:
     Programs receive Ctrl-C, which a shell's background job does not, and they keep what Python compiled. An example may
     take any time: a bound would fail on a busy machine.
     """
-    settings.register_profile("momopay", derandomize=True, deadline=None)
+    settings.register_profile("momopay", derandomize=True, deadline=None, max_examples=50)
     settings.load_profile("momopay")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -102,6 +103,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if (_is_whole(item.path) or _repeats_on_postgresql(item)) and not item.get_closest_marker("campaign"):
             item.add_marker("whole")
     _take_clients_in_turn(items)
+    _take_shops_in_turn(items)
     if PROFILE is not None:  # only where it is what the test's sandbox plays
         items[:] = [
             item
@@ -125,6 +127,19 @@ def _take_clients_in_turn(items: list[pytest.Item]) -> None:
         of_both = [each for each in table.values() if len(each) > 1]
         for number, each in enumerate(of_both[1:]):
             each["blocking" if number % 2 == 0 else "async"].add_marker("whole")
+
+
+def _take_shops_in_turn(items: list[pytest.Item]) -> None:
+    """Leave to `whole` two thirds of the frameworks of each test of the views, others for each test."""
+    tables: dict[tuple[Path, str], list[pytest.Item]] = {}
+    for item in items:
+        values: Any = getattr(item, "callspec", None)
+        if item.path.parent == TESTS / "integrations" and values is not None and "shop" in values.params:
+            tables.setdefault((item.path, item.name.partition("[")[0]), []).append(item)
+    for number, table in enumerate(tables.values()):
+        for place, item in enumerate(table):
+            if len(table) > 3 and (place + number) % 3:
+                item.add_marker("whole")
 
 
 @cache  # asked for each of thousands of tests
@@ -151,7 +166,6 @@ def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str]
 
 def pytest_collection_finish() -> None:
     """Keep the garbage collector from searching the thousands of collected tests again and again."""
-    gc.collect()
     if sys.version_info < (3, 14):  # whose collections hypothesis times, and which it then finds inconsistent
         gc.freeze()
     gc.enable()

@@ -68,7 +68,7 @@ def test_a_seed_replays_a_simulation_exactly(seed: int) -> None:
     "control", [pytest.param(name, marks=() if name in FIRST else pytest.mark.whole) for name in sorted(OF_SIMULATION)]
 )
 def test_the_simulation_catches_a_safety_that_is_off(control: str) -> None:
-    tried = (simulation.simulate(Batch(seed, 30, control)).verdict for seed in range(20))
+    tried = (simulation.simulate(Batch(seed, 15, control)).verdict for seed in range(20))
     assert any(verdict.found & CAUGHT for verdict in tried), control
 
 

@@ -14,6 +14,7 @@ from drivers import Drive, Driver
 from durable.kit import Serve, Served, Service, Shop
 from events_kit import Watcher
 from momopay import Journal
+from momopay.durable import decide
 from momopay.sandbox import Account, Sandbox
 from postgresql import PostgresqlServer
 
@@ -40,6 +41,12 @@ def url(request: pytest.FixtureRequest, tmp_path: Path, empty: Path) -> str:
         return server.new_schema()
     shutil.copyfile(empty, tmp_path / "journal.db")
     return f"sqlite:///{tmp_path / 'journal.db'}"
+
+
+@pytest.fixture
+def no_backoff(no_backoff: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make the pause before a payment is sent again as short, too. Its length is the business of test_decide.py."""
+    monkeypatch.setattr(decide, "BASE_BACKOFF", 0.0)
 
 
 @pytest.fixture

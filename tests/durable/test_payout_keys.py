@@ -152,6 +152,7 @@ def test_what_repeats_an_attempt_keeps_its_key(drive: Drive, journal: Journal, t
     assert len(set(service.keys)) == 1
 
 
+@pytest.mark.usefixtures("no_backoff")
 @over_both_clients
 def test_what_follows_a_definite_refusal_is_another_attempt(drive: Drive, journals: tuple[Journal, Journal]) -> None:
     service, sdk = keyed(drive, answers(402, "INSUFFICIENT_FUNDS"), answers(429, "RATE_LIMIT_EXCEEDED"))
@@ -288,6 +289,7 @@ def in_doubt(drive: Drive, journal: Journal, *troubles: Trouble) -> tuple[KeyedS
     return service, drive(transport=service.transport, payout_keys=True, max_attempts=2)
 
 
+@pytest.mark.usefixtures("no_backoff")
 @pytest.mark.parametrize("trouble", [lost, made_and_lost, answers(500, "INTERNAL_ERROR"), answers(409, "NEW_CODE")])
 @pytest.mark.parametrize("hidden", [True, False])
 @over_both_clients
@@ -304,6 +306,7 @@ def test_a_payout_in_doubt_is_searched_for_and_sent_again_with_its_key(
     assert paid.is_new is (not is_found)
 
 
+@pytest.mark.usefixtures("no_backoff")
 @pytest.mark.parametrize(
     "trouble", [lost, unsent, answers(402, "INSUFFICIENT_FUNDS"), answers(429, "RATE_LIMIT_EXCEEDED")]
 )
@@ -323,6 +326,7 @@ def test_a_later_process_sends_again_and_its_failures_leave_the_payout_in_doubt(
     assert len(service.payments) == len(set(service.keys)) == 1
 
 
+@pytest.mark.usefixtures("no_backoff")
 def test_a_journal_that_goes_back_before_a_repeat_leaves_the_payout_in_doubt(drive: Drive, journal: Journal) -> None:
     def lost_later_than_the_journal(service: KeyedService) -> httpx.Response:
         store_of(journal).watermark.note(Mark(0, 1000))
@@ -334,6 +338,7 @@ def test_a_journal_that_goes_back_before_a_repeat_leaves_the_payout_in_doubt(dri
     assert caught.value.may_have_executed, "the first request may have arrived"
 
 
+@pytest.mark.usefixtures("no_backoff")
 def test_where_the_claim_is_not_true_a_payout_is_made_twice(drive: Drive, journal: Journal) -> None:
     service, sdk = keyed(drive, made_and_lost, honours=False, payout_keys=True)
     service.hidden = True

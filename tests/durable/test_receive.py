@@ -248,7 +248,7 @@ def test_of_many_copies_at_once_one_is_handled(way: Receive, journal: Journal) -
             pass
         return status
 
-    assert in_threads(20, deliver) == [200] * 20
+    assert in_threads(8, deliver) == [200] * 8
     assert handler.ends == ["the-id SUCCESS"] * 2  # the failed one too
     told = [each.what for each in journal.history("SAL-1") if each.what.startswith("deliver")]
     assert told == ["delivery failed", "delivered"]

@@ -122,7 +122,7 @@ def main(name: str, *, careless: bool) -> None:
         os.environ["MOMOPAY_CALLBACK_SECRET"] = "only for this test, and long"
         shop = DjangoShop(careless=careless) if name == "django_shop" else Shop()
         with redirect_stdout(StringIO()):  # the shops print each change
-            found: dict[str, Any] = dict(run(shop, sandbox))
+            found: dict[str, Any] = dict(run(shop, sandbox, FUNCTIONS[:1] if careless else FUNCTIONS))
             found["without a journal"] = without_a_journal(shop, sandbox)
         os.chdir("/")
     found |= {"crashes": sum(CRASHED.values()), "functions": sorted(CRASHED)}
@@ -146,7 +146,7 @@ def without_a_journal(shop: Shop, sandbox: Sandbox) -> list[str]:
 CRASHED = Counter[str]()
 
 
-def run(shop: Shop, sandbox: Sandbox) -> Generator[tuple[str, list[str]]]:
+def run(shop: Shop, sandbox: Sandbox, functions: tuple[str, ...]) -> Generator[tuple[str, list[str]]]:
     """Crash after each line, then go on as customers, and cron, do. Give what is wrong then."""
 
     def moved(kind: str, order: str) -> int:
@@ -157,7 +157,7 @@ def run(shop: Shop, sandbox: Sandbox) -> Generator[tuple[str, list[str]]]:
         shop.sweep()
 
     lost, twice, unpaid, unrefunded = (list[str]() for _ in range(4))
-    for function in FUNCTIONS:
+    for function in functions:
         for number in itertools.count(1):
             order, code = f"{number:03}{function}", getattr(shop.module, function)
             with crashing(code, number) as raised, suppress(CrashError):

@@ -17,14 +17,15 @@ PROGRAM = Path(__file__).with_name("crashes.py")
 def outcome(*arguments: str) -> dict[str, Any]:
     env = environment(PYTHONPATH=str(PROGRAM.parents[1]))
     found: dict[str, Any] = json.loads(run_program([sys.executable, PROGRAM, *arguments], env=env).stdout)
-    assert found.pop("functions") == ["move", "on_end", "paid", "pay"]
-    assert found.pop("crashes") > 40
     return found
 
 
 @pytest.mark.parametrize("shop", ["shop", "django_shop"])
 def test_after_each_line_no_payment_is_lost_and_each_order_can_be_paid_and_refunded(shop: str) -> None:
-    assert outcome(shop) == {
+    found = outcome(shop)
+    assert found.pop("functions") == ["move", "on_end", "paid", "pay"]
+    assert found.pop("crashes") > 40
+    assert found == {
         "lost": [],
         "twice": [],
         "unpaid": [],

@@ -60,6 +60,7 @@ def test_no_strike_keeps_other_calls_from_polling() -> None:
     assert struck_client(STRIKES) == (True, STRIKES), SEED
 
 
+@pytest.mark.whole
 def test_a_lock_that_is_released_in_a_finally_clause_would_be_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     """The negative control: what is right with a lock that is taken in one step is not with two."""
     locks: dict[Any, Lock] = {}

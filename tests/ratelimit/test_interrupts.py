@@ -7,6 +7,8 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from momopay import FileRateBudget, RateBudget, RedisRateBudget
 from momopay.types import Lane
 from ratelimit.kit import Caller
@@ -48,6 +50,7 @@ def test_every_budget_stays_usable(tmp_path: Path, server: RedisServer) -> None:
         assert strikes_until_stuck(one, other, 50, seed) is None, f"{one!r} {seed=}"
 
 
+@pytest.mark.whole
 def test_a_lock_that_is_written_in_python_does_not() -> None:
     class Fragile(RateBudget):
         gate = threading.BoundedSemaphore()

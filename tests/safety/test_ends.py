@@ -125,15 +125,16 @@ def one_end(
 def test_each_end_reaches_the_handler_once_under_its_own_reference(
     shop: FragileShop, kind: EntryKind, answer: str, each_way: bool
 ) -> None:
-    """By default a third of the cases for each kind of answer, each in one way, else all of them in each way."""
+    """Each pair of a gap and a way, with a reference in turn; by default a few of each kind of answer."""
     shop.account.rate_limit = None
-    of_all = list(product(REFERENCES, GAPS))
     place = ANSWERS.index(answer)
-    cases = (
-        [(*case, way) for case in of_all for way in WAYS]
-        if each_way
-        else [(*case, WAYS[(number + place) % len(WAYS)]) for number, case in enumerate(of_all)][place::3]
-    )
+    cases = [
+        (REFERENCES[(first + second + place) % len(REFERENCES)], gaps, way)
+        for first, gaps in enumerate(GAPS)
+        for second, way in enumerate(WAYS)
+    ]
+    if not each_way:  # another way for each gap
+        cases = cases[place :: len(WAYS) + 1]
     for number, (reference, gaps, (first, signed)) in enumerate(cases):
         own = f"{number:03}{reference[3:]}"
         found = one_end(shop, kind, own, gaps, answer, first, signed=signed)

@@ -37,7 +37,7 @@ def test_with_a_larger_budget_the_service_refuses() -> None:
     ("kind", "payers", "waits"), [("STK", 4, False), ("B2C", 40, False), ("STK", 200, True), ("B2C", 200, True)]
 )
 def test_a_key_settles_what_it_can_begin_with_every_callback_confirmed(kind: str, payers: int, *, waits: bool) -> None:
-    shop = simulate(Plan(payers, kind, waits, confirms=True, minutes=10.0))
+    shop = simulate(Plan(payers, kind, waits, confirms=True, minutes=5.0))
     assert shop.settled >= 0.8 * CEILING
     assert shop.left_waiting == shop.unconfirmed == shop.service.refused == 0
     assert len(shop.told) == len(shop.service.lives)
@@ -50,13 +50,13 @@ async def one_by_one(confirmation: ConfirmCall) -> Transaction:
 
 def test_without_sharing_a_key_settles_half(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ConfirmCall, "read", one_by_one)
-    assert simulate(Plan(200, one_by_one=True, confirms=True, minutes=5.0)).settled <= 0.5 * CEILING
-    assert simulate(Plan(confirms=True, minutes=5.0)).unconfirmed > 0
+    assert simulate(Plan(200, one_by_one=True, confirms=True, minutes=3.0)).settled <= 0.5 * CEILING
+    assert simulate(Plan(confirms=True, minutes=3.0)).unconfirmed > 0
 
 
 @pytest.mark.parametrize(("reads", "waits"), [(0, 0), (50, 50), (500, 0), (0, 300), (500, 300)])
 def test_payments_are_sent_at_once_whatever_queues_beside_them(reads: int, waits: int) -> None:
-    result = lanes.simulate(reads, waits, minutes=5.0)
+    result = lanes.simulate(reads, waits, minutes=3.0)
     assert result.p95 <= 1.0
     assert result.failed == result.service.refused == 0
     assert result.settled >= 0.75 * lanes.PAYMENTS_A_MINUTE  # payments come at random
@@ -70,7 +70,7 @@ def test_without_lanes_payments_wait_for_the_reads(monkeypatch: pytest.MonkeyPat
         return await acquire(self, backend, Lane.READ, **options)
 
     monkeypatch.setattr(Slots, "acquire", in_one_lane)
-    result = lanes.simulate(50, 0, minutes=5.0)
+    result = lanes.simulate(50, 0, minutes=3.0)
     assert result.failed > 0 or result.p95 > 10.0
 
 
@@ -81,13 +81,13 @@ def test_without_what_reads_leave_payments_wait(monkeypatch: pytest.MonkeyPatch)
         return share(self, slot, lane, queued=queued and lane is not Lane.READ)
 
     monkeypatch.setattr(SlotLog, "_share", greedy)
-    assert lanes.simulate(50, 50, minutes=5.0).p95 > 5.0
+    assert lanes.simulate(50, 50, minutes=3.0).p95 > 5.0
 
 
 def test_what_is_settled_grows_with_the_keys_and_not_with_one_budget_for_all() -> None:
     one_budget, settled = RateBudget(), list[float]()
     for budgets in ([RateBudget() for _ in range(4)], [one_budget] * 4):
-        shops = simulate_keys(Plan(minutes=4.0, lost=1.0), *budgets)
+        shops = simulate_keys(Plan(minutes=3.0, lost=1.0), *budgets)
         assert [(shop.left_waiting, shop.service.refused) for shop in shops] == [(0, 0)] * 4
         settled.append(sum(shop.settled for shop in shops))
     assert settled[0] >= 2.5 * KEY

@@ -47,6 +47,7 @@ def test_a_signal_that_was_interrupted_can_be_set_and_waited_for() -> None:
     assert ends_in_time(lambda: run_blocking(waking.wait(wire.PATIENCE)))
 
 
+@pytest.mark.whole
 def test_an_event_of_pythons_own_does_not_survive_that() -> None:
     """The negative control: its condition's lock stays held, and whoever sets it next waits for ever."""
     event = threading.Event()
