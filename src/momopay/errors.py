@@ -255,19 +255,13 @@ class DuplicatePayoutError(MomoPayError):
 
 
 class DuplicateCollectionError(MomoPayError):
-    """The reference is another order's, or its prompt is open on another phone. This call sent nothing.
-
-    While a prompt is open, the customer may still pay it: wait for its end, then call again with the new phone. Another
-    amount is another order and needs a reference of its own.
+    """The reference is another order's, or a prompt is open on another phone: wait for its end. Nothing was sent.
 
     Attributes:
         reference: The reference of the order.
     """
 
-    remedy = (
-        "wait while its prompt is open on another phone; another order needs a new reference;"
-        " `momopay journal show REFERENCE` shows it"
-    )
+    remedy = "wait while its prompt is open on another phone; `momopay journal show REFERENCE` shows the earlier order"
 
     def __init__(self, message: str, *, reference: str) -> None:
         super().__init__(message)
