@@ -34,6 +34,7 @@ WHOLE = (
     "sandbox/test_page.py",
     "scale",
     "transport/test_late_arrival.py",
+    "typing",
 )
 """What takes its time, and runs where the marker `whole` is asked for."""
 
@@ -62,7 +63,7 @@ def pytest_configure() -> None:
     Programs receive Ctrl-C, which a shell's background job does not, and they keep what Python compiled. An example may
     take any time: a bound would fail on a busy machine.
     """
-    settings.register_profile("momopay", derandomize=True, deadline=None)
+    settings.register_profile("momopay", derandomize=True, deadline=None, max_examples=50)
     settings.load_profile("momopay")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -151,7 +152,6 @@ def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str]
 
 def pytest_collection_finish() -> None:
     """Keep the garbage collector from searching the thousands of collected tests again and again."""
-    gc.collect()
     if sys.version_info < (3, 14):  # whose collections hypothesis times, and which it then finds inconsistent
         gc.freeze()
     gc.enable()

@@ -64,7 +64,7 @@ def nodes_of(path: Path) -> list[ast.AST]:
 
 def is_hint(node: ast.AST) -> bool:
     """Return whether type checkers alone see what is below this node."""
-    return isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+    return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
 
 
 @cache

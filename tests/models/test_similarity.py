@@ -105,14 +105,14 @@ def test_a_year_of_honest_references_has_no_two_alike(form: str) -> None:
     assert alike == []
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(st.text(st.sampled_from("eEé\u0301 -\u2013\u200d\u034f\t"), max_size=6))
 def test_what_is_refused_is_similar_to_what_it_looks_like(text: str) -> None:
     visible = "".join(each for each in text if each.isalpha() or each == "\u0301")
     assert are_similar(text, unicodedata.normalize("NFC", visible.casefold()))
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(st.text(max_size=130), st.text(max_size=130))
 def test_it_is_symmetric_and_every_text_is_itself(one: str, other: str) -> None:
     assert are_similar(one, one)
