@@ -103,6 +103,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if (_is_whole(item.path) or _repeats_on_postgresql(item)) and not item.get_closest_marker("campaign"):
             item.add_marker("whole")
     _take_clients_in_turn(items)
+    _take_shops_in_turn(items)
     if PROFILE is not None:  # only where it is what the test's sandbox plays
         items[:] = [
             item
@@ -126,6 +127,19 @@ def _take_clients_in_turn(items: list[pytest.Item]) -> None:
         of_both = [each for each in table.values() if len(each) > 1]
         for number, each in enumerate(of_both[1:]):
             each["blocking" if number % 2 == 0 else "async"].add_marker("whole")
+
+
+def _take_shops_in_turn(items: list[pytest.Item]) -> None:
+    """Leave to `whole` two thirds of the frameworks of each test of the views, others for each test."""
+    tables: dict[tuple[Path, str], list[pytest.Item]] = {}
+    for item in items:
+        values: Any = getattr(item, "callspec", None)
+        if item.path.parent == TESTS / "integrations" and values is not None and "shop" in values.params:
+            tables.setdefault((item.path, item.name.partition("[")[0]), []).append(item)
+    for number, table in enumerate(tables.values()):
+        for place, item in enumerate(table):
+            if len(table) > 3 and (place + number) % 3:
+                item.add_marker("whole")
 
 
 @cache  # asked for each of thousands of tests
