@@ -11,8 +11,6 @@ from typing import Any
 
 import pydantic
 import pytest
-from mcp import Client as Assistant
-from mcp import StdioServerParameters, stdio_client
 from packaging.version import Version
 
 from drivers import unique_key
@@ -59,11 +57,18 @@ def client(sandbox: Sandbox, journal: Journal) -> Iterator[Client]:
 Ask = Callable[..., dict[str, Any]]
 
 
+def assistant_of(server: Any) -> Any:
+    """Return a context with an assistant that uses this server. Its library is loaded where a test needs it."""
+    from mcp import Client as Assistant
+
+    return Assistant(server)
+
+
 def asked(server: Any, *calls: tuple[str, dict[str, Any]]) -> list[dict[str, Any]]:
     """Return what the tools say to an assistant."""
 
     async def ask() -> list[dict[str, Any]]:
-        async with Assistant(server) as assistant:
+        async with assistant_of(server) as assistant:
             answers = [await assistant.call_tool(name, arguments) for name, arguments in calls]
         assert [answer.is_error for answer in answers] == [False] * len(calls)
         return [dict(answer.structured_content or {}) for answer in answers]
@@ -178,7 +183,7 @@ def test_errors_are_answers(journal: Journal, client: Client, ask: Ask, sandbox:
 
 
 async def tools_of(server: Any) -> dict[str, Any]:
-    async with Assistant(server) as assistant:
+    async with assistant_of(server) as assistant:
         return {each.name: each for each in (await assistant.list_tools()).tools}
 
 
@@ -196,6 +201,8 @@ def test_no_tool_can_move_money(journal: Journal, client: Client) -> None:
 
 @pytest.mark.whole
 def test_an_assistant_starts_it_over_stdio(client: Client, sandbox: Sandbox, tmp_path: Path) -> None:
+    from mcp import StdioServerParameters, stdio_client
+
     environment = {"PATH": os.environ["PATH"], "MOMOPAY_BASE_URL": sandbox.base_url}
     environment["MOMOPAY_API_KEY"] = client._account.api_key
     command = ["-m", "momopay", "mcp", "--journal", "shop.db"]
