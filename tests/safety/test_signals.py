@@ -42,7 +42,7 @@ def test_calls_go_on_after_any_number_of_strikes(tmp_path: Path, strikes: int) -
 
 
 @pytest.mark.whole
-@pytest.mark.parametrize("strikes", [10 * STRIKES])
+@pytest.mark.parametrize("strikes", [3 * STRIKES])
 def test_calls_over_postgresql_go_on_after_any_number_of_strikes(
     tmp_path: Path, postgresql: PostgresqlServer, strikes: int
 ) -> None:
