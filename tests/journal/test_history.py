@@ -88,7 +88,11 @@ def test_one_query_reads_a_history(lived: Journal) -> None:
 
 
 @forks
-@pytest.mark.parametrize("stride", [9, pytest.param(1, marks=pytest.mark.whole)])
+@pytest.mark.parametrize(
+    ("url", "stride"),
+    [("sqlite", 9), *(pytest.param(url, 1, marks=pytest.mark.whole) for url in ("sqlite", "postgresql"))],
+    indirect=["url"],
+)
 def test_state_and_history_agree_wherever_a_writer_is_killed(url: str, journal: Journal, stride: int) -> None:
     """Each process goes on with what the one before it left."""
     journal.close()
