@@ -37,7 +37,6 @@ def test_orders_are_paid_once_and_paid_back_once(merchant: Merchant, tmp_path: P
         twice = f"from momopay.integrations.django import client; [{call} for _ in '12']"
         run("django_shop.py", "shell", "--no-imports", "-c", twice, env=env, cwd=tmp_path)
         merchant.sandbox.advance(60)
-        run("django_shop.py", "momopay_sweep", env=env, cwd=tmp_path)
 
     with serving("django_shop.py", tmp_path, port=port, env=env) as web:
         cancelled = pay(web, phone_for(Outcome.cancelled))
@@ -51,11 +50,13 @@ def test_orders_are_paid_once_and_paid_back_once(merchant: Merchant, tmp_path: P
         assert state_of(web, unheard) == "PAID"
         assert web.http.post("/momopay/callback", json={}).status_code == 403
         refund(cancelled, amount=40)
+        run("django_shop.py", "momopay_sweep", env=env, cwd=tmp_path)
         assert state_of(web, cancelled) == "PAID"
         refund(cancelled, reference=f"{cancelled}-R2")
         reaches(web, cancelled, "REFUNDED")
         merchant.sandbox.end_next("reversed", kind="payout")
         refund(unheard)
+        run("django_shop.py", "momopay_sweep", env=env, cwd=tmp_path)
         assert state_of(web, unheard) == "REFUND CAME BACK"
     assert merchant.moved("stk") == {cancelled: 1, unheard: 1}
     assert merchant.moved("payout") == {f"{cancelled}-R1": 1, f"{cancelled}-R2": 1, f"{unheard}-R1": 1}
