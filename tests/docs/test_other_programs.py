@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import shutil
 from collections.abc import Iterator
 from datetime import timedelta, timezone
@@ -66,7 +67,7 @@ def run_block(block: Block, sandbox: Sandbox, folder: Path) -> str:
     """Run a program of the page in a folder, and return what it has printed."""
     needed, name, command = PROGRAMS[block.language]
     if shutil.which(needed) is None:
-        pytest.skip(f"needs {needed}")
+        pytest.skip(f"needs {needed}, which this {platform.system()} lacks")
     (folder / name).write_text(block.text.replace(ADDRESS, sandbox.url))
     environment = os.environ | {"no_proxy": "*", "SANDBOX": sandbox.url}
     return run_program([*command, name], cwd=folder, env=environment).stdout
