@@ -3,6 +3,7 @@
 import gc
 import logging
 import os
+import platform
 import signal
 import sys
 import time
@@ -268,7 +269,7 @@ def browser() -> Iterator[chromium.Tab]:
     if program is None:
         if os.environ.get("CI_REQUIRE_ALL") == "1":
             pytest.fail("chromium is required here, and it is missing")
-        pytest.skip("needs chromium (Debian: chromium)")
+        pytest.skip(f"needs chromium, which this {platform.system()} lacks (Debian: chromium)")
     with chromium.tab(program) as tab:
         yield tab
 
