@@ -47,10 +47,11 @@ def httpx2(session: nox.Session) -> None:
 
 @nox.session(python=PYTHONS[0])
 def windows(session: nox.Session) -> None:
-    """Run what only Windows had, on its CPython under Wine, which is made in the session's folder from packages."""
+    """Run what only Windows had, then the default tests or those of a folder, on its CPython under Wine."""
     folder = str(Path(session.create_tmp()) / "windows")
-    session.run("bash", "tests/windows/setup.sh", folder, external=True)
+    session.run("bash", "tests/windows/setup.sh", folder, "tests", external=True)
     session.run("bash", ".ci/windows", folder, external=True)
+    session.run("python", "tests/windows/suite.py", folder, *session.posargs)
 
 
 @nox.session(python=PYTHONS)

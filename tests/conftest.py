@@ -3,6 +3,7 @@
 import gc
 import logging
 import os
+import platform
 import signal
 import sys
 import time
@@ -22,6 +23,7 @@ from momopay import Journal, JournalEntry
 from momopay.sandbox import Account, Sandbox
 from postgresql import PostgresqlServer, running_postgresql
 from sandbox.kit import Receiver
+from windows.skips import reason_to_skip
 
 TESTS = Path(__file__).parent
 WHOLE = (
@@ -102,6 +104,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if (_is_whole(item.path) or _repeats_on_postgresql(item)) and not item.get_closest_marker("campaign"):
             item.add_marker("whole")
+        if sys.platform == "win32" and (reason := reason_to_skip(item.nodeid)):
+            item.add_marker(pytest.mark.skip(reason=reason))
     _take_clients_in_turn(items)
     _take_shops_in_turn(items)
     if PROFILE is not None:  # only where it is what the test's sandbox plays
@@ -279,7 +283,7 @@ def browser() -> Iterator[chromium.Tab]:
     if program is None:
         if os.environ.get("CI_REQUIRE_ALL") == "1":
             pytest.fail("chromium is required here, and it is missing")
-        pytest.skip("needs chromium (Debian: chromium)")
+        pytest.skip(f"needs chromium, which this {platform.system()} lacks (Debian: chromium)")
     with chromium.tab(program) as tab:
         yield tab
 
@@ -297,6 +301,8 @@ def tab(browser: chromium.Tab) -> chromium.Tab:
 def in_nairobi() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as machine:
         machine.setenv("TZ", "Africa/Nairobi")
+        if sys.platform == "win32":
+            pytest.skip("Windows has no time.tzset")
         time.tzset()
         yield
     time.tzset()

@@ -1,7 +1,6 @@
 """A network namespace of this process's own, whose loopback link can be set down: then it loses every packet."""
 
 import ctypes
-import fcntl
 import os
 import socket
 import struct
@@ -28,6 +27,8 @@ def enter_namespace(*, keeps_rights: bool) -> str | None:
 
 
 def set_link(*, up: bool) -> None:
+    import fcntl  # here, since only Linux calls this
+
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
         asked = fcntl.ioctl(control, _SIOCGIFFLAGS, struct.pack("16sH14x", b"lo", 0))
         (flags,) = struct.unpack_from("H", asked, 16)

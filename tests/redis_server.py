@@ -4,6 +4,7 @@ import os
 import shutil
 import socket
 import subprocess
+import sys
 import time
 from typing import Any, Self
 
@@ -16,6 +17,8 @@ _START_TIMEOUT = 10.0
 
 def need_redis() -> None:
     """Skip the test if there is no server, unless the run forbids to skip."""
+    if sys.platform == "win32":
+        pytest.skip("Windows has no Redis server")
     if PROGRAM is None:
         reason = "needs redis-server or valkey-server"
         pytest.fail(reason) if os.environ.get("CI_REQUIRE_ALL") else pytest.skip(reason)

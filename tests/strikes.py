@@ -13,7 +13,7 @@ import pytest
 from patience import untraced
 
 MARKS = [
-    pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no interval timer here"),
+    pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="Windows has no interval timer"),
     # A strike may come between the call of a coroutine function and the start of its coroutine, or in a finalizer.
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::RuntimeWarning"),
 ]

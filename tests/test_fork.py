@@ -12,7 +12,7 @@ from forked import succeeds_in_child
 from in_turn import some_by_default
 from momopay._fork import _renewed, renew_in_child
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="Windows has no fork")
 
 
 class Held:

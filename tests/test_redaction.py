@@ -42,9 +42,8 @@ def shown(error: BaseException) -> str:
     text = list[str]()
     for link in chain(error):
         report = traceback.TracebackException.from_exception(link, capture_locals=True)
-        ours = [
-            frame for frame in report.stack if "/src/momopay/" in frame.filename or "site-packages" in frame.filename
-        ]
+        places = [(Path(frame.filename).as_posix(), frame) for frame in report.stack]
+        ours = [frame for place, frame in places if "/src/momopay/" in place or "site-packages" in place]
         text += [f"{frame.name} {frame.locals}" for frame in ours]
         text += [str(link), repr(link), *report.format_exception_only()]
     return "\n".join(text)

@@ -185,14 +185,20 @@ def signalling(numbers: list[signal.Signals], when: Callable[[], object]) -> Gen
     main, ended = threading.main_thread().ident, threading.Event()
     assert main is not None
 
+    def strike(number: signal.Signals) -> None:
+        if sys.platform == "win32":
+            signal.raise_signal(number)  # which the main thread handles
+        else:
+            signal.pthread_kill(main, number)
+
     def send() -> None:
         until(when)
         for number in numbers:
             time.sleep(0.05)
-            signal.pthread_kill(main, number)
+            strike(number)
         # Two that arrive before Python has noticed the first are one to it.
         while len(numbers) > 1 and not ended.wait(3.0):
-            signal.pthread_kill(main, numbers[-1])
+            strike(numbers[-1])
 
     with beside(send):
         yield

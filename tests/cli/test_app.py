@@ -47,7 +47,7 @@ def test_the_help_lists_commands_and_exit_codes(momopay: Shell) -> None:
     shown = momopay("--help").out
     codes = [f" {code.value}  {code.meaning}" for code in ExitCode]
     assert [word for word in (*codes, *(command.split()[0] for command in COMMANDS)) if word not in shown] == []
-    groups = {each.split()[0]: re.findall(r"^│ (\w+) ", each, re.MULTILINE) for each in shown.split("╭─ ")[2:]}
+    groups = {each.split()[0]: re.findall(r"^│ (\w+) ", each, re.MULTILINE) for each in re.split("[╭┌]─ ", shown)[2:]}
     assert groups["Records"] == ["sweep", "reconcile", "report", "mcp", "journal"]
     assert groups["Payments"] == ["collect", "balance", "channels", "payouts", "transactions"]
     assert momopay("--version").out == f"momopay {package.__version__}\n"

@@ -2,6 +2,7 @@
 
 import signal
 import socket
+import sys
 import urllib.request
 from collections.abc import Callable, Iterator
 
@@ -171,7 +172,7 @@ def answers(url: str) -> bool:
 @in_turn(
     ("arguments", "message"),
     [
-        ("--host 192.0.2.1", "Cannot assign requested address"),
+        ("--host 192.0.2.1", "10049" if sys.platform == "win32" else "Cannot assign requested address"),
         ("--profile /nonexistent/service.toml", "/nonexistent/service.toml"),
         ("--speed -1", "speed must lie between"),
         ("--nosuch", "unrecognized arguments: --nosuch"),
@@ -186,5 +187,6 @@ def test_the_sandbox_runs_until_a_signal_and_prints_where_it_is(momopay: Shell, 
     with signalling([signal.SIGINT], lambda: answers(f"{url}/")):
         done = momopay("sandbox", "--port", str(port), "--speed", "20")
     assert (done.code, done.out.split()[1], "time x20, state in memory" in done.out) == (0, f"{url}/v1", True)
+    in_use = "10048" if sys.platform == "win32" else "Address already in use"
     with socket.create_server(("127.0.0.1", port)):
-        assert momopay("sandbox", "--port", str(port)).says(2, "Address already in use", f"127.0.0.1', {port})")
+        assert momopay("sandbox", "--port", str(port)).says(2, in_use, f"127.0.0.1', {port})")

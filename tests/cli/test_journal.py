@@ -4,6 +4,7 @@ import csv
 import shutil
 import signal
 import stat
+import sys
 import time
 from datetime import datetime, timedelta, tzinfo
 from decimal import Decimal
@@ -74,7 +75,8 @@ def test_an_entry_is_shown_with_its_history(shell: Shell) -> None:
 
 def test_a_backup_opens_and_overwrites_nothing(shell: Shell, tmp_path: Path) -> None:
     copy = tmp_path / "copy.db"
-    assert (shell("journal", "backup", str(copy)).code, stat.S_IMODE(copy.stat().st_mode)) == (0, 0o600)
+    assert shell("journal", "backup", str(copy)).code == 0
+    assert stat.S_IMODE(copy.stat().st_mode) == 0o600 or sys.platform == "win32"
     assert len(shell("journal", "list", "--json", "--journal", str(copy)).lines) == 3
     for wrong in (copy, Path("/")):
         assert shell("journal", "backup", str(wrong)).says(2, "Error: path: ")
@@ -247,7 +249,7 @@ def test_reconciling_a_day_and_a_month(momopay: Shell, client: Client, sandbox: 
         orders.write_text(wrong_text, encoding="latin-1")  # as a spreadsheet may save it
         assert momopay(*command, "--day", day).says(2, "Error: --orders: ")
     unreadable = momopay(*command, "--day", day, "--orders", "/proc/self/mem")
-    assert unreadable.says(2, "--orders /proc/self/mem cannot be read: ")
+    assert unreadable.says(2, f"--orders {Path('/proc/self/mem')} cannot be read: ")
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ import inspect
 import io
 import json
 import os
-import pty
 import sys
 import threading
 from contextlib import nullcontext, suppress
@@ -108,7 +107,7 @@ def test_a_piped_key_is_read_and_not_shown(momopay: Shell, key: str, sandbox: Sa
 def test_a_key_is_asked_for_at_a_terminal_and_not_shown(momopay: Shell, key: str) -> None:
     """In a process of its own, at a real terminal, which echoes what is typed unless the program turns that off."""
     del momopay.settings["MOMOPAY_API_KEY"]
-    ours, theirs = pty.openpty()
+    ours, theirs = os.openpty()
     started = momopay.start("balance", stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True)
     os.close(theirs)
     hung = threading.Timer(LONGEST, started.kill)

@@ -5,7 +5,7 @@ import sys
 import time
 import zoneinfo
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
 from urllib.parse import parse_qs
@@ -216,7 +216,7 @@ def test_a_wrong_date_names_its_option_and_nothing_is_sent(momopay: Shell, sandb
 def test_dates_and_times_of_a_command_are_of_its_zone(momopay: Shell, sandbox: Sandbox) -> None:
     made = momopay("collect", "--no-journal", "--amount", "5", "--phone", PHONE, "--json").json["transaction_id"]
     nairobi = ("--timezone", "Africa/Nairobi")
-    for option, zone in ((nairobi, "EAT"), (("--timezone", "UTC"), "UTC"), ((), time.tzname[0])):
+    for option, zone in ((nairobi, "EAT"), (("--timezone", "UTC"), "UTC"), ((), moment(datetime.now(UTC)).split()[2])):
         assert momopay("transactions", "get", made, *option).out.count(f" {zone} ") == 2
     # The zone goes first, wherever it stands.
     assert momopay("transactions", "list", "--from", "2026-01-01", *nairobi, "--to", "2026-01-31").code == 0
@@ -230,3 +230,20 @@ def test_a_question_leaves_room_for_the_answer(monkeypatch: pytest.MonkeyPatch, 
     asked = in_lines("Pay KES 46,500.50 in 3 payouts to 3 phones now? The journal is new, so nobody counts.")
     assert asked.count("\n") == lines - 1
     assert all(len(f"{line} [y/N]: y") <= int(columns) for line in asked.splitlines() if lines > 1)
+
+
+def test_a_long_name_of_a_zone_gives_way_to_its_offset(monkeypatch: pytest.MonkeyPatch) -> None:
+    windows = timezone(timedelta(hours=3), "E. Africa Standard Time")
+
+    def local(when: datetime) -> datetime:
+        return when.astimezone(windows)
+
+    monkeypatch.setattr("momopay.cli.output.local", local)
+    assert moment(NEW_YEAR) == "2026-01-01 00:00:00 +03:00"
+
+
+def test_on_windows_a_pipe_is_as_wide_as_elsewhere(momopay: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    """rich takes it for a console that knows no escape sequences, of whose columns it leaves one free."""
+    monkeypatch.setattr("rich.console.detect_legacy_windows", lambda: True)
+    refused = momopay("collect", " ", "--amount", "1,5", "--phone", "12")
+    assert len(refused.err.splitlines()) == 2

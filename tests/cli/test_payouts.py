@@ -5,6 +5,7 @@ import hashlib
 import shutil
 import signal
 import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import partial
@@ -282,7 +283,7 @@ def test_a_run_that_was_killed_is_resumed_and_pays_nobody_twice(payroll: Payroll
     payroll.sandbox.fail_next("POST", PAY, Fault.hang_after_commit)
     started = payroll.momopay.start(*payroll.command("--yes", "--json"))
     until(lambda: len(payroll.paid) == 2)
-    started.send_signal(signal.SIGKILL)
+    started.kill()
     started.communicate(timeout=LONGEST)
     assert len(payroll.paid) == 2
     assert payroll.run("--yes").code == 0
@@ -601,7 +602,7 @@ def test_machines_and_the_owner_of_the_report_see_whole_phones(payroll: PayrollS
     done = payroll.run("--yes", "--json", "--report", str(payroll.report))
     assert [line["phone"] for line in done.lines if line["event"] == "row"] == ["254700000000", "254700000001"]
     assert "254700000001" in payroll.report.read_text()
-    assert payroll.report.stat().st_mode & 0o077 == 0
+    assert payroll.report.stat().st_mode & 0o077 == 0 or sys.platform == "win32"
     payroll.run("--yes", "--mask-phones", "--report", str(payroll.report))
     assert "254700000001" not in payroll.report.read_text()
     payroll.write(3)

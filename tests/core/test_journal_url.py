@@ -44,7 +44,7 @@ WRITE = [
     (r"C:\shop\payments.db", r"write sqlite:///C:\shop\payments.db"),
     ("C:/shop/payments.db", "write sqlite:///C:/shop/payments.db"),
     (r"\\server\share\payments.db", r"write sqlite:///\\server\share\payments.db"),
-    (Path("/srv/payments.db"), "write sqlite:////srv/payments.db"),
+    (Path("/srv/payments.db"), f"write sqlite:///{Path('/srv/payments.db')}"),
     # Too few slashes
     ("sqlite:payments.db", "write sqlite:///payments.db"),
     ("sqlite:/payments.db", "write sqlite:///payments.db"),

@@ -58,7 +58,7 @@ def test_the_longer_of_two_pauses_holds() -> None:
     assert isinstance(pause.refusal(3608.0), momopay.TransactionHealthBlockedError)
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="Windows has no fork")
 def test_a_fork_while_a_thread_makes_what_is_shared_leaves_no_lock_held(monkeypatch: pytest.MonkeyPatch) -> None:
     made, may_end = threading.Event(), threading.Event()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import shutil
 from collections.abc import Iterator
 from datetime import timedelta, timezone
@@ -65,7 +66,7 @@ def run_block(block: Block, sandbox: Sandbox, folder: Path) -> str:
     return run_program(["bash", "-eu", "test.sh"], cwd=folder, env=os.environ | {"no_proxy": "*"}).stdout
 
 
-@pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
+@pytest.mark.skipif(shutil.which("curl") is None, reason=f"needs curl, which this {platform.system()} lacks")
 def test_the_health_check_and_the_test_with_curl(sandbox: Sandbox, tmp_path: Path) -> None:
     ready, collect = [block for block in blocks_in(PAGE) if block.language == "bash"]
     assert '"now"' in run_block(ready, sandbox, tmp_path)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
@@ -13,13 +11,14 @@ from multiprocessing.connection import Connection
 from types import EllipsisType
 from typing import Any
 
-from forked import in_a_fresh_process
+from forked import in_a_fresh_process, kill_this_process
 from journal.constants import ACCEPTED, COLLECTION, ENDED_AT, PAYOUT, PHONE
 from journal.database_kit import execute, store_of
 from journal.records import callback, report
 from momopay import Client, EntryKind, Journal, JournalEntry, JournalState
 from momopay.journal.evidence import Draft
 from momopay.journal.leases import Lease
+from patience import until
 
 
 def entry_of(
@@ -180,7 +179,7 @@ def pay_and_die(key: str, base_url: str, url: str, references: Sequence[str], am
     client, journal = Client(key, base_url=base_url, budget=None), Journal(url)
     for reference in references:
         client.payouts.pay_once(journal=journal, reference=reference, amount=amount, phone=PHONE)
-    os.kill(os.getpid(), signal.SIGKILL)
+    kill_this_process()
 
 
 @contextmanager
@@ -189,6 +188,7 @@ def sender(url: str) -> Generator[None]:
     ours, theirs = Pipe()
     process = in_a_fresh_process(hold, url, theirs)
     try:
+        until(ours.poll, "the other process holds them")
         assert ours.recv() == "held"
         yield
     finally:

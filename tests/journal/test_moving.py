@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import random
 import re
-import signal
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -16,7 +15,7 @@ from sqlalchemy import Engine, event, select
 
 from drivers import Drive
 from durable.kit import Service, payout_record
-from forked import in_a_fresh_process
+from forked import KILLED, in_a_fresh_process, kill_this_process
 from in_turn import some_by_default
 from journal.constants import ACCEPTED, SENDING, UNKNOWN
 from journal.database_kit import another_process, before_statement, execute, store_of
@@ -362,7 +361,7 @@ def killed_at(source: str, target: str, statement: int, undo: bool) -> None:
         nonlocal count
         count += 1
         if count == statement:
-            os.kill(os.getpid(), signal.SIGKILL)
+            kill_this_process()
 
     with Journal(source, create=False) as journal:
         event.listen(Engine, "before_cursor_execute", strike)
@@ -375,8 +374,8 @@ def killed_at(source: str, target: str, statement: int, undo: bool) -> None:
 @pytest.mark.parametrize("undo", [False, True], ids=["move", "undo"])
 def test_kill_9_at_every_statement(urls: tuple[str, str], undo: bool, fresh: Callable[[], tuple[str, str]]) -> None:
     step = round(2 / float(os.environ.get("MOMOPAY_CAMPAIGN", "1")) ** 2)
-    statement, code = random.randint(1, step), -signal.SIGKILL
-    while code == -signal.SIGKILL:
+    statement, code = random.randint(1, step), KILLED
+    while code == KILLED:
         source, target = fresh()
         if undo:
             move(source, target)

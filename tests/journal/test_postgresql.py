@@ -317,7 +317,7 @@ def test_a_set_up_that_another_machine_makes(url: str) -> None:
         assert journal.get("r") is None
 
 
-@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no interval timer here")
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="Windows has no interval timer")
 def test_an_interrupt_during_a_wait_is_raised_as_it_came(url: str, caplog: pytest.LogCaptureFixture) -> None:
     with Journal(url) as journal:
         put(journal)

@@ -64,7 +64,7 @@ def test_many_waits_for_one_transaction_are_one_read(notified_at: float, read_at
     assert service.requests == [(read_at, "/transactions/a")]
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="Windows has no fork")
 @pytest.mark.parametrize("call", ["wait", "confirm"])
 def test_the_child_of_a_fork_does_not_wait_for_the_poll_of_its_parent(call: str, service: TimedService) -> None:
     parent = os.getpid()

@@ -1,10 +1,10 @@
 """`FileRateBudget`: one budget for the processes of a machine, whatever happens to its file."""
 
-import fcntl
 import multiprocessing
 import os
 import signal
 import stat
+import sys
 import tempfile
 import threading
 from collections import Counter
@@ -21,6 +21,7 @@ from bodies import balance
 from drivers import Drive, unique_key
 from forked import in_a_fork
 from momopay import BudgetExhaustedError, Client, ConfigurationError, FileRateBudget, RateBudget, RateLimitExceededError
+from momopay._ratelimit import file_budget
 from momopay._ratelimit.file_budget import SharedState
 from momopay.sandbox import Sandbox
 from ratelimit.kit import ACCOUNT, BASE, Caller
@@ -123,7 +124,8 @@ def test_all_who_use_the_file_share_its_slots(path: Path) -> None:
         assert [each.reserve() for each in (one, other)] == [0.0] * 2
     finally:
         os.umask(umask)
-    assert {stat.S_IMODE(each.stat().st_mode) for each in path.parent.iterdir()} == {0o600}
+    if sys.platform != "win32":  # which has no modes
+        assert {stat.S_IMODE(each.stat().st_mode) for each in path.parent.iterdir()} == {0o600}
     one.close()
     assert one.at_once(5) == 1
     other.time = 1020.0
@@ -135,15 +137,15 @@ def test_all_who_use_the_file_share_its_slots(path: Path) -> None:
 
 def test_closing_waits_for_a_change_that_another_thread_is_making(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise the log might be written to another file, which was given the closed descriptor's number."""
-    caller, write = process(path), os.pwrite
+    caller, write = process(path), file_budget._write
     closing = threading.Thread(target=caller.budget.close)
 
-    def pwrite(*arguments: Any) -> int:
+    def write_later(*arguments: Any) -> None:
         closing.start()
         closing.join(0.05)
-        return write(*arguments)
+        write(*arguments)
 
-    monkeypatch.setattr(os, "pwrite", pwrite)
+    monkeypatch.setattr(file_budget, "_write", write_later)
     assert caller.reserve() == 0.0
     closing.join()
 
@@ -253,12 +255,12 @@ def test_what_is_no_file_is_refused(path: Path) -> None:
 def test_an_exception_of_a_signal_handler_is_not_taken_for_a_broken_file(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def end(*_: object) -> int:
+    def end(*_: object) -> None:
         raise TimeoutError  # as many a handler of SIGALRM does; it is an OSError
 
     caller = process(path)
     with monkeypatch.context() as patch:
-        patch.setattr(os, "pwrite", end)
+        patch.setattr(file_budget, "_write", end)
         with pytest.raises(TimeoutError):
             caller.reserve()
     assert process(path).reserve() == 0.0  # the lock is free
@@ -266,20 +268,17 @@ def test_an_exception_of_a_signal_handler_is_not_taken_for_a_broken_file(
 
 def test_an_interrupt_in_an_audit_hook_leaves_the_file_unlocked(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before `flock` does anything, hooks of `sys.addaudithook` run, which libraries write in Python."""
-    flock = fcntl.flock
 
-    def interrupted(descriptor: int, operation: int) -> None:
-        if operation == fcntl.LOCK_UN:
-            raise KeyboardInterrupt
-        flock(descriptor, operation)
+    def interrupted(descriptor: int) -> None:
+        raise KeyboardInterrupt
 
     caller = process(path)
     with monkeypatch.context() as patch:
-        patch.setattr(fcntl, "flock", interrupted)
+        patch.setattr(file_budget, "_unlock", interrupted)
         with pytest.raises(KeyboardInterrupt):
             caller.reserve()
     with path.open("r+") as other:
-        flock(other.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        file_budget._lock(other.fileno())
 
 
 # Who has the lock.
@@ -301,7 +300,7 @@ def test_nobody_waits_for_the_lock_and_nothing_is_sent_without_it(path: Path) ->
     caller = process(path, time=None)
     caller.reserve()
     with path.open("r+") as other:
-        fcntl.flock(other, fcntl.LOCK_EX)
+        file_budget._lock(other.fileno())
         assert 0 < caller.reserve() <= 0.25  # seconds until it would ask again
         caller.stop(30.0)
         caller.stop(5.0)  # another answer, which names the shorter pause

@@ -1,6 +1,5 @@
 """Waiting for slots: who goes first, who gives up, and what a clock that only sleeping moves shows."""
 
-import fcntl
 import logging
 import random
 from collections import Counter
@@ -15,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from momopay import BudgetExhaustedError, FileRateBudget, RateBudget
+from momopay._ratelimit import file_budget
 from momopay._ratelimit.budget import Line, Ticket
 from momopay._transport.sync_backend import SyncBackend
 from momopay.types import Lane
@@ -84,7 +84,7 @@ def test_a_call_asks_again_while_others_have_the_file_for_a_moment_even_if_it_ma
     limiter = Limiter(FileRateBudget(tmp_path / "budget"), clock)
     acquire(limiter)
     with (tmp_path / "budget").open("r+") as other:
-        fcntl.flock(other, fcntl.LOCK_EX)
+        file_budget._lock(other.fileno())
         with pytest.raises(BudgetExhaustedError):
             acquire(limiter, latest=1000.0 + seconds)
     assert clock.slept == [0.001 * 2**number for number in range(8)] + [0.25] * more
@@ -98,8 +98,8 @@ def test_once_the_file_is_free_a_call_that_may_not_wait_has_its_slot_or_its_refu
     acquire(limiter)
     is_refused = nullcontext() if requests > 1 else pytest.raises(BudgetExhaustedError)
     with (tmp_path / "budget").open("r+") as other, is_refused:
-        fcntl.flock(other, fcntl.LOCK_EX)
-        clock.at(0.001, lambda: fcntl.flock(other, fcntl.LOCK_UN))
+        file_budget._lock(other.fileno())
+        clock.at(0.001, lambda: file_budget._unlock(other.fileno()))
         acquire(limiter, latest=1000.0)
     assert clock.slept == [0.001]
 

@@ -17,7 +17,7 @@ from momopay import FileRateBudget, RateBudget, RedisRateBudget
 from momopay._ratelimit.slot_log import SlotLog
 from ratelimit.kit import Caller
 
-pytestmark = [pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")]
+pytestmark = [pytest.mark.skipif(not hasattr(os, "fork"), reason="Windows has no fork")]
 SIZE: Any = {"requests": 40, "window": 60.0}
 
 

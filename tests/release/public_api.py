@@ -83,7 +83,7 @@ def _signature(value: Any) -> str:
         name = type(value).__name__.replace("Sentinel", "sentinel")
         return f" = {'UnionType' if name == 'Union' else name}"
     # Neither where a function lies in memory nor what this Python calls a Path is anybody's business.
-    said = re.sub(r"<function (\w+|<lambda>) at 0x[0-9a-f]+>", r"\1", str(inspect.signature(value)))
+    said = re.sub(r"<function (\w+|<lambda>) at 0x[0-9a-fA-F]+>", r"\1", str(inspect.signature(value)))
     said = re.sub(r"\bmomopay\.(?=[A-Z])", "", said)  # errors name records through the package
     said = re.sub(r"= <([A-Z_]+)>", r"= \1", said)  # as typing-extensions before 4.16 shows a sentinel
     return said.replace("pathlib._local.", "pathlib.")

@@ -11,7 +11,7 @@ import pytest
 
 from drivers import Driver
 from durable.kit import Call, pay, pay_all
-from forked import in_a_fresh_process
+from forked import KILLED, in_a_fresh_process
 from journal.kit import pay_and_die
 from momopay import ConfigurationError, Journal
 from momopay.sandbox import Sandbox
@@ -89,8 +89,8 @@ def test_a_wal_that_was_harmed_after_a_kill_is_noticed(
     """A killed process leaves its newest rows in the WAL; without them, nothing may be paid. Untouched: all goes on."""
     opened(sdk, url, partial(pay, reference="MADE"))
     process = in_a_fresh_process(pay_and_die, key, sandbox.base_url, url, LOST, 10)
-    process.join(30)
-    assert process.exitcode == -9
+    process.join(100)
+    assert process.exitcode == KILLED
     harm(Path(f"{path}-wal"))
     for reference in LOST:
         if harm is leave:

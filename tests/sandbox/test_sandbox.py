@@ -44,7 +44,7 @@ def test_a_sandbox_runs_once() -> None:
 def test_a_failed_start_leaves_the_state_file_free(tmp_path: Path, still_sandbox: Sandbox) -> None:
     state = tmp_path / "state.db"
     taken = httpx.URL(still_sandbox.url).port or 0
-    with pytest.raises(OSError, match="in use"):
+    with pytest.raises(OSError, match=r"in use|10048"):
         Sandbox(port=taken, state=state).start()
     with pytest.raises(ValueError, match="speed"):
         Sandbox(speed=-1, state=state).start()

@@ -1,11 +1,14 @@
 """The server, and `python -m momopay.sandbox`; what it prints, tests/cli/test_development.py tests."""
 
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import httpx
 import pytest
 
 from in_turn import in_turn
@@ -24,6 +27,17 @@ def test_a_head_that_does_not_come_closes_the_connection(monkeypatch: pytest.Mon
         assert client.recv(1) == b""
 
 
+def test_clients_that_hang_up_before_they_are_accepted_leave_it_listening() -> None:
+    with Sandbox() as sandbox, client(sandbox.base_url) as api:
+        for number in range(100):
+            with socket.socket() as one:
+                one.setblocking(False)
+                one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("hhi", 1, 0, 0))  # ended by a reset
+                one.connect_ex(("127.0.0.1", httpx.URL(sandbox.url).port))
+                time.sleep(0.001 * (number % 2))
+        assert api.get("/transactions").status_code == 200
+
+
 def test_a_body_may_take_longer_than_the_head(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_server, "HEAD_LIMIT", 0.1)
     with Sandbox() as sandbox, connected(sandbox) as client:
@@ -34,7 +48,7 @@ def test_a_body_may_take_longer_than_the_head(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.whole
-@pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no POSIX signals")
 def test_the_program_serves_until_a_signal() -> None:
     command = [sys.executable, "-W", "error", "-m", "momopay.sandbox", "--port", "0", "--host", "0.0.0.0"]
     program = subprocess.Popen(

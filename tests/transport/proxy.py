@@ -94,6 +94,8 @@ def proxying(answer: bytes | None = OPENED) -> Generator[Proxy]:
         try:
             yield proxy
         finally:
-            listener.shutdown(socket.SHUT_RDWR)
+            with suppress(OSError):  # Windows shuts down no listener, and ends the wait once it is closed
+                listener.shutdown(socket.SHUT_RDWR)
+            listener.close()
             thread.join(wire.PATIENCE)
             assert not thread.is_alive()

@@ -22,7 +22,7 @@ def _ask_again() -> Generator[None]:
     clock.machine.cache_clear()
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere each process counts by itself")
+@pytest.mark.skipif(sys.platform != "linux", reason="on Windows and macOS each process counts by itself")
 def test_the_processes_of_one_machine_share_their_clock() -> None:
     before = clock.now()
     machine, now = subprocess.check_output([sys.executable, "-c", PRINT], text=True).strip().split("|")

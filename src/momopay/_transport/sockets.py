@@ -102,7 +102,7 @@ class AttemptSocket(ABC):
                     raise TimeoutError("timed out") from None
                 code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
                 if code:
-                    raise OSError(code, os.strerror(code)) from None
+                    raise OSError(code, _explained(code)) from None
         except BaseException:
             sock.close()
             raise
@@ -260,6 +260,12 @@ class AttemptSocket(ABC):
     def get_extra_info(self, info: str) -> Any:
         """Return "is_readable", and None for the rest: with an "ssl_object", httpcore would try HTTP/2."""
         return self.is_readable() if info == "is_readable" else None
+
+
+def _explained(code: int) -> str:
+    if sys.platform == "win32":  # whose `strerror` knows no code of a socket
+        return socket.errorTab.get(code, os.strerror(code)).removesuffix(".")
+    return os.strerror(code)
 
 
 async def wait_blocking(sock: socket.socket, writable: bool, seconds: float) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
@@ -68,7 +69,10 @@ class ShownConsole(Console):
 
 def stdout(*, stderr: bool = False) -> ShownConsole:
     """Return the console for results."""
-    console = ShownConsole(stderr=stderr, highlight=False, markup=False, emoji=False)
+    # On Windows, rich takes a pipe for an old console, which has one column less: 79, too few for tables.
+    file = cast("TextIO | None", sys.stderr if stderr else sys.stdout)  # None: it was closed before the start
+    is_legacy = None if file is not None and file.isatty() else False
+    console = ShownConsole(stderr=stderr, highlight=False, markup=False, emoji=False, legacy_windows=is_legacy)
     console.width = max(console.width, _NARROWEST)
     return console
 
@@ -168,9 +172,12 @@ def end_of(text: str) -> datetime:
 
 
 def moment(when: datetime) -> str:
-    """Format a time for people, in the zone of this command and with the zone's name."""
+    """Format a time for people, in the zone of this command and with the zone's name, its offset if that is long."""
     shown = local(when)
-    return f"{shown.replace(tzinfo=None).isoformat(sep=' ', timespec='seconds')} {shown.tzname()}"
+    name = shown.tzname() or ""
+    if " " in name:  # on Windows: E. Africa Standard Time
+        name = shown.isoformat()[-len("+03:00") :]
+    return f"{shown.replace(tzinfo=None).isoformat(sep=' ', timespec='seconds')} {name}"
 
 
 def private_file(path: Path) -> TextIO:

@@ -20,6 +20,7 @@ import hashlib
 import logging
 import os
 import sys
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -376,7 +377,15 @@ def _lock(file: FileIO) -> None:
     """Wait for the lock of a file, which others hold for microseconds."""
     if sys.platform == "win32":
         file.seek(_LINE)  # behind what is read: the lock of a byte keeps readers out, too
-        msvcrt.locking(file.fileno(), msvcrt.LK_LOCK, 1)
+        give_up = time.monotonic() + 10
+        while True:  # LK_LOCK would sleep for a second before it tries again
+            try:
+                msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+                break
+            except PermissionError:
+                if time.monotonic() > give_up:
+                    raise
+            time.sleep(0.001)
         file.seek(0)
     else:
         fcntl.flock(file, fcntl.LOCK_EX)

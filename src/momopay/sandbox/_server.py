@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import sys
 import threading
 from collections.abc import Callable, Collection, Coroutine
 from contextlib import suppress
@@ -140,7 +141,9 @@ class Runner:
                 store.close()
             raise
         self._server: Server | None = None
-        self._loop = asyncio.new_event_loop()
+        # Windows' usual loop closes its listener once a client has hung up before it was accepted
+        # (python/cpython#93821). This one serves at most 512 connections at a time there.
+        self._loop = asyncio.SelectorEventLoop() if sys.platform == "win32" else asyncio.new_event_loop()
         self._loop.time = monotonic  # type: ignore[method-assign]  # for the reason given there
         # A daemon, so that a program that forgets `close` still ends.
         self._thread = threading.Thread(target=self._run, name="momopay-sandbox", daemon=True)
