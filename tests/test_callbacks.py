@@ -195,6 +195,28 @@ def test_every_other_field_may_be_missing_or_null(name: str) -> None:
         assert disagreement(callback, {"status": "PENDING"}) == ("status",)
 
 
+@in_turn(
+    "fields",
+    [
+        ({"momo_receipt": 1234567890}, "1234567890"),
+        ({"momo_receipt": "N/A"}, None),
+        ({"momo_receipt": "N/A", "brand_receipt": "QK12"}, "QK12"),
+        *(({"momo_receipt": value}, None) for value in (["QK12"], {"number": "QK12"}, True, 1234.5, 1, -1234)),
+    ],
+)
+def test_a_receipt_may_be_a_number_and_is_left_out_if_it_cannot_be_one(
+    fields: tuple[dict[str, Any], str | None], caplog: pytest.LogCaptureFixture
+) -> None:
+    changes, receipt = fields
+    assert momopay.parse_callback(payload(**changes)).receipt == receipt
+    is_left_out = receipt != str(changes["momo_receipt"])
+    assert ("has a momo_receipt that cannot be read; it is left out" in caplog.text) is is_left_out
+    caplog.clear()
+    for none in (None, ""):  # as of a failure
+        assert momopay.parse_callback(payload(momo_receipt=none)).receipt is None
+    assert caplog.text == ""
+
+
 def disagreement(callback: dict[str, Any], record: dict[str, Any]) -> tuple[str, ...]:
     """Return the names of the fields that differ."""
     stated = momopay.parse_callback(callback)

@@ -25,9 +25,11 @@ from momopay.models.records import (
     describe,
     is_missing,
     is_placeholder,
+    is_receipt,
     parse_incomplete,
     parse_json,
     parse_plain,
+    receipt_fields,
 )
 from momopay.money import json_number
 from momopay.phones import is_same_phone_if_known, may_be_phone
@@ -103,6 +105,7 @@ def _without_unusable(callback: Callback) -> Callback:
     faulty += [name for name, text in texts.items() if text is not None and is_placeholder(str(text))]
     if stated.phone_number is not None and not may_be_phone(stated.phone_number):
         faulty.append("phone_number")
+    faulty += [name for name, value in receipt_fields(stated).items() if value != "" and not is_receipt(value)]
     if not faulty:
         return callback
     _warn(stated, faulty)

@@ -344,6 +344,13 @@ def test_a_type_that_the_service_does_not_have_contradicts_nothing(signer: Any, 
         assert handler.ends == ends
 
 
+def test_a_placeholder_does_not_keep_a_receipt_away(journal: Journal) -> None:
+    put(journal, "SAL-1", transaction_id="the-id")
+    for shown in ("N/A", "QK12"):
+        assert received(callback_body("SAL-1", momo_receipt=shown), SIGNER, journal)[0] == 200
+    assert found(journal, "SAL-1").receipt == "QK12"
+
+
 def test_another_body_under_a_key_that_was_handled_settles_nothing(journal: Journal) -> None:
     service, handler = ConfirmingService(), CallbackHandler()
     receive = blocking(handler, SIGNER, journal, service=service)

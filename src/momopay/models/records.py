@@ -36,6 +36,7 @@ from pydantic.alias_generators import to_camel
 
 from momopay._redaction import mask_phone, redacted_repr
 from momopay.models.enums import ResultCode
+from momopay.money import is_whole
 
 
 def _built_in_thread(model: type[BaseModel], build: Callable[[], bool | None], *, force: bool) -> bool | None:
@@ -162,6 +163,9 @@ def is_placeholder(text: str) -> bool:
 # An id that can be part of a path. With another one, an accepted payment could never be read.
 Id: TypeAlias = Annotated[str, Field(pattern=r"[^.\s]", max_length=_MAX_ID_LENGTH)]
 
+# A number below it, such as 0 or 1, is rather a flag than a receipt.
+_LEAST_RECEIPT: Final = 1000
+
 # A result code. The service specifies text, but a number must not make a payment unreadable.
 ProviderCode: TypeAlias = Annotated[
     ResultCode | Annotated[int, AfterValidator(lambda code: ResultCode(str(code)))],
@@ -252,13 +256,22 @@ def _fill_reference(record: Record) -> None:
 def receipt_in(record: Record) -> str | None:
     """Return the receipt of a record. Its field's name begins with the provider's brand.
 
-    Two such fields with different texts give None, and not a wrong receipt.
+    A number is its text, and a placeholder none. Two such fields with different texts give None, and not a wrong
+    receipt.
     """
-    if not record.model_extra:
-        return None
-    fields = {name: value for name, value in record.model_extra.items() if isinstance(value, str)}
-    found = {value.strip() for name, value in fields.items() if name.lower().endswith("receipt")} - {""}
+    found = {str(value).strip() for value in receipt_fields(record).values() if is_receipt(value)}
     return found.pop() if len(found) == 1 else None
+
+
+def receipt_fields(record: Record) -> dict[str, Any]:
+    """Return the fields of a record whose names end in "receipt", and that are not null."""
+    extra = record.model_extra or {}
+    return {name: value for name, value in extra.items() if value is not None and name.lower().endswith("receipt")}
+
+
+def is_receipt(value: object) -> bool:
+    """Return whether a value is a receipt: a text that says something, or a whole number that may be one."""
+    return not is_placeholder(value) if isinstance(value, str) else is_whole(value) and value >= _LEAST_RECEIPT
 
 
 class Envelope(_LateModel, Generic[T]):
