@@ -257,7 +257,8 @@ def test_what_a_read_lacks_is_taken_from_the_record_that_was_passed(drive: Drive
     ("fields", "receipt"),
     [
         *(({name: "QK1"}, "QK1") for name in ("receipt", "pesa_receipt", "acmeReceipt", "ACME_RECEIPT")),
-        *(({"acme_receipt": value}, None) for value in (None, "", " ", 5, ["QK1"])),
+        *(({"acme_receipt": value}, None) for value in (None, "", " ", "N/A", 0, ["QK1"])),
+        ({"acme_receipt": 1234567890}, "1234567890"),
         *(({"acme_receipt": "QK1", "acmeReceipt": value}, "QK1") for value in ("QK1", None, "")),
         ({"acme_receipt": "QK1", "receipt": "QK2"}, None),
         *(({name: "QK1"}, None) for name in ("receipt_url", "receiptNumber")),

@@ -267,7 +267,7 @@ def receipt_fields(record: Record) -> dict[str, Any]:
 
 
 def is_receipt(value: object) -> bool:
-    """Return whether a value is a receipt: a text that says something, or a number of digits alone."""
+    """Return whether a value is a receipt: a text that says something, or a whole number above 0."""
     return not is_placeholder(value) if isinstance(value, str) else is_whole(value) and value > 0
 
 
