@@ -46,7 +46,7 @@ PROFILES: dict[str, dict[str, Any]] = {
         "payout_callback_field": "callback_url",
     },
 }
-SAME_BODIES = {"snake", "lists", "minimal"}
+SAME_BODIES = {"snake", "lists"}
 """Profiles that take the requests of the default one, for which the coverage phase tries the limits of every field,
 and the stateful one what follows from what."""
 # Which ids there are, no schema can say: a well-formed one that is unknown is refused with 400 even so.
