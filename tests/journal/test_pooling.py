@@ -75,6 +75,7 @@ def test_a_pool_that_shares_connections_is_refused(
 def test_a_pool_that_others_use_at_the_same_time_is_refused(
     behind: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Whether it shows by whom a connection serves, or by a prepared statement that is another client's."""
     url, is_over = behind("transaction", size=5, more="query_wait_timeout = 60"), threading.Event()
     # On a busy machine, it takes long to give one more connection, as a pool in session mode does that has none.
     monkeypatch.setattr(pooling, "_TIMEOUT", LONGEST)

@@ -18,7 +18,8 @@ from momopay.journal.database import bounded
 _ROUNDS: Final = 3
 _LOOKS: Final = 8  # in each round, as other clients may happen to leave the same connection to this one
 _TIMEOUT: Final = 2.0  # seconds for a pool in session mode to have one more connection
-STATEMENT_MODE: Final = "statement pooling"  # words of PgBouncer's refusal of BEGIN
+_MIXED_UP: Final = {"26000", "42P05"}  # a prepared statement is another connection's: it is missing, or there already
+_STATEMENT_MODE: Final = "statement pooling"  # words of PgBouncer's refusal of BEGIN
 
 
 def check(first: Connection, connect: Callable[[], AbstractContextManager[Connection]]) -> None:
@@ -37,8 +38,18 @@ def check(first: Connection, connect: Callable[[], AbstractContextManager[Connec
                     other = _backend(held.enter_context(connect()))
                 if other == own or any(_backend(first) != own for _ in range(_LOOKS)):
                     raise refused("transaction")
-    except JournalError:  # the pool has no further connection, because each client keeps its own
-        return
+    except JournalError as error:
+        refusal = explain(getattr(error.__cause__, "orig", None))
+        if refusal is not None:
+            raise refusal from error
+        return  # the pool has no further connection, because each client keeps its own
+
+
+def explain(reason: Any) -> ConfigurationError | None:
+    """Return the refusal for an error of the driver that only such a pool brings."""
+    if _STATEMENT_MODE in str(reason):
+        return refused("statement")
+    return refused("transaction") if getattr(reason, "sqlstate", None) in _MIXED_UP else None
 
 
 def refused(mode: str) -> ConfigurationError:

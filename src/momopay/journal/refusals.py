@@ -96,8 +96,8 @@ def explain(
     if not isinstance(reason, psycopg.Error):
         return None
     problem = str(reason).partition("\n")[0]
-    if pooling.STATEMENT_MODE in str(reason):
-        return pooling.refused("statement")
+    if (refusal := pooling.explain(reason)) is not None:
+        return refusal
     if reason.sqlstate == _READ_ONLY:
         return read_only()
     if reason.sqlstate in {_NO_RIGHT, _NO_SCHEMA}:
