@@ -144,7 +144,8 @@ def _fields(kind: Any) -> Iterator[str]:
     written = {name: kind for base in reversed(bases) for name, kind in inspect.get_annotations(base).items()}
     yield from (f"{name}: {_plain(written[name])}" for name in names)
     for base in bases:
-        for name, each in vars(base).items():
+        attributes: dict[str, object] = _members(base)
+        for name, each in attributes.items():
             if isinstance(each, property) and name[0] != "_":
                 yield f"{name}: {_returned(each)}"
 
