@@ -6,7 +6,7 @@ from argparse import ArgumentParser
 from contextlib import nullcontext, suppress
 from math import ceil
 from threading import Event
-from typing import Any
+from typing import Any, Literal
 
 from django.core.management.base import BaseCommand, CommandError
 from django.db import close_old_connections
@@ -19,7 +19,7 @@ from momopay.integrations.django.views import send_end
 class Command(BaseCommand):
     """The command. It is safe to run several at once."""
 
-    requires_system_checks = ()  # cron runs it every minute, and mails what a command prints
+    requires_system_checks: list[str] | tuple[str, ...] | Literal["__all__"] = ()  # cron runs it every minute, and mails what a command prints
     help = "Follow the payments that have not ended; send payment_ended for each end. Run it every minute."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
