@@ -61,6 +61,15 @@ def whole(session: nox.Session) -> None:
 
 
 @nox.session(python=PYTHONS[0])
+def profiles(session: nox.Session) -> None:
+    """Run the durable calls and the examples under the sandbox's profiles `contract` and `met`."""
+    session.install("-e", ".[dev]")
+    for profile in ("contract", "met"):
+        command = ["pytest", "-n", "auto", "-m", "not campaign", "tests/durable", "tests/examples"]
+        session.run(*command, env={"MOMOPAY_SANDBOX_PROFILE": profile})
+
+
+@nox.session(python=PYTHONS[0])
 def campaigns(session: nox.Session) -> None:
     """Run the fault campaigns in full. `MOMOPAY_CAMPAIGN=0.4 nox -s campaigns` bounds them, as `.ci/run` does."""
     run(session, "pytest", "-n", "2", "-m", "campaign")

@@ -19,7 +19,8 @@ from momopay.integrations.django.views import send_end
 class Command(BaseCommand):
     """The command. It is safe to run several at once."""
 
-    requires_system_checks: list[str] | tuple[str, ...] | Literal["__all__"] = ()  # cron runs it every minute, and mails what a command prints
+    # Cron runs it every minute, and mails what a command prints.
+    requires_system_checks: list[str] | tuple[str, ...] | Literal["__all__"] = ()
     help = "Follow the payments that have not ended; send payment_ended for each end. Run it every minute."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
