@@ -183,7 +183,8 @@ def test_a_clock_that_is_off_is_logged_once_and_the_virtual_one_of_a_sandbox_nev
 IMPORTS = """
 import asyncio, sys, threading
 from momopay import AsyncClient
-heavy = {"anyio", "httpx", "psycopg", "pydantic", "sqlalchemy", "momopay.journal.queue", "momopay.journal.store"}
+heavy = {"anyio", "anyio._backends._asyncio", "httpx", "psycopg", "pydantic", "sqlalchemy"}
+heavy |= {"momopay.journal.queue", "momopay.journal.store"}
 seen = {}
 class Finder:
     def find_spec(self, name, path=None, target=None):

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, suppress
 from functools import partial
+from importlib import import_module
 from typing import Any, ClassVar, Final, TypeVar
 
 import anyio
@@ -23,6 +24,10 @@ from momopay._transport.library import core, http
 from momopay._transport.sockets import AttemptSocket, addresses_in, wait_blocking
 from momopay._transport.threads import finish_in_thread, in_thread
 from momopay.errors import ConfigurationError
+
+# A client imports this module in a thread. anyio would load this part of it later, and hold up the event loop.
+with suppress(ImportError):
+    import_module("anyio._backends._asyncio")
 
 MAX_CONNECTIONS: Final = 100  # connections of one client
 MAX_THREADS: Final = 40  # threads of one client
