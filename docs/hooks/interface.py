@@ -29,7 +29,7 @@ PAGE = ROOT / "docs/reference/interface.md"
 COPY = ROOT / "src/momopay/llms.txt"
 MARK = "<!-- interface -->"
 GROUPS = ("Stk", "Payouts", "Transactions", "Wallet", "Channels")
-_MODULES = re.compile(r"\b(?:momopay(?:\.\w+)*|typing|collections\.abc|datetime|pathlib)\.(?=[A-Z])")
+_MODULES = re.compile(r"\b(?:momopay(?:\.\w+)*|typing|collections\.abc|datetime|pathlib(?:\.\w+)*)\.(?=[A-Z])")
 _COMMENT = re.compile(r"<!--(?!/).*?-->\n*", re.DOTALL)
 _LINK = re.compile(r"\[([^]]+)\]\([^)]+\)")
 
