@@ -313,7 +313,7 @@ def die() -> None:
     raise _KilledError
 
 
-@pytest.mark.parametrize("stride", [29, pytest.param(3, marks=pytest.mark.whole)])
+@pytest.mark.parametrize("stride", [17, pytest.param(3, marks=pytest.mark.whole)])
 def test_a_move_that_dies_at_any_statement_is_in_one_place_and_goes_on(tmp_path: Path, stride: int) -> None:
     for number, (source, target) in zip(range(1, 1000, stride), pairs(tmp_path), strict=False):
         before = rows_of(source)
