@@ -17,7 +17,7 @@ from unicodedata import normalize
 from momopay._redaction import redacted_repr
 from momopay.journal.entries import JournalEntry, JournalTransaction
 from momopay.models.callbacks import CallbackTransaction
-from momopay.models.enums import EntryKind, Stage, TransactionStatus, end_of, is_known_type, stage_of
+from momopay.models.enums import EntryKind, Stage, TransactionStatus, TransactionType, end_of, is_known_type, stage_of
 from momopay.models.records import is_missing, is_placeholder
 from momopay.models.requests import RequestedPayment
 from momopay.models.transactions import Payout, StkTransaction, Transaction, TransactionSummary
@@ -181,9 +181,8 @@ def differences(entry: JournalEntry, record: ServiceRecord) -> list[str]:
     phone: str | None = entry.phone if known is None else known.phone
     if known is not None and entry.is_anonymised:  # its transaction identifies it
         phone = None
-    wanted = RequestedPayment(entry.wire_reference, entry.amount, phone, entry.kind.transaction_type)
-    differing = wanted.differences(reference_of(record), record)
+    kind: TransactionType | None = entry.kind.transaction_type
     if isinstance(record, CallbackTransaction) and not is_known_type(record.type):
-        # Another name than the service's says nothing of a payment. The read that confirms the callback decides.
-        differing = [name for name in differing if name != "type"]
-    return differing
+        kind = None  # another name than the service's: the read that confirms the callback decides
+    wanted = RequestedPayment(entry.wire_reference, entry.amount, phone, kind)
+    return wanted.differences(reference_of(record), record)
