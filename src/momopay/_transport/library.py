@@ -14,7 +14,8 @@ import httpx as http
 
 __all__ = ["attempt_errors", "core", "http", "library_of", "not_sent_by_core", "not_sent_by_http"]
 
-_SUCCESSORS: Final = ("httpx2", "httpcore2")
+_HTTPX2: Final = "httpx2"
+_HTTPCORE2: Final = "httpcore2"
 
 # What ends an attempt. Other exceptions of a transport, such as a mock's AssertionError, pass through.
 _OF_ATTEMPT: Final = (
@@ -27,24 +28,24 @@ _NOT_SENT: Final = ("ConnectError", "ConnectTimeout", "PoolTimeout", "Unsupporte
 
 def library_of(transport: object) -> Any:
     """Return the library whose requests a transport takes: httpx2 if its class is derived from one there."""
-    successor = sys.modules.get(_SUCCESSORS[0])
+    successor = sys.modules.get(_HTTPX2)
     bases = _classes(("BaseTransport", "AsyncBaseTransport"), successor)
     return successor if isinstance(transport, bases) else http
 
 
 def attempt_errors() -> tuple[type[Exception], ...]:
     """Return what a transport raises if an attempt fails, whichever library it is of."""
-    return (OSError, *_classes(_OF_ATTEMPT, http, core, *map(sys.modules.get, _SUCCESSORS)))
+    return (OSError, *_classes(_OF_ATTEMPT, http, core, *map(sys.modules.get, (_HTTPX2, _HTTPCORE2))))
 
 
 def not_sent_by_http() -> tuple[type[Any], ...]:
     """Return what httpx and httpx2 raise if a request was not sent, and also for other reasons."""
-    return _classes(_NOT_SENT, http, sys.modules.get(_SUCCESSORS[0]))
+    return _classes(_NOT_SENT, http, sys.modules.get(_HTTPX2))
 
 
 def not_sent_by_core() -> tuple[type[Exception], ...]:
     """Return what httpcore and httpcore2 raise only if a request was not sent."""
-    return _classes(_NOT_SENT, core, sys.modules.get(_SUCCESSORS[1]))
+    return _classes(_NOT_SENT, core, sys.modules.get(_HTTPCORE2))
 
 
 def _classes(names: tuple[str, ...], *libraries: Any) -> tuple[type[Exception], ...]:
