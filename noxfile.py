@@ -19,10 +19,10 @@ nox.options.sessions = ["check"]
 nox.options.reuse_existing_virtualenvs = True
 
 
-def run(session: nox.Session, *command: str) -> None:
+def run(session: nox.Session, *command: str, **variables: str) -> None:
     """Run a command, with the session's own arguments at its end, where the project is installed."""
     session.install("-e", ".[dev]")
-    session.run(*command, *session.posargs, env={"NO_MKDOCS_2_WARNING": "1"})
+    session.run(*command, *session.posargs, env={"NO_MKDOCS_2_WARNING": "1", **variables})
 
 
 @nox.session(python=PYTHONS[0])
@@ -40,9 +40,8 @@ def tests(session: nox.Session) -> None:
 @nox.session(python=PYTHONS[0])
 def httpx2(session: nox.Session) -> None:
     """Run the default tests where each `import httpx` is httpx2, as in programs that call `httpx2.alias_httpx()`."""
-    session.install("-e", ".[dev]")
-    command = ["pytest", "-p", "httpx2_alias", *(session.posargs or ["-n", "auto"])]
-    session.run(*command, "-W", "ignore::pytest.PytestAssertRewriteWarning", env={"PYTHONPATH": "tests"})
+    command = ["pytest", "-p", "httpx2_alias", "-W", "ignore::pytest.PytestAssertRewriteWarning"]
+    run(session, *command, *([] if session.posargs else ["-n", "auto"]), PYTHONPATH="tests")
 
 
 @nox.session(python=PYTHONS[0])
@@ -63,10 +62,9 @@ def whole(session: nox.Session) -> None:
 @nox.session(python=PYTHONS[0])
 def profiles(session: nox.Session) -> None:
     """Run the durable calls and the examples under the sandbox's profiles `contract` and `met`."""
-    session.install("-e", ".[dev]")
     for profile in ("contract", "met"):
         command = ["pytest", "-n", "auto", "-m", "not campaign", "tests/durable", "tests/examples"]
-        session.run(*command, env={"MOMOPAY_SANDBOX_PROFILE": profile})
+        run(session, *command, MOMOPAY_SANDBOX_PROFILE=profile)
 
 
 @nox.session(python=PYTHONS[0])
