@@ -60,7 +60,7 @@ def interface() -> str:
 
 def _lines() -> Iterator[str]:
     yield "## Every operation\n"
-    yield "Each is `client.<group>.<name>`; on an `AsyncClient`, awaited.\n"
+    yield "Each is `client.<group>.<name>`; on an `AsyncClient`, awaited. Of a field, `X?` is `X | None`.\n"
     for group in GROUPS:
         yield f"### client.{group.lower()}\n\n```python"
         for name, member in _members(getattr(types, group)).items():
@@ -76,10 +76,7 @@ def _lines() -> Iterator[str]:
         ("Enums", momopay, _enums()),
         ("The sandbox, in `momopay.sandbox`", sandbox, ["Sandbox", "phone_for", "Outcome", "Fault"]),
     ):
-        yield f"## {heading}\n"
-        if heading == "Records":
-            yield "`X?` is `X | None`.\n"
-        yield "```python"
+        yield f"## {heading}\n\n```python"
         for name in names:
             yield from _described(name, getattr(source, name))
         yield "```\n"
@@ -128,8 +125,7 @@ def _described(name: str, value: Any) -> Iterator[str]:
         yield f"{name}: {', '.join(_fields(value))}"
     else:
         yield f"{name}{_signature(value)}"
-        bases = [base for base in value.__mro__ if base.__module__.startswith("momopay")]
-        methods = {name: member for base in reversed(bases) for name, member in vars(base).items()}
+        methods = {name: member for base in reversed(_own(value)) for name, member in vars(base).items()}
         for method, member in methods.items():
             if isinstance(member, property) and not method.startswith("_"):
                 yield f"    .{method}: {_returned(member)}  # {_summary(member)}"
@@ -139,15 +135,19 @@ def _described(name: str, value: Any) -> Iterator[str]:
 
 def _fields(kind: Any) -> Iterator[str]:
     """Yield each attribute with its type, as it is written."""
-    bases = [base for base in kind.__mro__ if base.__module__.startswith("momopay")]
     names = [each.name for each in fields(kind)] if is_dataclass(kind) else list(kind.model_fields)
-    written = {name: kind for base in reversed(bases) for name, kind in inspect.get_annotations(base).items()}
+    written = {name: kind for base in reversed(_own(kind)) for name, kind in inspect.get_annotations(base).items()}
     yield from (f"{name}: {_plain(written[name])}" for name in names)
-    for base in bases:
+    for base in _own(kind):
         attributes: dict[str, object] = _members(base)
         for name, each in attributes.items():
             if isinstance(each, property) and name[0] != "_":
                 yield f"{name}: {_returned(each)}"
+
+
+def _own(kind: Any) -> list[type]:
+    """Return the classes of ours that a class is derived from, itself first."""
+    return [base for base in kind.__mro__ if base.__module__.startswith("momopay")]
 
 
 def _returned(each: property) -> str:
