@@ -23,15 +23,7 @@ from campaign.clocks import SKEWS, Clock, own_time
 from campaign.judge import Order
 from campaign.orders import JUMPS, Ear, asking, heard, lane_of, next_call, orders_of
 from campaign.settings import DEADLINE, LANES, SIGNER, TIMEOUT, Log, Settings
-from momopay import (
-    AsyncClient,
-    Client,
-    EntryKind,
-    Journal,
-    JournalEntry,
-    JournalError,
-    MomoPayError,
-)
+from momopay import AsyncClient, Client, EntryKind, Journal, JournalEntry, JournalError, MomoPayError
 
 UNREACHABLE = 0.04
 CANCELLED = 0.15
